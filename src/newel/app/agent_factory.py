@@ -294,20 +294,33 @@ async def build_agent(
     )
     workspaces.attend(agent)
     context.notices.attend(agent)
-    _start_sandbox_early(agent, context, workspaces, own_tools)
+    _prepare_commands(agent, context, workspaces, own_tools)
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent
 
 
-def _start_sandbox_early(
+def _prepare_commands(
     agent: CodingAgent, context: AgentContext, workspaces: WorkspaceFactory, own_tools: Sequence[Tool]
 ) -> None:
+    """While the model answers, do what its first command would wait for."""
+    from newel.agent.agent import ProviderTransport
     from newel.app.sandbox import start_early
 
     runs_commands = agent.approve not in {"plan", "read-only"}
-    if runs_commands and any(tool.spec.name == "bash" for tool in own_tools):
-        start_early(agent.agent, context.host, workspaces.works_in.root)
+    if not runs_commands or all(tool.spec.name != "bash" for tool in own_tools):
+        return
+    start_early(agent.agent, context.host, workspaces.works_in.root)
+    transport, recording = agent.agent.transport, workspaces.recording
+    if (
+        isinstance(transport, ProviderTransport)
+        and recording
+        and workspaces.isolated is None
+        and context.host.connection is None
+    ):
+        from newel.review.tracking.early_scan import EarlyScan
+
+        agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, recording.scan_early))
 
 
 def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Attachable:

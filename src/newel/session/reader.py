@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import re
-from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +22,7 @@ from newel.session.file_format import (
     read_line,
 )
 from newel.session.message_tree import MessageTree
+from newel.storage.loading import no_collection
 from newel.text.sanitize import plain_line
 
 BLOCK = 1024 * 1024
@@ -103,7 +101,7 @@ class StoredSession:
 
     def read(self, stream: BinaryIO) -> None:
         """Read all lines that are intact, and report the others."""
-        with _no_collection():
+        with no_collection():
             self._read(stream)
 
     def _read(self, stream: BinaryIO) -> None:
@@ -168,19 +166,6 @@ class StoredSession:
 
     def _report(self, number: int, what: str) -> None:
         self._damage.add(f"line {number:,}: {what}")
-
-
-@contextlib.contextmanager
-def _no_collection() -> Generator[None]:
-    """Pause garbage collection: reading creates no garbage, and collecting would take a third of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def read_session(path: Path) -> StoredSession:

@@ -179,6 +179,10 @@ class ChangeRecorder:
                 with anyio.CancelScope(shield=True):
                     await self._end(operation, timeout)
 
+    def scan_early(self) -> None:
+        """Begin to do what the first command of this process would have to wait for. The workspace must be on this machine."""
+        self._snapshots.take_early()
+
     async def finish(self, run: TrackedRun) -> RunEnd:
         """At the end of a run with commands: record what they changed without its being noticed, under another name of a file
         for example, and say what they changed that is not covered. Raises ``LedgerError`` and what the workspace raises.

@@ -10,6 +10,7 @@ conversations begin with reading.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -219,6 +220,12 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
                 self._run = None
             case _:
                 pass
+
+    async def scan_early(self) -> None:
+        """Begin to scan the project, which the first command would have to wait for. Errors are left to that command."""
+        if self._run is not None and self._run is not self._failed and not self._has_scanned:
+            with contextlib.suppress(NewelError, OSError):
+                (await self.recorder()).scan_early()
 
     async def _finish_run(self) -> None:
         """Record what commands of the run have changed unnoticed, and tell the user what is not recorded."""

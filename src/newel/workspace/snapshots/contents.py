@@ -14,10 +14,10 @@ from newel.workspace.snapshots.state import TreeUpdate
 from newel.workspace.snapshots.tree import ExclusionReason, FileStat, file_record, sha256_of, split
 
 _BATCH_BYTES: Final = 16 << 20
-_BATCH_FILES: Final = 16_384
+_BATCH_FILES: Final = 6_144
 """Put into the store at a time. In its index neighbours are rare, so that many small transactions write much more."""
 
-_MAX_WAITING: Final = 20_000
+_MAX_WAITING: Final = 8_192
 """Files that wait to be read until the scan is over: their names and stats take more memory than all else."""
 
 _SMALL_FILE: Final = 64 << 10

@@ -31,7 +31,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.storage.loading import no_collection
 from newel.workspace.snapshots.index import SavedTree, load, pack_all, pack_some, save
 from newel.workspace.snapshots.port import (
     BlobStore,
@@ -104,6 +105,8 @@ class SnapshotManager:
         self._is_report_due = False
         """``changes`` was called and has not returned them yet: until then no scan may absorb a change."""
         self._acknowledged: dict[str, FileSnapshot | None] = {}
+        self._early: threading.Thread | None = None
+        self._is_closing = False
         # Two locks, as a cancelled caller leaves a thread behind that scans on until it notices.
         self._caller_lock = anyio.Lock(fast_acquire=True)
         self._scan_lock = threading.Lock()
@@ -112,6 +115,24 @@ class SnapshotManager:
     def umask(self) -> int:
         """The permission bits that new folders do not get; known from the first scan on."""
         return self._state.umask
+
+    def take_early(self) -> None:
+        """Begin the scan of the first ``take``, which will wait for it, in a thread; only for a source that does not need the event loop.
+        If it fails, ``take`` scans again.
+        """
+        if self._phase is _Phase.NEW and self._early is None:
+            self._early = threading.Thread(target=self._scan_early, name="first scan", daemon=True)
+            self._early.start()
+
+    def _scan_early(self) -> None:
+        def check_stopped() -> None:
+            if self._is_closing:
+                raise Stopped
+
+        # Whatever fails, fails again in `take`.
+        with self._scan_lock, contextlib.suppress(Exception):
+            if self._phase is _Phase.NEW:
+                self._scan(check_stopped, {}, report=False, everywhere=False)
 
     async def take(self) -> list[str]:
         """Take a snapshot of all files, with their contents in the store; returns notices for the user. The first time copies
@@ -233,6 +254,10 @@ class SnapshotManager:
     def close(self) -> None:
         """Save the index and release the watches. May block while a scan notices that it is to stop."""
         self._source.cancel()
+        if self._early is not None:
+            self._is_closing = True
+            self._early.join()
+            self._is_closing = False
         with self._scan_lock:
             self._save_index()
             self._source.close()
@@ -253,7 +278,13 @@ class SnapshotManager:
         def scan() -> None:
             with self._scan_lock, contextlib.suppress(Stopped):
                 check_stopped()
-                self._scan(check_stopped, report=report, everywhere=everywhere)
+                acknowledged, self._acknowledged = self._acknowledged, {}
+                try:
+                    self._scan(check_stopped, acknowledged, report=report, everywhere=everywhere)
+                except BaseException:
+                    # A later state of the same file counts.
+                    self._acknowledged = acknowledged | self._acknowledged
+                    raise
 
         try:
             await self._source.run_in_thread(scan)
@@ -279,10 +310,16 @@ class SnapshotManager:
         """Only where changes are reported: one that the kernel missed is then credited to the command, not lost."""
         return report and time.monotonic() >= self._recheck_at
 
-    def _scan(self, check_stopped: Callable[[], None], *, report: bool, everywhere: bool) -> None:
+    def _scan(
+        self,
+        check_stopped: Callable[[], None],
+        acknowledged: Mapping[str, FileSnapshot | None],
+        *,
+        report: bool,
+        everywhere: bool,
+    ) -> None:
         state, source, phase = self._state, self._source, self._phase
         recheck = phase is _Phase.NEW or state.needs_recheck or self._is_recheck_due(report=report)
-        acknowledged, self._acknowledged = self._acknowledged, {}
         if phase is _Phase.CURRENT:
             # `touched` reports each change once: if this scan fails, only a scan of everything finds them again.
             self._phase = _Phase.STALE
@@ -290,9 +327,10 @@ class SnapshotManager:
             visits = self._plan(phase, everywhere=everywhere or recheck)
             state.needs_recheck = False
             source.rules.refresh()
-            Scan(TreeUpdate(state, acknowledged, report=report), check_stopped, recheck=recheck).run(visits)
+            scan = Scan(TreeUpdate(state, acknowledged, report=report), check_stopped, recheck=recheck)
+            with no_collection() if phase is _Phase.NEW else contextlib.nullcontext():
+                scan.run(visits)
         except BaseException as error:
-            self._acknowledged = acknowledged | self._acknowledged  # a later state of the same file counts
             state.needs_recheck |= recheck
             if isinstance(error, OSError):
                 raise WorkspaceError(f"Cannot scan the files in {source.root}: {error.strerror}.") from error

@@ -25,7 +25,7 @@ from newel.workspace.snapshots.tree import (
 
 _Entry = tuple[str, FileStat]
 
-_CLASSIFIED: Final = 20_000
+_CLASSIFIED: Final = 8_192
 """New names to ask git about at a time: their stats take more memory than all else."""
 
 

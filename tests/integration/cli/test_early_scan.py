@@ -1,0 +1,71 @@
+"""If these fail, the first command waits for a scan that the model's answer had time for, or a kill during it costs an edit."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.forked import Process
+from tests.support import Newel, bash, scenario
+
+WithModel = Callable[..., Newel]
+
+PATIENCE = 15.0
+LONG_MS = 60_000
+
+
+def indexes(newel: Newel) -> list[Path]:
+    """The saved index of the project, with which the first scan ends."""
+    return list((newel.home / ".newel" / "review").glob("*/files.index"))
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < PATIENCE, what
+        time.sleep(0.02)
+
+
+@contextmanager
+def killed(process: Process) -> Generator[None]:
+    """At the end of the block the process is killed."""
+    with process:
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture
+def newel(with_model: WithModel) -> Newel:
+    later = scenario("go", bash("echo theirs > theirs.txt"), {"content": "Done."})["scenarios"]
+    slow = scenario("think", {"delay_ms": LONG_MS, "response": {"content": "Well."}})["scenarios"]
+    newel = with_model({"scenarios": [*later, *slow]})
+    (newel.project / "a.txt").write_text("a\n")
+    return newel
+
+
+def test_a_project_is_scanned_while_the_model_thinks_and_a_kill_costs_nothing(newel: Newel) -> None:
+    with killed(newel.start("--approve", "auto", "think")):
+        until(lambda: indexes(newel), "There was no scan.")
+    (newel.project / "a.txt").write_text("mine\n")
+    done = newel("--approve", "auto", "go")
+    assert done.returncode == 0, done.stderr
+    assert "killed" not in done.stdout + done.stderr
+    assert (newel.project / "theirs.txt").exists()
+    assert newel("undo", "--yes").returncode == 0
+    assert [path.name for path in newel.project.iterdir()] == ["a.txt"]
+    assert (newel.project / "a.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("preset", ["plan", "read-only"])
+def test_where_no_command_changes_anything_nothing_is_copied(newel: Newel, preset: str) -> None:
+    with killed(newel.start("--approve", preset, "think")):
+        until(lambda: newel.requests, "There was no request.")
+        time.sleep(0.6)
+    assert not indexes(newel)
