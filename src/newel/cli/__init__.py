@@ -34,6 +34,7 @@ MODULES = {
     "trust": "trust",
     "keys": "keys",
     "mcp": "mcp",
+    "eval": "eval",
 }
 """The module of each command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
 

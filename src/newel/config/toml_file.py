@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
+
+from newel.agent.errors import NewelError
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -39,22 +43,38 @@ class LoadedToml(NamedTuple, Generic[S]):
 def read_toml(path: Path, data: bytes, defaults: S) -> LoadedToml[S]:
     """Read the content of a file; ``defaults`` are settings whose values all have one. Never raises."""
 
-    def unreadable(line: int | str, what: str) -> LoadedToml[S]:
+    def unreadable(line: int, what: str) -> LoadedToml[S]:
         return LoadedToml(defaults, {}, [Problem(f"{path}, line {line}: {what}", "The defaults are used.")])
 
+    try:
+        written, text = parse_toml(data)
+    except TomlError as error:
+        return unreadable(error.line, str(error))
+    reader = _Reader(path, text)
+    return LoadedToml(reader.section(defaults, written, ()), written, reader.problems)
+
+
+class TomlError(NewelError):
+    """Data that is not TOML. ``line`` counts from 1."""
+
+    def __init__(self, what: str, line: int) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+def parse_toml(data: bytes) -> tuple[dict[str, Any], str]:
+    """The values in a file, and its text. Raises ``TomlError``."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return unreadable(line, f"byte 0x{data[error.start]:02x} is not UTF-8 text")
+        raise TomlError(f"byte 0x{data[error.start]:02x} is not UTF-8 text", line) from error
     try:
-        written = tomllib.loads(text)
+        return tomllib.loads(text), text
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         match = _SYNTAX.fullmatch(str(error))
-        line = match["line"] if match and match["line"] else text.count("\n") + 1
-        return unreadable(line, match["what"] if match else str(error))
-    reader = _Reader(path, text)
-    return LoadedToml(reader.section(defaults, written, ()), written, reader.problems)
+        line = int(match["line"]) if match and match["line"] else text.count("\n") + 1
+        raise TomlError(match["what"] if match else str(error), line) from error
 
 
 class _Reader:
@@ -109,23 +129,29 @@ class _Reader:
     def _report(self, at: tuple[str, ...], what: str, consequence: str, inside: str = "") -> None:
         """``inside`` is the place within a value: ``.variables[0]``."""
         name = ".".join(map(_key, at)) + inside
-        line = self._line((*at, *re.findall(r"\w+", inside)))
+        line = line_of((*at, *re.findall(r"\w+", inside)), self._lines)
         self.problems.append(Problem(f"{self._path}, line {line}: {name}: {what}", consequence))
 
-    def _line(self, at: tuple[str, ...]) -> int:
-        """The line of a setting, or else of its table, or else 1."""
-        table: tuple[str, ...] = ()
-        best, found = 0, 1
-        for number, line in enumerate(self._lines, 1):
-            if header := re.match(r"\s*\[+([^\]]*)\]", line):
-                path = table = _keys(header[1])
-            elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
-                path = (*table, *_keys(key[1]))
-            else:
-                continue
-            if len(path) > best and path == at[: len(path)]:
-                best, found = len(path), number
-        return found
+
+def line_of(at: tuple[str, ...], lines: Sequence[str]) -> int:
+    """The line of a setting, or else of its table, or else 1. Tables of an array are numbered from 0: ``("checks", "2", "run")``."""
+    table: tuple[str, ...] = ()
+    seen: Counter[tuple[str, ...]] = Counter()
+    best, found = 0, 1
+    for number, line in enumerate(lines, 1):
+        if header := re.match(r"\s*(\[+)([^\]]*)\]", line):
+            path = table = _keys(header[2])
+            if header[1] == "[[":
+                table = (*path, str(seen[path]))
+                seen[path] += 1
+                path = table
+        elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
+            path = (*table, *_keys(key[1]))
+        else:
+            continue
+        if len(path) > best and path == at[: len(path)]:
+            best, found = len(path), number
+    return found
 
 
 def _choices(kind: Any) -> list[str]:
