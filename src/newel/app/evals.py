@@ -32,6 +32,15 @@ def check_folder_opener(settings: Settings) -> OpenFolder:
     return open_folder
 
 
+def allow_agents() -> None:
+    """Let the agents that this process starts run without questions. Raises ``UsageError`` if an agent with fewer rights has started this
+    process.
+    """
+    from newel.permissions.nested import enter
+
+    enter("auto", attended=False)
+
+
 def newel_setup(settings: Settings) -> AgentSetup:
     """Newel with the model of the settings. Its server's key goes by the environment, where other users cannot see it."""
     endpoint = settings.endpoint

@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import msgspec
 
 from newel.agent.errors import NewelError, UsageError
 from newel.agent.formatting import pluralize
-from newel.cli.options import Parser, add_model_options, flags_of, positive, positive_int
-from newel.config.settings import Settings, load_settings, newel_home
+from newel.agent.messages import new_id, now
+from newel.app.evals import allow_agents, check_folder_opener, newel_setup
+from newel.cli.eval_tables import ProgressTable, print_comparison, print_failures, print_results
+from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
+from newel.config.settings import Flags, Settings, load_settings, newel_home
+from newel.evals.export import export_line
+from newel.evals.run import PLAN, RunPlan, SuiteRun, load_plan, read_results, save_plan
 from newel.evals.task import Task, find_tasks, load_task, select
+from newel.evals.trial import PROMPT, AgentSetup, run_trial
 from newel.text.sanitize import sanitize
 
 DESCRIPTION: Final = """\
@@ -28,7 +35,9 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval list               the tasks
   newel eval check [TASK…]      prove that tasks measure something
   newel eval run [TASK…]        run the agent on tasks, and check the results
-  newel eval show [RUN]         the results of a run (default: the latest)"""
+  newel eval show [RUN]         the results of a run (default: the latest)
+  newel eval compare A B        what differs between two runs, beyond noise
+  newel eval export [RUN]       prompts, traces and results as JSON lines"""
 
 EPILOG: Final = """\
 TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was
@@ -38,7 +47,14 @@ _NAME_WIDTH: Final = 28
 
 
 def command_eval(arguments: Sequence[str]) -> int:
-    actions = {"list": _list, "check": _check, "run": _run, "show": _show}
+    actions = {
+        "list": _list,
+        "check": _check,
+        "run": _run,
+        "show": _show,
+        "compare": _compare,
+        "export": _export,
+    }
     if arguments and arguments[0] in actions:
         return actions[arguments[0]](arguments[1:])
     parser = Parser(
@@ -74,14 +90,13 @@ def _check(arguments: Sequence[str]) -> int:
         "check",
         "Prove that tasks measure something: the reference passes, doing nothing fails, and each wrong answer fails.",
     ).parse_args(arguments)
-    settings = load_settings(flags_of_checks(), cwd=Path.cwd(), environ=os.environ)
+    settings = load_settings(Flags(), cwd=Path.cwd(), environ=os.environ)
     bad = anyio.run(_prove_all, _tasks(options), settings)
     return 1 if bad else 0
 
 
 async def _prove_all(tasks: Sequence[Task], settings: Settings) -> int:
     """The number of tasks with problems, which are printed."""
-    from newel.app.evals import check_folder_opener
     from newel.evals.proof import prove
 
     bad = 0
@@ -103,18 +118,15 @@ async def _prove_all(tasks: Sequence[Task], settings: Settings) -> int:
     return bad
 
 
-def flags_of_checks():  # type: ignore
-    from newel.config.settings import Flags
-
-    return Flags()
-
-
 def _tasks(options: argparse.Namespace) -> list[Task]:
-    root = options.suite or suite_folder()
+    return select(map(load_task, _folders(options.suite or suite_folder())), options.tasks)
+
+
+def _folders(root: Path) -> list[Path]:
     folders = find_tasks(root)
     if not folders:
-        raise UsageError(f"There are no tasks in {root}. A task is a folder with a task.toml.")
-    return select(map(load_task, folders), options.tasks)
+        raise UsageError(f"There are no tasks in {root}. A task is a folder with a `task.toml`.")
+    return folders
 
 
 def suite_folder() -> Path:
@@ -123,9 +135,141 @@ def suite_folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[3] / "evals" / "tasks"
 
 
+# -- runs -----------------------------------------------------------------------------------------
+
+
 def _run(arguments: Sequence[str]) -> int:
-    raise NotImplementedError
+    parser = _parser("run", "Run an agent on tasks, each in a folder, a home and a process of its own.")
+    parser.add_argument(
+        "-n", "--repeats", type=positive_int, default=1, metavar="N", help="try each task N times"
+    )
+    parser.add_argument(
+        "-j", "--jobs", type=positive_int, default=1, metavar="N", help="run N trials at a time"
+    )
+    parser.add_argument(
+        "--agent", metavar="CMD", help=f"run this agent instead of Newel; {PROMPT} is the prompt"
+    )
+    parser.add_argument(
+        "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was ended")
+    add_server_options(parser)
+    options = parser.parse_args(arguments)
+    allow_agents()
+    settings = load_settings(flags_of(options), cwd=Path.cwd(), environ=os.environ)
+    if options.resume:
+        folder = _find_run(settings.home, options.resume)
+        plan = load_plan(folder)
+    else:
+        plan = _plan(settings, options)
+        folder = _runs(settings.home) / plan.id
+        save_plan(folder, plan)
+    return anyio.run(_run_plan, settings, folder, plan, options)
+
+
+def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
+    tasks = _tasks(options)
+    setup = newel_setup(settings)
+    return RunPlan(
+        id=time.strftime("%Y%m%d-%H%M%S-") + new_id()[:4],
+        started=now(),
+        agent="newel" if options.agent is None else options.agent.split()[0],
+        model=settings.model or "",
+        mode=settings.agent_mode,
+        flags=list(setup.flags),
+        command=options.agent or "",
+        repeats=options.repeats,
+        tasks={task.name: task.digest for task in tasks},
+        suite=str((options.suite or suite_folder()).resolve()),
+        version=version("newel"),
+        max_cost=options.budget,
+    )
+
+
+async def _run_plan(settings: Settings, folder: Path, plan: RunPlan, options: argparse.Namespace) -> int:
+    tasks = {path.name: load_task(path) for path in _folders(Path(plan.suite)) if path.name in plan.tasks}
+    for name, digest in plan.tasks.items():
+        if name not in tasks or tasks[name].digest != digest:
+            raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
+    setup = AgentSetup(flags=plan.flags, command=plan.command, environ=newel_setup(settings).environ)
+    try_task = partial(run_trial, agent=setup, open_folder=check_folder_opener(settings))
+    with ProgressTable(len(tasks) * plan.repeats) as table:
+        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=options.jobs)
+    results = await read_results(folder)
+    print_results(plan, results)
+    return 0 if results and all(result.passed for result in results) else 1
 
 
 def _show(arguments: Sequence[str]) -> int:
-    raise NotImplementedError
+    parser = Parser(prog="newel eval show", description="Show the results of a run.", epilog=EPILOG)
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="its name, or the beginning of it (default: the latest)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
+    parser.add_argument("--failed", action="store_true", help="say why trials have failed")
+    options = parser.parse_args(arguments)
+    folder = _find_run(newel_home(os.environ), options.run or "")
+    plan, results = load_plan(folder), anyio.run(read_results, folder)
+    if options.json:
+        for result in results:
+            print(msgspec.json.encode(result).decode())
+        return 0
+    print_results(plan, results)
+    for result in results if options.failed else ():
+        print_failures(result, folder)
+    return 0
+
+
+def _compare(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel eval compare",
+        description="Compare two runs on the tasks that both have: what is beyond noise.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("before", metavar="A", help="the run before")
+    parser.add_argument("after", metavar="B", help="the run after")
+    options = parser.parse_args(arguments)
+    home = newel_home(os.environ)
+    before, after = (
+        anyio.run(read_results, _find_run(home, name)) for name in (options.before, options.after)
+    )
+    print_comparison(before, after)
+    return 0
+
+
+def _export(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel eval export",
+        description="Write a JSON line for each trial of a run: its prompt, its trace and its result.",
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="its name, or the beginning of it (default: the latest)"
+    )
+    options = parser.parse_args(arguments)
+    folder = _find_run(newel_home(os.environ), options.run or "")
+    plan = load_plan(folder)
+    tasks = {path.name: load_task(path) for path in find_tasks(Path(plan.suite))}
+    for result in anyio.run(read_results, folder):
+        sys.stdout.write(export_line(plan, tasks.get(result.task), result, folder) + "\n")
+    return 0
+
+
+def _runs(home: Path) -> Path:
+    return home / "evals"
+
+
+def _find_run(home: Path, prefix: str) -> Path:
+    """The folder of the run whose name begins with ``prefix``; without one, the latest."""
+    found = sorted(
+        path.parent for path in _runs(home).glob(f"*/{PLAN}") if path.parent.name.startswith(prefix)
+    )
+    if not found:
+        raise UsageError(
+            f"There is no run `{prefix}`." if prefix else "There are no runs yet: `newel eval run`."
+        )
+    if prefix and len(found) > 1:
+        raise UsageError(
+            f"{len(found)} runs begin with `{prefix}`: {', '.join(path.name for path in found[-5:])}."
+        )
+    return found[-1]

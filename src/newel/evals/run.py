@@ -8,7 +8,6 @@ RUN/
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -45,7 +44,7 @@ class RunError(NewelError):
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
-    ``tasks`` maps the name of each task to the digest of its folder.
+    ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
     """
 
     id: str
@@ -57,8 +56,9 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     repeats: int
     tasks: dict[str, str]
+    suite: str
     version: str
-    max_cost: float = math.inf
+    max_cost: float | None = None
 
 
 class _TrialParams(msgspec.Struct, frozen=True):
@@ -83,6 +83,11 @@ def load_plan(folder: Path) -> RunPlan:
         raise RunError(f"There is no run in {folder}: {error.strerror}.") from error
     except msgspec.MsgspecError as error:
         raise RunError(f"{folder / PLAN} is damaged: {error}.") from error
+
+
+def trial_folder(run: Path, task: str, repeat: int) -> Path:
+    """The folder of a trial in that of its run."""
+    return run / "trials" / f"{task}.{repeat}"
 
 
 class SuiteRun:
@@ -134,11 +139,11 @@ class SuiteRun:
 
     async def _handle(self, engine: Engine, lease: Lease) -> JobOutcome:
         params = msgspec.json.decode(lease.params, type=_TrialParams)
-        if self._spent >= self._plan.max_cost:
+        if self._plan.max_cost is not None and self._spent >= self._plan.max_cost:
             self._end_one()
             return JobOutcome(state="failed", reason=_OVER_BUDGET)
         task = self._tasks[params.task]
-        place = self._folder / "trials" / f"{task.name}.{params.repeat}"
+        place = trial_folder(self._folder, task.name, params.repeat)
         result = await self._try_task(task, params.repeat, place)
         await engine.append(lease, [msgspec.json.encode(result)], expect_seq=lease.seq)
         self._count(result)

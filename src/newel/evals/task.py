@@ -6,6 +6,7 @@ something.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -132,6 +133,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[Check, ...]
     reference: Attempt
     wrong: tuple[Attempt, ...]
+    digest: str
+    """Of all files in ``folder``."""
 
     def matches(self, selector: str) -> bool:
         """Whether a name, a tag or a size selects it."""
@@ -166,7 +169,22 @@ def load_task(folder: Path) -> Task:
         ) from error
     _check_paths(path, file)
     fields = {field: getattr(file, field) for field in _TaskFile.__struct_fields__ if field != "timeout"}
-    return Task(name=folder.name, folder=folder, timeout=file.timeout or TIMEOUT_S[file.size], **fields)
+    return Task(
+        name=folder.name,
+        folder=folder,
+        timeout=file.timeout or TIMEOUT_S[file.size],
+        digest=_digest(folder),
+        **fields,
+    )
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def find_tasks(root: Path) -> list[Path]:
