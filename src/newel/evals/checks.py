@@ -130,7 +130,7 @@ def _write_initial(task: Task, project: Path) -> None:
     try:
         if (task.folder / FILES).is_dir():
             shutil.copytree(task.folder / FILES, project, symlinks=True)
-        project.mkdir(exist_ok=True)
+        project.mkdir(parents=True, exist_ok=True)
         _write(project, task.files)
     except OSError as error:
         raise TaskError(f"The files of {task.name} cannot be written: {error}") from error
