@@ -53,6 +53,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel rpc", "serve a program over JSON lines"),
             ("newel action", "run a prompt from the environment, in CI"),
             ("newel demo", "watch a scripted run; needs no model and no key"),
+            ("newel eval", "measure what an agent gets done, on checked tasks"),
         ),
     ),
     (
