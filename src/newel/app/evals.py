@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from newel.evals.run import REPLAY
 from newel.evals.trial import AgentSetup
 
 if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.evals.checks import OpenFolder
+    from newel.evals.run import RunPlan
+    from newel.evals.trial import OpenAgent
     from newel.workspace.port import Workspace
 
 
@@ -41,23 +45,36 @@ def allow_agents() -> None:
     enter("auto", attended=False)
 
 
-def newel_setup(settings: Settings) -> AgentSetup:
-    """Newel with the model of the settings. Its server's key goes by the environment, where other users cannot see it."""
+def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
+    """Opens the agent of a plan."""
+    if plan.mode == REPLAY:
+        from newel.evals.replay import replaying
+
+        return partial(replaying, flags=plan.flags)
+    setup = AgentSetup(flags=plan.flags, command=plan.command, environ=_keys(settings))
+    return lambda _, __: nullcontext(setup)
+
+
+def newel_flags(settings: Settings, *, is_replay: bool) -> list[str]:
+    """The flags of Newel for the model and the sandbox of the settings. Without a model for a replay."""
+    flags: list[str] = ["--sandbox", settings.sandbox.mode] if settings.sandbox.mode else []
+    if is_replay:
+        return flags
     endpoint = settings.endpoint
-    flags: list[str] = []
-    environ: dict[str, str] = {}
-    if endpoint is not None:
-        flags += ["--base-url", endpoint.base_url]
-        flags += ["--api", endpoint.api] if endpoint.api else []
-        if endpoint.api_key:
-            environ["LLM_AUTH_TOKEN"] = endpoint.api_key
     options = {
+        "--base-url": endpoint and endpoint.base_url,
+        "--api": endpoint and endpoint.api,
         "--model": settings.model,
         "--agent-mode": settings.agent_mode,
         "--tool-calls": settings.tool_calls,
         "--thinking": settings.thinking,
-        "--sandbox": settings.sandbox.mode,
     }
     for name, value in options.items():
-        flags += [name, str(value)] if value else []
-    return AgentSetup(flags=flags, environ=environ)
+        flags += [name, value] if value else []
+    return flags
+
+
+def _keys(settings: Settings) -> dict[str, str]:
+    """The server's key goes by the environment, where other users cannot see it."""
+    endpoint = settings.endpoint
+    return {"LLM_AUTH_TOKEN": endpoint.api_key} if endpoint and endpoint.api_key else {}

@@ -19,14 +19,21 @@ import msgspec
 from newel.agent.errors import NewelError, UsageError
 from newel.agent.formatting import pluralize
 from newel.agent.messages import new_id, now
-from newel.app.evals import allow_agents, check_folder_opener, newel_setup
-from newel.cli.eval_tables import ProgressTable, print_comparison, print_failures, print_results
+from newel.app.evals import agent_opener, allow_agents, check_folder_opener, newel_flags
+from newel.cli.eval_tables import (
+    ProgressTable,
+    print_comparison,
+    print_failures,
+    print_request_changes,
+    print_results,
+)
 from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
 from newel.config.settings import Flags, Settings, load_settings, newel_home
 from newel.evals.export import export_line
-from newel.evals.run import PLAN, RunPlan, SuiteRun, load_plan, read_results, save_plan
+from newel.evals.requests import compare_requests, same_tasks
+from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, load_plan, read_results, save_plan
 from newel.evals.task import Task, find_tasks, load_task, select
-from newel.evals.trial import PROMPT, AgentSetup, run_trial
+from newel.evals.trial import PROMPT, run_trial
 from newel.text.sanitize import sanitize
 
 DESCRIPTION: Final = """\
@@ -152,6 +159,11 @@ def _run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
     )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="replay golden traces instead of asking a model: measures the harness alone",
+    )
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was ended")
     add_server_options(parser)
     options = parser.parse_args(arguments)
@@ -169,14 +181,15 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
     tasks = _tasks(options)
-    setup = newel_setup(settings)
+    if options.replay and options.agent:
+        raise UsageError("--replay is for Newel itself, not for --agent.")
     return RunPlan(
         id=time.strftime("%Y%m%d-%H%M%S-") + new_id()[:4],
         started=now(),
         agent="newel" if options.agent is None else options.agent.split()[0],
-        model=settings.model or "",
-        mode=settings.agent_mode,
-        flags=list(setup.flags),
+        model="" if options.replay else settings.model or "",
+        mode=REPLAY if options.replay else settings.agent_mode,
+        flags=newel_flags(settings, is_replay=options.replay),
         command=options.agent or "",
         repeats=options.repeats,
         tasks={task.name: task.digest for task in tasks},
@@ -191,8 +204,9 @@ async def _run_plan(settings: Settings, folder: Path, plan: RunPlan, options: ar
     for name, digest in plan.tasks.items():
         if name not in tasks or tasks[name].digest != digest:
             raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
-    setup = AgentSetup(flags=plan.flags, command=plan.command, environ=newel_setup(settings).environ)
-    try_task = partial(run_trial, agent=setup, open_folder=check_folder_opener(settings))
+    try_task = partial(
+        run_trial, open_agent=agent_opener(settings, plan), open_folder=check_folder_opener(settings)
+    )
     with ProgressTable(len(tasks) * plan.repeats) as table:
         await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=options.jobs)
     results = await read_results(folder)
@@ -228,12 +242,16 @@ def _compare(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("before", metavar="A", help="the run before")
     parser.add_argument("after", metavar="B", help="the run after")
+    parser.add_argument(
+        "--diff", action="store_true", help="for replays, show how what was sent to the model differs"
+    )
     options = parser.parse_args(arguments)
     home = newel_home(os.environ)
-    before, after = (
-        anyio.run(read_results, _find_run(home, name)) for name in (options.before, options.after)
-    )
-    print_comparison(before, after)
+    before, after = _find_run(home, options.before), _find_run(home, options.after)
+    first, second = anyio.run(read_results, before), anyio.run(read_results, after)
+    print_comparison(first, second)
+    changes = compare_requests(same_tasks(first, second), before, after)
+    print_request_changes(changes, is_whole=options.diff)
     return 0
 
 

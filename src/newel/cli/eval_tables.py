@@ -8,7 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from newel.evals.run import RunPlan, trial_folder
+from newel.evals.requests import RequestChange
+from newel.evals.run import REPLAY, RunPlan, trial_folder
 from newel.evals.statistics import Interval
 from newel.evals.summary import TOTAL, Summary, changed_tasks, compare, summarize
 from newel.evals.trial import TrialResult
@@ -85,6 +86,10 @@ def print_results(plan: RunPlan, results: Sequence[TrialResult]) -> None:
         print(_row(summary))
         if summary.name == TOTAL and summary.success:
             print(f"success rate {_percent(summary.success)}")
+    if plan.mode == REPLAY:
+        print(
+            "A replay measures the harness: the answers were recorded, so its success says nothing about a model."
+        )
 
 
 def _row(summary: Summary) -> str:
@@ -130,3 +135,17 @@ def print_comparison(before: Sequence[TrialResult], after: Sequence[TrialResult]
     print("* beyond noise")
     for task, first, second in changed_tasks(before, after):
         print(f"{task:{_NAME}}  {first:.0%} → {second:.0%}")
+
+
+def print_request_changes(changes: Sequence[RequestChange], *, is_whole: bool) -> None:
+    """What the model was sent otherwise than before, of replays."""
+    if not changes:
+        return
+    print("\nWhat the model was sent has changed:")
+    for change in changes:
+        tasks = change.tasks[0] if len(change.tasks) == 1 else f"{len(change.tasks)} tasks"
+        added = sum(line.startswith("+") for line in change.diff)
+        removed = sum(line.startswith("-") for line in change.diff)
+        print(f"{change.what:{_NAME}}  {tasks:24}  +{added} -{removed}")
+        for line in change.diff if is_whole else ():
+            print(f"    {sanitize(line)}")

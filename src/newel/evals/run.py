@@ -25,6 +25,9 @@ from newel.jobs.worker import Worker
 from newel.storage.files import make_private, read_regular, replace_file
 
 PLAN: Final = "run.json"
+REPLAY: Final = "replay"
+"""The mode of a run with recorded answers in place of a model's."""
+
 _KIND: Final = "trial"
 _QUEUE_PREFIX: Final = "trial-"
 """Each trial has a queue of its own, as a queue runs one job at a time."""
@@ -43,7 +46,7 @@ class RunError(NewelError):
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
+    """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
     ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
     """
 

@@ -7,7 +7,8 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -85,8 +86,12 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics = Metrics()
 
 
+OpenAgent = Callable[[Task, Path], AbstractAsyncContextManager[AgentSetup]]
+"""Opens the agent for a trial of a task in a folder, with what it needs for the time of the trial."""
+
+
 async def run_trial(
-    task: Task, repeat: int, place: Path, *, agent: AgentSetup, open_folder: OpenFolder
+    task: Task, repeat: int, place: Path, *, open_agent: OpenAgent, open_folder: OpenFolder
 ) -> TrialResult:
     """Run the agent on the task in the folder ``place``; what an earlier attempt left there is removed."""
     project = place / "project"
@@ -96,9 +101,10 @@ async def run_trial(
         before = await prepare(task, project, open_folder)
     except TaskError as error:
         return msgspec.structs.replace(result, problem=str(error))
-    began = time.monotonic()
-    end, problem = await _run_agent(task, agent, place)
-    seconds = time.monotonic() - began
+    async with open_agent(task, place) as agent:
+        began = time.monotonic()
+        end, problem = await _run_agent(task, agent, place)
+        seconds = time.monotonic() - began
     answer, metrics = await anyio.to_thread.run_sync(_read_trace, place / TRACE, not agent.command)
     checks = await run_checks(task, project, before, answer, open_folder)
     return msgspec.structs.replace(

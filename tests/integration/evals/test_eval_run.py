@@ -247,3 +247,38 @@ def test_without_a_run_there_is_a_hint(with_model: WithModel, action: list[str])
     done = with_model()("eval", *action)
     assert done.returncode == 2
     assert "There are no runs yet" in done.stderr or "There is no run" in done.stderr
+
+
+def test_a_replay_asks_no_model_and_says_what_it_measures(suite: Suite, with_model: WithModel) -> None:
+    suite.add("good", DONE)
+    newel = begin(suite, with_model)
+    done = run(newel, suite, "--replay")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "A replay measures the harness" in done.stdout
+    assert newel.requests == []
+
+
+def test_a_golden_trace_is_replayed_always_in_the_same_way(suite: Suite, with_model: WithModel) -> None:
+    suite.add("good", DONE)
+    trace = {
+        "made_by": "hand",
+        "answers": [
+            [
+                {
+                    "tool_calls": [
+                        {"name": "bash", "arguments": {"command": "echo made > made.txt"}}
+                    ]
+                },
+                {"content": "It is made."},
+            ]
+        ],
+    }
+    (suite.folder / "good" / "trace.json").write_text(json.dumps(trace))
+    newel = begin(suite, with_model)
+    for _ in range(2):
+        done = run(newel, suite, "--replay")
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert results(newel)[0]["answer"] == "It is made."
+    first, second = sorted(path.name for path in (newel.home / ".newel" / "evals").iterdir())
+    done = newel("eval", "compare", first, second, "--diff")
+    assert "has changed" not in done.stdout
