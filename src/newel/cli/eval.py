@@ -30,6 +30,7 @@ from newel.cli.eval_tables import (
 from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
 from newel.config.settings import Flags, Settings, load_settings, newel_home
 from newel.evals.export import export_line
+from newel.evals.report import ReportedRun, to_html
 from newel.evals.requests import compare_requests, same_tasks
 from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, load_plan, read_results, save_plan
 from newel.evals.task import Task, find_tasks, load_task, select
@@ -43,6 +44,7 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval check [TASK…]      prove that tasks measure something
   newel eval run [TASK…]        run the agent on tasks, and check the results
   newel eval show [RUN]         the results of a run (default: the latest)
+  newel eval report [RUN…]      a page about runs, with plots
   newel eval compare A B        what differs between two runs, beyond noise
   newel eval export [RUN]       prompts, traces and results as JSON lines"""
 
@@ -59,6 +61,7 @@ def command_eval(arguments: Sequence[str]) -> int:
         "check": _check,
         "run": _run,
         "show": _show,
+        "report": _report,
         "compare": _compare,
         "export": _export,
     }
@@ -231,6 +234,25 @@ def _show(arguments: Sequence[str]) -> int:
     print_results(plan, results)
     for result in results if options.failed else ():
         print_failures(result, folder)
+    return 0
+
+
+def _report(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel eval report",
+        description="Write a page about one run or several, side by side: a matrix, plots, and why trials have failed.",
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="names, or beginnings of them (default: the latest)"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN.html here)")
+    options = parser.parse_args(arguments)
+    folders = [_find_run(newel_home(os.environ), name) for name in options.runs or [""]]
+    runs = [ReportedRun(load_plan(folder), anyio.run(read_results, folder)) for folder in folders]
+    target = options.output or Path(f"{runs[0].plan.id}.html")
+    target.write_text(to_html(runs), encoding="utf-8")
+    print(f"Written to {target}")
     return 0
 
 

@@ -264,11 +264,7 @@ def test_a_golden_trace_is_replayed_always_in_the_same_way(suite: Suite, with_mo
         "made_by": "hand",
         "answers": [
             [
-                {
-                    "tool_calls": [
-                        {"name": "bash", "arguments": {"command": "echo made > made.txt"}}
-                    ]
-                },
+                {"tool_calls": [{"name": "bash", "arguments": {"command": "echo made > made.txt"}}]},
                 {"content": "It is made."},
             ]
         ],
