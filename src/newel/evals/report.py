@@ -121,7 +121,7 @@ def _matrix_row(run: ReportedRun) -> str:
     return _row(
         [
             run.plan.id,
-            run.name,
+            run._replace(label="").name,
             _passed(total),
             f"{total.success.value:.0%}" if total.success else "-",
             _number(total.calls_per_success, 1),
