@@ -86,6 +86,15 @@ def print_results(plan: RunPlan, results: Sequence[TrialResult]) -> None:
         print(_row(summary))
         if summary.name == TOTAL and summary.success:
             print(f"success rate {_percent(summary.success)}")
+    total = summarize(results)[-1]
+    shares = {
+        "accepted hunks": total.accepted_hunks,
+        "trials with conflicts": total.conflicts,
+        "trials with questions": total.questions,
+    }
+    if any(share is not None for share in shares.values()):
+        reviews = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share is not None)
+        print(f"in reviews: {reviews}")
     if plan.mode == REPLAY:
         print(
             "A replay measures the harness: the answers were recorded, so its success says nothing about a model."

@@ -35,6 +35,13 @@ FileHashes = dict[str, str]
 """The SHA-256 of each file of a project by its path; of a link, that of its target with ``->`` before it."""
 
 
+class Reply(msgspec.Struct, frozen=True):
+    """What an agent has said: its last ``answer``, and how many ``questions`` it has asked."""
+
+    answer: str = ""
+    questions: int = 0
+
+
 class CheckResult(msgspec.Struct, frozen=True):
     """``what`` names the check; ``problem`` says why it failed, and is empty if it did not."""
 
@@ -53,16 +60,19 @@ async def prepare(task: Task, project: Path, open_folder: OpenFolder) -> FileHas
 
 async def attempt(task: Task, tried: Attempt, project: Path, open_folder: OpenFolder) -> None:
     """Do what an attempt says. Raises ``TaskError``."""
-    await anyio.to_thread.run_sync(_write, project, tried.files)
-    if tried.run:
-        async with open_folder(project) as workspace:
-            await _run(workspace, tried.run, f"A command of {task.name}")
+    meanwhile = task.review.meanwhile if task.review else ""
+    for command in (meanwhile, tried.run):
+        if command is tried.run:
+            await anyio.to_thread.run_sync(_write, project, tried.files)
+        if command:
+            async with open_folder(project) as workspace:
+                await _run(workspace, command, f"A command of {task.name}")
 
 
 async def run_checks(
-    task: Task, project: Path, before: FileHashes, answer: str, open_folder: OpenFolder
+    task: Task, project: Path, before: FileHashes, reply: Reply, open_folder: OpenFolder
 ) -> list[CheckResult]:
-    """What each check finds. ``before`` are the files that ``prepare`` made, ``answer`` is the agent's last. Files first: commands may
+    """What each check finds. ``before`` are the files that ``prepare`` made. Files first: commands may
     leave some behind.
     """
     after = await hash_files(project)
@@ -70,7 +80,7 @@ async def run_checks(
     for check in task.checks:
         if not check.run:
             problems[check] = await anyio.to_thread.run_sync(
-                _problem_of, check, project, answer, before, after
+                _problem_of, check, project, reply, before, after
             )
     if commands := [check for check in task.checks if check.run]:
         async with open_folder(project) as workspace:
@@ -83,9 +93,13 @@ def _because(check: Check, problem: str) -> str:
     return f"{problem} ({check.why})" if problem and check.why else problem
 
 
-def _problem_of(check: Check, project: Path, answer: str, before: FileHashes, after: FileHashes) -> str:
+def _problem_of(check: Check, project: Path, reply: Reply, before: FileHashes, after: FileHashes) -> str:
     if check.answer or check.no_answer:
-        return _problem_of_answer(check, answer)
+        return _problem_of_answer(check, reply.answer)
+    if check.asked is not None:
+        if check.asked == (reply.questions > 0):
+            return ""
+        return "it has not asked" if check.asked else "it has asked"
     return _problem_of_file(check, project) if check.file else _problem_of_changes(check, before, after)
 
 
@@ -99,6 +113,8 @@ def describe(check: Check) -> str:
         return f"unchanged {', '.join(check.unchanged)}"
     if check.only is not None:
         return f"only {', '.join(check.only) or 'nothing'} changed"
+    if check.asked is not None:
+        return "asked the user" if check.asked else "asked nothing"
     return f"answer {check.answer or 'without ' + check.no_answer}"
 
 

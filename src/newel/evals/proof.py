@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from newel.evals.checks import CheckResult, OpenFolder, attempt, prepare, run_checks
+from newel.evals.checks import CheckResult, OpenFolder, Reply, attempt, prepare, run_checks
 from newel.evals.task import Attempt, Task
 
 _NOTHING: Final = Attempt()
@@ -29,7 +29,7 @@ async def prove(task: Task, place: Path, open_folder: OpenFolder) -> list[str]:
 async def _results(task: Task, tried: Attempt, project: Path, open_folder: OpenFolder) -> list[CheckResult]:
     before = await prepare(task, project, open_folder)
     await attempt(task, tried, project, open_folder)
-    return await run_checks(task, project, before, tried.answer, open_folder)
+    return await run_checks(task, project, before, Reply(tried.answer, int(tried.asked)), open_folder)
 
 
 def _failed(results: list[CheckResult]) -> list[CheckResult]:

@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GoldenTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The answers to each of a task's prompts. ``made_by`` is the model, or ``hand``."""
+    """The answers to each of a task's prompts, and to that of the re-run if files change meanwhile. ``made_by`` is the model, or ``hand``."""
 
     made_by: str
     answers: list[list[Answer]]
@@ -52,15 +52,20 @@ def load_trace(task: Task) -> GoldenTrace:
         raise TaskError(f"{path} cannot be read: {error.strerror}.") from error
     except msgspec.MsgspecError as error:
         raise TaskError(f"{path}: {error}.") from error
-    if len(trace.answers) != 1 + len(task.then):
+    is_rerun = task.review is not None and bool(task.review.meanwhile)
+    if len(trace.answers) != 1 + len(task.then) + is_rerun:
         raise TaskError(
-            f"{path} has answers to {len(trace.answers)} prompts; the task has {1 + len(task.then)}."
+            f"{path} has answers to {len(trace.answers)} prompts; the task has {1 + len(task.then) + is_rerun}."
         )
     return trace
 
 
 def _from_reference(task: Task) -> GoldenTrace:
     """All is done after the first prompt."""
+    if task.review is not None:
+        raise TaskError(
+            f"{task.name} needs a {GOLDEN} for a replay: how to propose edits does not follow from its reference."
+        )
     reference = task.reference
     steps: list[Answer] = []
     for name, text in reference.files.items():
@@ -90,8 +95,6 @@ async def replaying(task: Task, place: Path, *, flags: Sequence[str]) -> AsyncGe
 
 
 def _scenarios(task: Task) -> dict[str, Any]:
-    trace = load_trace(task)
-    prompts = [task.prompt, *task.then]
     return {
         "scenarios": [
             {
@@ -100,7 +103,7 @@ def _scenarios(task: Task) -> dict[str, Any]:
                 "match": {"turn": number},
                 "steps": [{"response": _response(answer), "literal": True} for answer in answers],
             }
-            for number, (_, answers) in enumerate(zip(prompts, trace.answers, strict=True), 1)
+            for number, answers in enumerate(load_trace(task).answers, 1)
         ]
     }
 

@@ -109,6 +109,9 @@ def _matrix(runs: Sequence[ReportedRun]) -> str:
             "cost per trial",
             "tokens in",
             "tokens out",
+            "accepted hunks",
+            "conflicts",
+            "questions",
         ],
         cell="th",
         text=2,
@@ -130,6 +133,7 @@ def _matrix_row(run: ReportedRun) -> str:
             "-" if total.cost is None else f"${total.cost:.4f}",
             _number(total.input_tokens, 0),
             _number(total.output_tokens, 0),
+            *map(_share, (total.accepted_hunks, total.conflicts, total.questions)),
         ],
         text=2,
     )
@@ -251,6 +255,10 @@ def _row(cells: Sequence[str], *, text: int, cell: str = "td") -> str:
 
 def _passed(summary: Summary) -> str:
     return f"{summary.passed}/{summary.trials - summary.invalid}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
 
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:

@@ -65,7 +65,7 @@ class _Api:
 
     def _read(self, response: Any) -> dict[str, Any]:
         body = as_dict(response.json())
-        if response.status_code >= 400:  # noqa: PLR2004 — an HTTP error
+        if response.status_code >= 400:
             error = as_dict(body.get("error"))
             raise DriverError(f"{response.status_code} {error.get('code')}: {error.get('message')}")
         return body
@@ -107,10 +107,12 @@ class _Driver:
                 case "waiting_for_user":
                     self._counts["questions"] += 1
                     answer = self._answers.pop(0) if self._answers else SKIPPED
-                    self._api.post(f"jobs/{job}/clarify", question_id=view["question"]["question_id"], answer=answer)
+                    self._api.post(
+                        f"jobs/{job}/clarify", question_id=view["question"]["question_id"], answer=answer
+                    )
                 case "awaiting_review":
                     if self._meanwhile:
-                        subprocess.run(["/bin/sh", "-c", self._meanwhile], check=True)  # noqa: S603 — the task's
+                        subprocess.run(["/bin/sh", "-c", self._meanwhile], check=True)
                         self._meanwhile = ""
                     if self._decide(job, view) or reruns == _MOST_RERUNS:
                         return self._until_paused(job)
@@ -134,7 +136,9 @@ class _Driver:
     def _decide(self, job: str, view: dict[str, Any]) -> bool:
         """Accept or reject each hunk, and apply; False if a file has changed meanwhile."""
         hunks = list(_hunks(view))
-        accepted = [as_str(hunk["hunk_id"]) for hunk in hunks if not self._is_rejected(as_str(hunk.get("patch")))]
+        accepted = [
+            as_str(hunk["hunk_id"]) for hunk in hunks if not self._is_rejected(as_str(hunk.get("patch")))
+        ]
         self._counts["proposed"] += len(hunks)
         try:
             self._api.post("apply", session_id=view["session_id"], job_id=job, accepted_hunk_ids=accepted)
@@ -163,9 +167,7 @@ def _emit(**event: Any) -> None:
 def main(arguments: Sequence[str]) -> int:
     plan = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=ReviewPlan)
     command = [sys.executable, "-m", "newel", "web", "--port", "0", "--exit-with-stdin", *arguments[1:]]
-    with subprocess.Popen(  # noqa: S603 — our own
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None  # noqa: S101 — as asked for
             address = next((line.strip() for line in server.stdout if "#token=" in line), "")

@@ -30,6 +30,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None
     input_tokens: float | None
     output_tokens: float | None
+    accepted_hunks: float | None
+    """The share of proposed hunks that were accepted, in review jobs; so are these:"""
+    conflicts: float | None
+    """The share of trials in which a file had changed meanwhile, so that the agent worked again."""
+    questions: float | None
+    """The share of trials in which the user was asked."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -102,6 +108,8 @@ def _summary(name: str, results: Sequence[TrialResult]) -> Summary:
     valid = [result for result in results if result.end != "invalid"]
     passed = [result for result in valid if result.passed]
     seconds = [result.metrics.seconds for result in valid]
+    reviewed = [result.metrics for result in valid if result.metrics.hunks_proposed is not None]
+    proposed = sum(metrics.hunks_proposed or 0 for metrics in reviewed)
     return Summary(
         name=name,
         trials=len(results),
@@ -114,6 +122,9 @@ def _summary(name: str, results: Sequence[TrialResult]) -> Summary:
         cost=_known_mean([result.metrics.cost for result in valid]),
         input_tokens=_known_mean([result.metrics.input_tokens for result in valid]),
         output_tokens=_known_mean([result.metrics.output_tokens for result in valid]),
+        accepted_hunks=sum(each.hunks_accepted or 0 for each in reviewed) / proposed if proposed else None,
+        conflicts=_known_mean([float(bool(each.conflicts)) for each in reviewed]),
+        questions=_known_mean([float(bool(each.questions)) for each in reviewed]),
     )
 
 

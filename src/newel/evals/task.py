@@ -47,6 +47,7 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     - ``unchanged``: files that must have the content that they had at the beginning. ``only``: no others may have been made, changed
       or deleted. Both are patterns as in ``fnmatch``.
     - ``answer``: a regular expression that the last answer must contain; ``no_answer``: one that it must not.
+    - ``asked``: whether the agent must have asked the user a question, or must not; for tasks with ``[review]``.
 
     ``why`` is shown when it fails.
     """
@@ -63,13 +64,22 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     only: tuple[str, ...] | None = None
     answer: str = ""
     no_answer: str = ""
+    asked: bool | None = None
     why: str = ""
 
     def __post_init__(self) -> None:
-        kinds = [self.run, self.file, self.unchanged, self.only is not None, self.answer, self.no_answer]
+        kinds = [
+            self.run,
+            self.file,
+            self.unchanged,
+            self.only is not None,
+            self.answer,
+            self.no_answer,
+            self.asked is not None,
+        ]
         if sum(map(bool, kinds)) != 1:
             raise ValueError(
-                "a check has exactly one of `run`, `file`, `unchanged`, `only`, `answer`, `no_answer`"
+                "a check has exactly one of `run`, `file`, `unchanged`, `only`, `answer`, `no_answer`, `asked`"
             )
         about_file = [self.equals is not None, self.contains, self.lacks, self.absent]
         if bool(self.file) != (sum(map(bool, about_file)) == 1):
@@ -83,12 +93,29 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What somebody might do about a task: write ``files``, run a command, answer. ``why`` says what is wrong with it, if it is."""
+    """What somebody might do about a task: write ``files``, run a command, answer. ``asked``: a question to the user comes first. ``why`` says
+    what is wrong with it, if it is.
+    """
 
     files: dict[str, str] = {}
     run: str = ""
     answer: str = ""
+    asked: bool = False
     why: str = ""
+
+
+class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a user does in a review job: gives ``answers`` to questions, in their order; changes files ``meanwhile``, by a shell command that runs once something
+    was proposed; and rejects the hunks whose patch any of the regular expressions ``reject`` matches.
+    """
+
+    answers: tuple[str, ...] = ()
+    meanwhile: str = ""
+    reject: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in self.reject:
+            _check_pattern(pattern)
 
 
 class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -100,6 +127,7 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     timeout: float | None = None
     files: dict[str, str] = {}
     setup: str = ""
+    review: Review | None = None
     checks: tuple[Check, ...]
     reference: Attempt
     wrong: tuple[Attempt, ...]
@@ -117,7 +145,8 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """``prompt`` is what the agent is asked first, ``then`` after each answer. ``files`` are written into an empty folder, with those of
-    ``folder / FILES``, and ``setup`` is a shell command that runs there before the agent does. ``timeout`` is in seconds.
+    ``folder / FILES``, and ``setup`` is a shell command that runs there before the agent does. ``timeout`` is in seconds. With ``review``, the agent
+    proposes its changes in a review job.
     """
 
     name: str
@@ -130,6 +159,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     files: dict[str, str]
     setup: str
+    review: Review | None
     checks: tuple[Check, ...]
     reference: Attempt
     wrong: tuple[Attempt, ...]

@@ -17,10 +17,11 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.evals.checks import CheckResult, OpenFolder, prepare, run_checks
+from newel.evals.checks import CheckResult, OpenFolder, Reply, prepare, run_checks
+from newel.evals.review_driver import ReviewPlan
 from newel.evals.task import Task, TaskError
 from newel.storage.files import read_regular
-from newel.text.json import as_dict
+from newel.text.json import as_dict, as_str
 from newel.workspace.local import LocalWorkspace
 
 PROMPT: Final = "{prompt}"
@@ -29,6 +30,7 @@ PROMPT: Final = "{prompt}"
 TRACE: Final = "trace.jsonl"
 """What the agent wrote to its standard output, in a trial's folder: Newel's events in JSON mode."""
 
+_PLAN: Final = "review.json"
 _ERRORS: Final = "stderr.txt"
 _MOST_OUTPUT: Final = 64 << 20
 _SHOWN: Final = 2_000
@@ -52,6 +54,8 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         """For a shell, in the folder of a trial's project."""
         if self.command:
             return self.command.replace(PROMPT, shlex.quote(task.prompt))
+        if task.review is not None:
+            return shlex.join([sys.executable, "-m", "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
         words = [sys.executable, "-m", "newel", "--json", "--approve", "auto", *self.flags]
         for prompt in task.then:
             words += ["--then", prompt]
@@ -60,7 +64,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """Of one trial. ``seconds`` is how long the agent took, ``model_seconds`` what of it was waiting for the model. ``cost`` is in US dollars.
-    None is unknown.
+    ``questions`` to the user, hunks and ``conflicts`` with files that changed meanwhile are those of review jobs. None is unknown.
     """
 
     seconds: float = 0.0
@@ -70,6 +74,10 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
+    questions: int | None = None
+    hunks_proposed: int | None = None
+    hunks_accepted: int | None = None
+    conflicts: int | None = None
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,11 +110,17 @@ async def run_trial(
     except TaskError as error:
         return msgspec.structs.replace(result, problem=str(error))
     async with open_agent(task, place) as agent:
+        if task.review is not None and agent.command:
+            return msgspec.structs.replace(
+                result, problem="This task is about reviews, which only Newel has."
+            )
+        await anyio.to_thread.run_sync(_write_plan, task, place)
         began = time.monotonic()
         end, problem = await _run_agent(task, agent, place)
         seconds = time.monotonic() - began
     answer, metrics = await anyio.to_thread.run_sync(_read_trace, place / TRACE, not agent.command)
-    checks = await run_checks(task, project, before, answer, open_folder)
+    reply = Reply(answer, metrics.questions or 0)
+    checks = await run_checks(task, project, before, reply, open_folder)
     return msgspec.structs.replace(
         result,
         end=end,
@@ -122,6 +136,14 @@ def _make_empty(place: Path) -> None:
     if place.exists():
         shutil.rmtree(place)
     (place / "home").mkdir(parents=True)
+
+
+def _write_plan(task: Task, place: Path) -> None:
+    if (review := task.review) is not None:
+        plan = ReviewPlan(
+            [task.prompt, *task.then], list(review.answers), review.meanwhile, list(review.reject)
+        )
+        (place / _PLAN).write_bytes(msgspec.json.encode(plan))
 
 
 async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, str]:
@@ -151,32 +173,39 @@ def _read_trace(path: Path, is_newel: bool) -> tuple[str, Metrics]:
     text = _read(path)
     if not is_newel:
         return text.strip(), Metrics()
-    answers: list[str] = []
-    requests = calls = tokens_in = tokens_out = 0
-    milliseconds = 0.0
-    cost: float | None = 0.0
-    for line in text.splitlines():
-        event = _decode(line)
-        if event.get("type") == "tool_execution_start":
-            calls += 1
-        elif event.get("type") == "result":
-            answers.append(str(event.get("text", "")))
-            requests += int(event.get("turns", 0))
-            milliseconds += float(event.get("modelDuration", 0))
-            usage = as_dict(event.get("usage"))
-            tokens_in += int(usage.get("input", 0))
-            tokens_out += int(usage.get("output", 0))
-            spent = event.get("cost")
-            cost = None if cost is None or spent is None else cost + float(spent)
-    metrics = Metrics(
-        model_seconds=round(milliseconds / 1000, 3),
-        requests=requests,
+    events = [_decode(line) for line in text.splitlines()]
+    results = [event for event in events if event.get("type") == "result"]
+    answer = as_str(results[-1].get("text")) if results else ""
+    calls = sum(event.get("type") == "tool_execution_start" or _is_call_in_review(event) for event in events)
+    if any("review" in result for result in results):
+        return answer, msgspec.structs.replace(_review_metrics(results), tool_calls=calls)
+    costs = [float(cost) for result in results if (cost := result.get("cost")) is not None]
+    return answer, Metrics(
+        model_seconds=round(_total(results, "modelDuration") / 1000, 3),
+        requests=_total(results, "turns"),
         tool_calls=calls,
-        input_tokens=tokens_in,
-        output_tokens=tokens_out,
-        cost=cost if answers else None,
+        input_tokens=_total([as_dict(result.get("usage")) for result in results], "input"),
+        output_tokens=_total([as_dict(result.get("usage")) for result in results], "output"),
+        cost=sum(costs) if costs and len(costs) == len(results) else None,
     )
-    return answers[-1] if answers else "", metrics
+
+
+def _is_call_in_review(event: dict[str, Any]) -> bool:
+    return as_dict(event.get("event")).get("type") == "tool.call.requested"
+
+
+def _review_metrics(results: Sequence[dict[str, Any]]) -> Metrics:
+    counts = [as_dict(result.get("review")) for result in results]
+    return Metrics(
+        questions=_total(counts, "questions"),
+        hunks_proposed=_total(counts, "proposed"),
+        hunks_accepted=_total(counts, "accepted"),
+        conflicts=_total(counts, "conflicts"),
+    )
+
+
+def _total(values: Sequence[dict[str, Any]], name: str) -> int:
+    return sum(int(value.get(name) or 0) for value in values)
 
 
 def _decode(line: str) -> dict[str, Any]:

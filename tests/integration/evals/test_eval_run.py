@@ -216,6 +216,69 @@ def test_another_agent_is_measured_with_the_same_tasks(suite: Suite, with_model:
     assert newel.requests == []
 
 
+def proposes(*changes: tuple[int, str]) -> dict[str, Any]:
+    edits = [
+        {
+            "edit_id": f"e{line}",
+            "file_path": "made.txt",
+            "operation": "replace",
+            "start_line": line,
+            "end_line": line,
+            "new_text": text,
+        }
+        for line, text in changes
+    ]
+    return {"tool_calls": [{"function": {"name": "propose_edits", "arguments": {"edits": edits}}}]}
+
+
+def asks(question: str) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": "clarify_user", "arguments": {"question": question}}}]}
+
+
+REVIEWED = """
+[files]
+"made.txt" = "1\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n9\\n"
+[review]
+answers = ["made"]
+reject = ["^.NINE"]
+"""
+
+
+def test_a_review_is_driven_as_by_a_user_and_counted(suite: Suite, with_model: WithModel) -> None:
+    suite.add(
+        "review",
+        asks("What shall it say?"),
+        proposes((1, "made\n"), (9, "NINE\n")),
+        {"content": "Two changes."},
+        more=REVIEWED,
+    )
+    path = suite.folder / "review" / "task.toml"
+    path.write_text(
+        path.read_text().replace('equals = "made\\n"', 'equals = "made\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n9\\n"')
+    )
+    newel = begin(suite, with_model)
+    done = run(newel, suite)
+    assert done.returncode == 0, newel("eval", "show", "--failed").stdout + done.stderr
+    assert (
+        "in reviews: accepted hunks 50%, trials with conflicts 0%, trials with questions 100%" in done.stdout
+    )
+    (found,) = results(newel)
+    metrics = found["metrics"]
+    assert (metrics["hunks_proposed"], metrics["hunks_accepted"], metrics["questions"]) == (2, 1, 1)
+    assert found["answer"] == "Two changes."
+
+
+def test_a_review_is_nothing_for_other_agents(suite: Suite, with_model: WithModel) -> None:
+    suite.add("review", DONE, more=REVIEWED)
+    newel = begin(suite, with_model)
+    run(newel, suite, "--agent", "true")
+    (found,) = results(newel)
+    assert (found["end"], found["problem"]) == (
+        "invalid",
+        "This task is about reviews, which only Newel has.",
+    )
+
+
 def test_a_worse_run_is_told_from_a_better_one(suite: Suite, with_model: WithModel) -> None:
     for number in range(8):
         suite.add(f"task-{number}", bash("echo made > made.txt"), DONE)

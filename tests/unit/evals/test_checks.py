@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from newel.evals.checks import prepare, run_checks
+from newel.evals.checks import Reply, prepare, run_checks
 from newel.evals.proof import prove
 from newel.evals.task import Check, Task, TaskError, load_task
 from newel.workspace.local import LocalWorkspace
@@ -42,7 +42,7 @@ async def problems(folder: Path, task: Task, change: str = "", answer: str = "")
     before = await prepare(task, project, open_folder)
     if change:
         await LocalWorkspace(str(project)).run(change)
-    return [result.problem for result in await run_checks(task, project, before, answer, open_folder)]
+    return [result.problem for result in await run_checks(task, project, before, Reply(answer), open_folder)]
 
 
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
