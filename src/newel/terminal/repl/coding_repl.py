@@ -39,7 +39,7 @@ async def run_repl(
     """
     ui = _open_ui(agent, home, screen)
     notice = PendingNotice(agent, slash_command)
-    approver.attend(ui.ask)
+    approver.attend(ui.ask, ui.show_answer)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:
