@@ -85,7 +85,10 @@ _OPTION_HINTS: Final = {
         ),
         ("-s --sandbox-mode", "`--sandbox workspace|read-only|partial|off` sets what commands may change."),
         ("--ask --manual --confirm", _ASK),
-        ("--readonly --read-only", "`--approve read-only` refuses every call that could change something."),
+        (
+            "--readonly --read-only",
+            "`--approve read-only` looks around, and refuses every call that could change something.",
+        ),
         ("--review --diff", "`--approve review` holds all changes back until you have decided."),
         (
             "--dry-run",

@@ -4,7 +4,7 @@
     ask         the user approves each call that may change something
     review      calls whose changes are reviewed afterwards run; the user approves all others that may change something
     plan        calls that may change something never run, but commands that only read do
-    read-only   calls that may change something never run
+    read-only   the same, without a plan
 
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
 holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
@@ -104,9 +104,12 @@ NOT_IN_PLAN = (
     "`rg TEXT`, without redirections, substitutions and variables. Put the change into your plan."
 )
 READ_ONLY = (
-    "Not run: this run is read-only, and '{tool}' may change something. Use read-only tools, and describe the change that you "
-    "would make."
+    "Not run: this run is read-only, and '{tool}' may change something here. Only commands that are known to read run, such as `git log` "
+    "or `rg TEXT`, without redirections, substitutions and variables. Describe the change that you would make."
 )
+WHERE_NOTHING_CHANGES: Final = {"plan": NOT_IN_PLAN, "read-only": READ_ONLY}
+"""The reasons under presets in which no call changes anything."""
+
 DECLINED = (
     "Not run: the user declined this call. Do not repeat it; continue without it, or ask what they want."
 )
@@ -183,6 +186,7 @@ class _AskFirst:
         report: Report | None = None,
     ) -> None:
         self._preset = preset
+        self._refusal = WHERE_NOTHING_CHANGES.get(preset, "")
         self._ask = ask
         self._folder = folder
         self._places = places
@@ -192,8 +196,8 @@ class _AskFirst:
         self._always: set[tuple[str, ...]] = set()
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
-        if self._preset == "read-only" and not tool.read_only:
-            return Verdict(allow=False, reason=READ_ONLY.format(tool=tool.spec.name))
+        if self._refusal and not tool.read_only and tool.spec.name != COMMANDS:
+            return self._refuse_change(tool)
         shown_preview: Preview | None = None
         answer = Approval("no")
         for asked in range(ROUNDS + 1):
@@ -246,8 +250,8 @@ class _AskFirst:
         if by_rules.effect == "deny":
             return Verdict(allow=False, reason=DENIED_BY_RULE.format(rule=by_rules.reason))
         warning = judged.preview.warning
-        if self._preset == "plan" and not tool.read_only and (warning or by_rules.effect != "reads"):
-            return Verdict(allow=False, reason=NOT_IN_PLAN.format(tool=tool.spec.name))
+        if self._refusal and not tool.read_only and (warning or by_rules.effect != "reads"):
+            return self._refuse_change(tool)
         is_reviewed = tool.spec.name in self._reviewed and not tool.read_only
         if is_reviewed and touch is not None and place.reason == OUTSIDE:
             return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
@@ -260,6 +264,9 @@ class _AskFirst:
             or (place.level == "ask" and (self._preset != "auto" or bool(place.rule)))
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
+
+    def _refuse_change(self, tool: Tool) -> Verdict:
+        return Verdict(allow=False, reason=self._refusal.format(tool=tool.spec.name))
 
     async def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
         # A rule holds for as long as it is kept.
