@@ -137,6 +137,10 @@ NOT_REVIEWED = (
     "Not run: {path} was not changed, because it is outside the project. In this run only files of the project can be changed: "
     "the user reviews each change before it takes effect."
 )
+FAILS_UNSEEN = (
+    "Not run: this call cannot succeed, and why may tell what is in {path}, which the user has to approve first. Read the file, then "
+    "correct the call."
+)
 CHANGED = "This call changed while it waited for approval. It would now do the following:"
 
 
@@ -164,13 +168,16 @@ def approval_policy(
 
 
 class _Judged(NamedTuple):
-    """A call as planned. ``touch`` is that with the strictest judgement ``place``, None if all are free."""
+    """A call as planned. ``touch`` is that with the strictest judgement ``place``, None if all are free. ``error`` says why there is no
+    preview.
+    """
 
     planned: PlannedCall
     touch: Touch | None
     place: Judgement
     preview: Preview
     by_rules: CallJudgement
+    error: Exception | None = None
 
 
 class _AskFirst:
@@ -194,6 +201,7 @@ class _AskFirst:
         self._reviewed = reviewed
         self._report = report
         self._always: set[tuple[str, ...]] = set()
+        self._opened: set[str] = set()
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
         if self._refusal and not tool.read_only and tool.spec.name != COMMANDS:
@@ -206,12 +214,16 @@ class _AskFirst:
             except (NewelError, OSError) as error:
                 # Denied although it would fail anyway: its files could change so that it succeeds, unseen by the user.
                 return Verdict(allow=False, reason=f"Not run: {error}")
-            if (verdict := self._without_asking(tool, judged)) is not None:
+            verdict = self._without_asking(tool, judged)
+            if judged.error is not None and (verdict is None or verdict.allow):
+                return self._fail(tool, judged, judged.error, is_open=verdict is not None)
+            if verdict is not None:
                 return verdict
             key = _approval_key(call, tool, judged.preview)
             # The answer holds only for what was shown: the call was planned again since, and may do something else now.
             if judged.preview == shown_preview:
                 await self._remember(answer, key, judged)
+                self._opened.update(touch.path for touch in judged.planned.touches)
                 return Verdict(allow=True, planned=judged.planned)
             if shown_preview is None and key in self._always:
                 return Verdict(allow=True, planned=judged.planned)
@@ -233,7 +245,11 @@ class _AskFirst:
             by_rules = await self._judge_by_rules(tool, planned, "")
             if by_rules.effect != "ask":
                 return _Judged(planned, touch, place, Preview(""), by_rules)
-        preview = await planned.preview()
+        try:
+            preview = await planned.preview()
+        except (NewelError, OSError) as error:
+            by_rules = await self._judge_by_rules(tool, planned, "")
+            return _Judged(planned, touch, place, Preview(""), by_rules, error)
         by_rules = await self._judge_by_rules(tool, planned, preview.text)
         return _Judged(planned, touch, place, preview, by_rules)
 
@@ -264,6 +280,16 @@ class _AskFirst:
             or (place.level == "ask" and (self._preset != "auto" or bool(place.rule)))
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
+
+    def _fail(self, tool: Tool, judged: _Judged, error: Exception, *, is_open: bool) -> Verdict:
+        """Deny a call that would fail. The error of an edit quotes its file, so the model gets it only if that file may be read unasked
+        (``is_open``), or was opened before; else it could read the file by failing.
+        """
+        if is_open or judged.touch is None or judged.touch.path in self._opened:
+            return Verdict(allow=False, reason=f"Not run: {error}")
+        if self._ask is None:
+            return self._decline(tool, judged, Approval("nobody"))
+        return Verdict(allow=False, reason=FAILS_UNSEEN.format(path=judged.touch.named))
 
     def _refuse_change(self, tool: Tool) -> Verdict:
         return Verdict(allow=False, reason=self._refusal.format(tool=tool.spec.name))
