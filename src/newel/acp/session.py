@@ -28,6 +28,7 @@ from newel.concurrency import background_tasks
 from newel.permissions.approval import Ask, Preset
 from newel.review.tracking.recording_workspace import title_of
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.commands import rewrite_commands, slash_command
 from newel.terminal.model_names import expand_model_name
 from newel.terminal.repl.repl import Prompt, prepare
 
@@ -237,7 +238,7 @@ class AcpSession:
                     *command, agent=agent, home=self._home, say=self._say, confirm=self._asker.confirm
                 )
             except NewelError as error:  # clients show an error response as a failure of the agent
-                self._say(str(error))
+                self._say(rewrite_commands(str(error), slash_command))
             return p.PromptResponse(stop_reason="end_turn")
         message = await prepare(agent, Prompt(content.text), lambda text, _="": content.notes.append(text))
         message = msgspec.structs.replace(message, attachments=[*content.attachments, *message.attachments])

@@ -14,7 +14,13 @@ from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.permissions.approval import Preset
 from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
+from newel.terminal.commands import (
+    CommandContext,
+    CommandTable,
+    SlashCommand,
+    rewrite_commands,
+    slash_command,
+)
 from newel.terminal.model_names import expand_model_name, listed_models
 from newel.terminal.repl.slash_hints import HINTS
 from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
@@ -321,7 +327,8 @@ async def permissions(context: CommandContext, argument: str) -> None:
     if book is None:
         context.say(NO_RULES)
     elif action == "revoke":
-        context.say(describe_revoked(book.revoke(None if name.strip() == "--all" else [name.strip()])))
+        revoked = describe_revoked(book.revoke(None if name.strip() == "--all" else [name.strip()]))
+        context.say(rewrite_commands(revoked, slash_command))
     else:
         rows = book.rows()
         for problem in book.problems():
