@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from newel.context.system_prompt import Instructions
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
-    from newel.permissions.approval import Ask, Preset
+    from newel.permissions.approval import ApprovalMode, Ask
     from newel.permissions.commands.project_view import ViewedFiles
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.rules import RuleSet
@@ -433,8 +433,8 @@ def _policy_finder(
     secret_paths: SecretPaths,
     book: RuleBook,
     own_tools: Sequence[Tool],
-) -> Callable[[Preset], Policy]:
-    """Finds the policy of a preset; all have the same rules."""
+) -> Callable[[ApprovalMode], Policy]:
+    """Finds the policy of an approval mode; all have the same rules."""
     from newel.app.notices import NOT_SAVED
     from newel.permissions.approval import approval_policy
     from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView

@@ -84,7 +84,7 @@ _OPTION_HINTS: Final = {
         ("--dangerously-bypass-approvals-and-sandbox --no-sandbox --unsandboxed --unsafe", _OFF),
         (
             "-a --ask-for-approval --approval-mode --approval-policy --permission-mode",
-            "`--approve auto|ask|review|plan|read-only` sets what runs without asking.",
+            "`--approve auto|ask|review|plan|read-only` sets the approval mode: what runs without asking.",
         ),
         ("-s --sandbox-mode", "`--sandbox workspace|read-only|partial|off` sets what commands may change."),
         ("--ask --manual --confirm", _ASK),

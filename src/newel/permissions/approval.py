@@ -1,4 +1,4 @@
-"""The approval presets.
+"""The approval modes.
 
     auto        every call runs
     ask         the user approves each call that may change something
@@ -9,11 +9,11 @@
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
 holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
 
-A call whose preview has a warning, such as a command outside of the sandbox, needs approval under every preset that lets calls change
+A call whose preview has a warning, such as a command outside of the sandbox, needs approval under every mode that lets calls change
 something, whatever rules allow.
 
-Rules come first, in every preset: what one denies never runs, what one asks about needs approval, and what one allows, and a command
-that only reads, needs none, as long as the preset lets calls change something.
+Rules come first, in every mode: what one denies never runs, what one asks about needs approval, and what one allows, and a command
+that only reads, needs none, as long as the mode lets calls change something.
 
 **An approval holds for what was shown.** A call is planned and shown, and after a yes planned and described again. It runs only
 if both are equal: real paths, contents and result. If they differ, the user is asked again. The plan fails if a file changes
@@ -33,7 +33,7 @@ from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
 from newel.permissions.rules import COMMANDS, describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
-Preset = Literal["auto", "ask", "review", "plan", "read-only"]
+ApprovalMode = Literal["auto", "ask", "review", "plan", "read-only"]
 
 ROUNDS: Final = 3
 """How often the user is asked about a call whose files keep changing."""
@@ -108,7 +108,7 @@ READ_ONLY = (
     "or `rg TEXT`, without redirections, substitutions and variables. Describe the change that you would make."
 )
 WHERE_NOTHING_CHANGES: Final = {"plan": NOT_IN_PLAN, "read-only": READ_ONLY}
-"""The reasons under presets in which no call changes anything."""
+"""The reasons under modes in which no call changes anything."""
 
 DECLINED = (
     "Not run: the user declined this call. Do not repeat it; continue without it, or ask what they want."
@@ -145,7 +145,7 @@ CHANGED = "This call changed while it waited for approval. It would now do the f
 
 
 def approval_policy(
-    preset: Preset,
+    mode: ApprovalMode,
     *,
     ask: Ask | None,
     folder: str,
@@ -155,15 +155,15 @@ def approval_policy(
     warns: bool = False,
     report: Report | None = None,
 ) -> Policy:
-    """The policy of a preset. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
+    """The policy of an approval mode. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
     open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning. ``report`` is told of answers that cannot be saved.
     """
-    if preset == "auto" and (judge is None or not judge.book.may_stop_calls):
+    if mode == "auto" and (judge is None or not judge.book.may_stop_calls):
         # The workspace of the tools closes secret places.
-        return _AskForCommands(_AskFirst(preset, ask, folder, places, None)) if warns else AllowAll()
+        return _AskForCommands(_AskFirst(mode, ask, folder, places, None)) if warns else AllowAll()
     return _AskFirst(
-        preset, ask, folder, places, judge, reviewed=reviewed if preset == "review" else (), report=report
+        mode, ask, folder, places, judge, reviewed=reviewed if mode == "review" else (), report=report
     )
 
 
@@ -183,7 +183,7 @@ class _Judged(NamedTuple):
 class _AskFirst:
     def __init__(
         self,
-        preset: Preset,
+        mode: ApprovalMode,
         ask: Ask | None,
         folder: str,
         places: SecretPaths,
@@ -192,8 +192,8 @@ class _AskFirst:
         reviewed: Collection[str] = (),
         report: Report | None = None,
     ) -> None:
-        self._preset = preset
-        self._refusal = WHERE_NOTHING_CHANGES.get(preset, "")
+        self._mode = mode
+        self._refusal = WHERE_NOTHING_CHANGES.get(mode, "")
         self._ask = ask
         self._folder = folder
         self._places = places
@@ -272,12 +272,12 @@ class _AskFirst:
         if is_reviewed and touch is not None and place.reason == OUTSIDE:
             return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
         is_free = (
-            tool.read_only or is_reviewed or self._preset == "auto" or by_rules.effect in {"allow", "reads"}
+            tool.read_only or is_reviewed or self._mode == "auto" or by_rules.effect in {"allow", "reads"}
         )
         is_asked = (
             bool(warning)
             or by_rules.effect == "ask"
-            or (place.level == "ask" and (self._preset != "auto" or bool(place.rule)))
+            or (place.level == "ask" and (self._mode != "auto" or bool(place.rule)))
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
 
@@ -396,12 +396,12 @@ def _approval_key(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ..
 
 
 def is_denial(result: ToolResultMessage) -> bool:
-    """Whether a call did not run because the user, nobody or the preset did not allow it."""
+    """Whether a call did not run because the user, nobody or the mode did not allow it."""
     return result.is_error and not result.duration and result.output.startswith(_DENIALS)
 
 
 def is_unasked(result: ToolResultMessage, *, by_rule: bool) -> bool:
-    """Whether a call did not run because nobody could approve it, ``by_rule`` as a rule asks about it, or as the preset does."""
+    """Whether a call did not run because nobody could approve it, ``by_rule`` as a rule asks about it, or as the mode does."""
     text = NOBODY_FOR_RULE if by_rule else NOBODY_TO_ASK
     return result.is_error and result.output.startswith(text.partition("{")[0])
 
