@@ -11,6 +11,8 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cas
 
 import msgspec
 
+from newel.text.toml_lines import line_of_key
+
 S = TypeVar("S", bound=msgspec.Struct)
 
 LIKENESS: Final = 0.75
@@ -63,7 +65,7 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self.problems: list[Problem] = []
         self._path = path
-        self._lines = text.split("\n")
+        self._text = text
 
     def section(self, defaults: S, raw: dict[str, Any], at: tuple[str, ...]) -> S:
         fields = {field.encode_name: field for field in msgspec.structs.fields(defaults)}
@@ -109,23 +111,8 @@ class _Reader:
     def _report(self, at: tuple[str, ...], what: str, consequence: str, inside: str = "") -> None:
         """``inside`` is the place within a value: ``.variables[0]``."""
         name = ".".join(map(_key, at)) + inside
-        line = self._line((*at, *re.findall(r"\w+", inside)))
+        line = line_of_key(self._text, (*at, *re.findall(r"\w+", inside)))
         self.problems.append(Problem(f"{self._path}, line {line}: {name}: {what}", consequence))
-
-    def _line(self, at: tuple[str, ...]) -> int:
-        """The line of a setting, or else of its table, or else 1."""
-        table: tuple[str, ...] = ()
-        best, found = 0, 1
-        for number, line in enumerate(self._lines, 1):
-            if header := re.match(r"\s*\[+([^\]]*)\]", line):
-                path = table = _keys(header[1])
-            elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
-                path = (*table, *_keys(key[1]))
-            else:
-                continue
-            if len(path) > best and path == at[: len(path)]:
-                best, found = len(path), number
-        return found
 
 
 def _choices(kind: Any) -> list[str]:
@@ -141,11 +128,6 @@ def _suggestion(name: str, valid: list[str]) -> str:
 
     near = get_close_matches(name, valid, n=1, cutoff=LIKENESS)
     return f" (did you mean `{near[0]}`?)" if near else f"; valid settings are {', '.join(valid)}"
-
-
-def _keys(dotted: str) -> tuple[str, ...]:
-    """The parts of a key; dots in quotes do not separate."""
-    return tuple(part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", dotted))
 
 
 def _key(name: str) -> str:
