@@ -349,7 +349,7 @@ export interface StateData {
   where: string;
   thinkingLevel: "high" | "low" | "medium" | "minimal" | "off";
   agentMode: "hybrid_auto" | "local" | "remote";
-  /** The preset: which calls run without asking. */
+  /** The approval mode: which calls run without asking. */
   approve: string;
   /** What commands may change: the project, nothing, or what the user may; `partial` is the project, held as far as the machine can. */
   sandbox: "off" | "partial" | "read-only" | "workspace";

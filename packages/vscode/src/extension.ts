@@ -7,10 +7,11 @@ import { Folder, NotInstalled, type Answer, type Launch } from "./folder.ts";
 import { Changes, type Node } from "./changes.ts";
 import { choices, describeCall, icons, label, promptAbout, question, status, Transcript } from "./text.ts";
 
-const PRESETS: [string, string][] = [
+const MODES: [string, string][] = [
   ["ask", "Ask before each change and each command"],
   ["auto", "Change files and run commands without asking; all can be undone"],
   ["review", "Work on a copy of the folder; you decide about each change"],
+  ["plan", "Look around without changing anything, and write a plan"],
   ["read-only", "Read only"],
 ];
 const INSTALL = "Install Newel (from its checkout: `./run uv tool install .`), or set newel.path to where it is.";
@@ -116,7 +117,7 @@ class Extension {
       onState: (state, activity) => {
         this.#bar.text = status(state, activity);
         const session = state?.sessionName ?? state?.sessionId.slice(0, 8) ?? "";
-        this.#bar.tooltip = state && `${at.name}, session ${label(session)}, approval: ${state.approve}`;
+        this.#bar.tooltip = state && `${at.name}, session ${label(session)}, approval mode: ${state.approve}`;
         this.#bar.backgroundColor = activity === "asking" ? new vscode.ThemeColor("statusBarItem.warningBackground") : undefined;
       },
       onSession: (id) => void this.#context.workspaceState.update(key, id),
@@ -332,7 +333,7 @@ class Extension {
     const opened = await this.#pick();
     if (!opened) return;
     const current = opened.folder.state?.approve;
-    const items = PRESETS.map(([name, detail]) => ({ label: name, detail, description: name === current ? "in use" : "" }));
+    const items = MODES.map(([name, detail]) => ({ label: name, detail, description: name === current ? "in use" : "" }));
     const chosen = await vscode.window.showQuickPick(items, { title: "What may be done without asking, until the window is closed" });
     if (chosen) await opened.folder.chooseApproval(chosen.label);
   }

@@ -151,7 +151,7 @@ export class Folder {
     await this.refresh();
   }
 
-  /** Use another preset from now on. It takes a new process, with the same session. */
+  /** Use another approval mode from now on. It takes a new process, with the same session. */
   async chooseApproval(approval: string): Promise<void> {
     if (this.isRunning) throw new Error("Newel is working. Stop it first, or wait for its end.");
     this.#approval = approval;

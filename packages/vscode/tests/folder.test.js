@@ -131,7 +131,7 @@ test("a crash is reported once, and the next command resumes the session", async
   assert.equal(seen.sessions.length, 1);
 });
 
-test("another preset takes a new process with the same session", async () => {
+test("another approval mode takes a new process with the same session", async () => {
   const folder = open();
   await folder.ask("hello there");
   const { sessionId } = await (await folder.client()).state();

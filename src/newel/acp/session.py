@@ -25,15 +25,16 @@ from newel.agent.formatting import describe_error
 from newel.agent.messages import AssistantMessage, Usage, now
 from newel.agent.ports import ThinkingLevel, Tool
 from newel.concurrency import background_tasks
-from newel.permissions.approval import Ask, Preset
+from newel.permissions.approval import ApprovalMode, Ask
 from newel.review.tracking.recording_workspace import title_of
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.commands import rewrite_commands, slash_command
 from newel.terminal.model_names import expand_model_name
 from newel.terminal.repl.repl import Prompt, prepare
 
 T = TypeVar("T")
 
-MODES: Final[dict[Preset, tuple[str, str]]] = {
+MODES: Final[dict[ApprovalMode, tuple[str, str]]] = {
     "ask": ("Ask", "Ask before each change and each command"),
     "auto": ("Auto", "Change files and run commands without asking"),
     "review": ("Review", "Work on a copy of the project; you keep or reject each change"),
@@ -58,9 +59,11 @@ _STOP_REASONS: Final[dict[str, p.StopReason]] = {
 
 
 class AgentOpener(Protocol):
-    """Opens the agent of a session with an approval preset. Raises ``NewelError``."""
+    """Opens the agent of a session with an approval mode. Raises ``NewelError``."""
 
-    def __call__(self, mode: Preset, parts: SessionParts, /) -> AbstractAsyncContextManager[CodingAgent]: ...
+    def __call__(
+        self, mode: ApprovalMode, parts: SessionParts, /
+    ) -> AbstractAsyncContextManager[CodingAgent]: ...
 
 
 class SessionParts(msgspec.Struct, frozen=True):
@@ -77,9 +80,9 @@ class AcpSession:
     """
 
     def __init__(
-        self, open_agent: AgentOpener, client: SessionClient, mode: Preset, *, root: str, home: Path
+        self, open_agent: AgentOpener, client: SessionClient, mode: ApprovalMode, *, root: str, home: Path
     ) -> None:
-        self.mode: Preset = mode
+        self.mode: ApprovalMode = mode
         self.root = root
         self.client = client
         self._open_agent = open_agent
@@ -94,7 +97,7 @@ class AcpSession:
         self._translator = UpdateTranslator(root, client.update)
         self._asker = PermissionAsker(client, self._translator)
         self._parts = SessionParts(self._asker, self._translator.in_terminal, [PlanTool(client.update)])
-        self._mode_before: Preset = mode
+        self._mode_before: ApprovalMode = mode
         self._models: list[str] = []
         self._ended = anyio.Event()
         self._is_released = False
@@ -237,7 +240,7 @@ class AcpSession:
                     *command, agent=agent, home=self._home, say=self._say, confirm=self._asker.confirm
                 )
             except NewelError as error:  # clients show an error response as a failure of the agent
-                self._say(str(error))
+                self._say(rewrite_commands(str(error), slash_command))
             return p.PromptResponse(stop_reason="end_turn")
         message = await prepare(agent, Prompt(content.text), lambda text, _="": content.notes.append(text))
         message = msgspec.structs.replace(message, attachments=[*content.attachments, *message.attachments])
@@ -275,7 +278,7 @@ class AcpSession:
         ]
         return [
             p.ConfigOption(
-                id="mode", name="Approval", category="mode", current_value=self.mode, options=modes
+                id="mode", name="Approval mode", category="mode", current_value=self.mode, options=modes
             ),
             p.ConfigOption(
                 id="model",
@@ -312,8 +315,8 @@ class AcpSession:
                 )
 
     async def set_mode(self, value: str) -> None:
-        """Change the approval preset, from the next tool call on. Raises ``NewelError``, and then changes nothing."""
-        mode: Preset = _one_of(value, tuple(MODES), "mode")
+        """Change the approval mode, from the next tool call on. Raises ``NewelError``, and then changes nothing."""
+        mode: ApprovalMode = _one_of(value, tuple(MODES), "mode")
         if mode == self.mode:
             return
         if "review" not in {mode, self.mode}:
@@ -330,7 +333,7 @@ class AcpSession:
         self.client.update(p.CurrentModeUpdate(current_mode_id=self.mode))
         self._show_options()
 
-    async def _switch(self, mode: Preset) -> None:
+    async def _switch(self, mode: ApprovalMode) -> None:
         self._mode_before, self.mode = self.mode, mode
         self._opened = anyio.Event()
         self._leave.set()

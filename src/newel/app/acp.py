@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from newel.acp.session import AcpSession, SessionParts
     from newel.config.settings import Settings
     from newel.mcp.server_config import ServerConfig
-    from newel.permissions.approval import Preset
+    from newel.permissions.approval import ApprovalMode
     from newel.session.coding_agent import CodingAgent
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.sandbox.policy import SandboxMode
@@ -110,8 +110,8 @@ class EditorSessions:
         from newel.acp.session import AcpSession
 
         settings = load_settings(self._flags, cwd=folder, environ=self._environ)
-        # An editor shows the questions, so they are asked, unless the user has chosen a preset.
-        mode: Preset = settings.approve if "approve" in settings.origins else "ask"
+        # An editor shows the questions, so they are asked, unless the user has chosen an approval mode.
+        mode: ApprovalMode = settings.approve if "approve" in settings.origins else "ask"
         open_agent = partial(self._open_agent, settings, _configs(servers), client)
         return AcpSession(open_agent, client, mode, root=str(folder), home=self.home)
 
@@ -120,7 +120,7 @@ class EditorSessions:
         settings: Settings,
         servers: list[ServerConfig],
         client: SessionClient,
-        mode: Preset,
+        mode: ApprovalMode,
         parts: SessionParts,
     ) -> AbstractAsyncContextManager[CodingAgent]:
         import msgspec

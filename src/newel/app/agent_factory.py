@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from newel.context.system_prompt import Instructions
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
-    from newel.permissions.approval import Ask, Preset
+    from newel.permissions.approval import ApprovalMode, Ask
     from newel.permissions.commands.project_view import ViewedFiles
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.rules import RuleSet
@@ -242,10 +242,8 @@ async def build_agent(
 ) -> CodingAgent:
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
-    from newel.agent.ports import RunConfig
-    from newel.agent.transform import Transformer
+    from newel.app.run_config import prompt_context, run_config
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
-    from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
 
@@ -258,22 +256,17 @@ async def build_agent(
     find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
-    run_config = RunConfig(
-        model=in_use.model,
-        transform=Transformer(),
-        **_prompts(manner, tools, instructions, workspaces, context.host, plans=settings.approve == "plan"),
-        tools=tools,
-        thinking=settings.thinking,
-        agent_mode=in_use.agent_mode,
-        policy=find_policy(settings.approve),
-        limits=settings.limits,
-        compact=compactor,
-        check_cost=in_use.check_cost,
-        shorten=Shortener(context.host.save_output, settings.max_result),
-    )
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),
-        config=run_config,
+        config=run_config(
+            settings,
+            in_use,
+            context.host,
+            tools=tools,
+            prompts=prompt_context(settings, context.host, workspaces, instructions, manner),
+            policy=find_policy(settings.approve),
+            compactor=compactor,
+        ),
         workspace=workspaces.workspace,
         works_in=workspaces.works_in,
         attachable=_attachable(workspaces, secret_paths),
@@ -446,8 +439,8 @@ def _policy_finder(
     secret_paths: SecretPaths,
     book: RuleBook,
     own_tools: Sequence[Tool],
-) -> Callable[[Preset], Policy]:
-    """Finds the policy of a preset; all have the same rules."""
+) -> Callable[[ApprovalMode], Policy]:
+    """Finds the policy of an approval mode; all have the same rules."""
     from newel.app.notices import NOT_SAVED
     from newel.permissions.approval import approval_policy
     from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
@@ -469,38 +462,3 @@ def _policy_finder(
         warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
         report=context.notices.of(NOT_SAVED),
     )
-
-
-class _Prompts(TypedDict):
-    system_prompt: str
-    short_prompt: str
-
-
-def _prompts(
-    manner: str | None,
-    tools: list[Any],
-    instructions: list[Any],
-    workspaces: WorkspaceFactory,
-    host: ExecutionHost,
-    *,
-    plans: bool,
-) -> _Prompts:
-    """The system prompts of a ``RunConfig``."""
-    import time
-
-    from newel.context.system_prompt import PromptContext, short_prompt, system_prompt
-
-    context = PromptContext(
-        cwd=workspaces.works_in.root,
-        copy_of=workspaces.workspace.root if workspaces.isolated else None,
-        instructions=instructions,
-        os_name=host.system,
-        shell=host.shell,
-        date=time.strftime("%Y-%m-%d"),
-        manner=manner,
-        plans=plans,
-    )
-    return {
-        "system_prompt": system_prompt(context, [tool.spec for tool in tools]),
-        "short_prompt": short_prompt(context),
-    }

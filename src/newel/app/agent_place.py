@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AgentPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where agents work, with the settings that hold there. ``decide`` is asked again for other settings, such as those of another preset;
+    """Where agents work, with the settings that hold there. ``decide`` is asked again for other settings, such as those of another approval mode;
     it raises ``ConfigError``.
     """
 

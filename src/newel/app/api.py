@@ -167,7 +167,7 @@ def open_coding_agent(
 
 
 def checked_flags(flags: AgentFlags) -> Flags:
-    """The flags with their types checked: a misspelt preset must not run without approval. Raises ``UsageError``."""
+    """The flags with their types checked: a misspelt approval mode must not run without approval. Raises ``UsageError``."""
     checked = Flags(**flags)
     try:
         msgspec.convert(msgspec.structs.asdict(checked), Flags)

@@ -134,7 +134,7 @@ async def _run_agent(given: Settings, contract: Contract | None, options: argpar
             await find_run(journals(settings.home, host.name), options.resume) if options.resume else None
         )
         if run_to_resume is not None:
-            # Its preset may run commands unasked, where that of the settings does not.
+            # Its approval mode may run commands unasked, where that of the settings does not.
             settings = place.decide(_settings_of(run_to_resume, given, options))
         factory = await stack.enter_async_context(
             open_agent_factory(settings, host, ephemeral=False, attended=False)
@@ -164,7 +164,7 @@ async def _run_agent(given: Settings, contract: Contract | None, options: argpar
 
 
 def _settings_of(run: AgentRun, settings: Settings, options: argparse.Namespace) -> Settings:
-    """The settings to resume a run: it keeps its approval preset and its mode, unless the command line has others."""
+    """The settings to resume a run: it keeps its approval mode and its agent mode, unless the command line has others."""
     from newel.providers.routing import read_agent_mode
 
     params = run.params

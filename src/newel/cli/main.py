@@ -170,6 +170,10 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
     from newel.cli.options import check_formats, check_session_options, flags_of, folder
 
     parser = agent_parser(name)
+    if any(word.startswith("-c") for word in arguments):
+        from newel.cli.suggestions import check_override
+
+        check_override(arguments)
     parsed = parser.parse_args(arguments)
     if parsed.version:
         from importlib.metadata import version

@@ -68,7 +68,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--approve",
         choices=["auto", "ask", "review", "plan", "read-only"],
-        help="which tool calls run without asking (default: auto)",
+        help="the approval mode: which tool calls run without asking (default: auto)",
     )
     add(
         "--through",

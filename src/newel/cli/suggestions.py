@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from newel.agent.errors import UsageError
@@ -13,6 +15,7 @@ from newel.cli import MODULES
 LIKENESS: Final = 0.8
 
 _AUTO: Final = "`--approve auto`, the default, runs everything without asking, in the sandbox; `--sandbox off` lifts its limits."
+_SETTINGS: Final = "`newel --help` lists the options; `newel doctor` shows the settings of ~/.newel/config.toml and where each is from."
 _OFF: Final = "`--sandbox off` lets commands do whatever you can do."
 _ASK: Final = "`--approve ask` shows each change and command first."
 _PLAN: Final = "`--approve plan` looks around, changes nothing and ends with a plan."
@@ -81,11 +84,14 @@ _OPTION_HINTS: Final = {
         ("--dangerously-bypass-approvals-and-sandbox --no-sandbox --unsandboxed --unsafe", _OFF),
         (
             "-a --ask-for-approval --approval-mode --approval-policy --permission-mode",
-            "`--approve auto|ask|review|plan|read-only` sets what runs without asking.",
+            "`--approve auto|ask|review|plan|read-only` sets the approval mode: what runs without asking.",
         ),
         ("-s --sandbox-mode", "`--sandbox workspace|read-only|partial|off` sets what commands may change."),
         ("--ask --manual --confirm", _ASK),
-        ("--readonly --read-only", "`--approve read-only` refuses every call that could change something."),
+        (
+            "--readonly --read-only",
+            "`--approve read-only` looks around, and refuses every call that could change something.",
+        ),
         ("--review --diff", "`--approve review` holds all changes back until you have decided."),
         (
             "--dry-run",
@@ -115,6 +121,7 @@ _OPTION_HINTS: Final = {
         ("--openai-api-base --api-base --provider --endpoint", "`--base-url URL` names the server."),
         ("--openai-api-key --key", "`--api-key KEY`, or LLM_AUTH_TOKEN, sets the key."),
         ("--effort --reasoning-effort", "`--thinking LEVEL` sets how much the model reasons."),
+        ("--config --set --setting", _SETTINGS),
         ("--debug -v -d", "`--renderer console` shows all of a run as plain text."),
     )
     for option in options.split()
@@ -142,6 +149,22 @@ _VALUE_HINTS: Final = {
 }
 """For the values that other tools have for an option, in lower case."""
 
+_SETTING_HINTS: Final = {
+    "model": "`--model NAME` chooses the model.",
+    "model_provider": "`--base-url URL` names the server.",
+    "model_providers": "`--base-url URL` names the server.",
+    "model_reasoning_effort": _OPTION_HINTS["--effort"],
+    "approval_policy": _OPTION_HINTS["--approval-policy"],
+    "sandbox_mode": _OPTION_HINTS["--sandbox-mode"],
+    "sandbox_workspace_write": f"{_OPTION_HINTS['--network']} {_OPTION_HINTS['--writable']}",
+    "sandbox_permissions": _OPTION_HINTS["--sandbox-mode"],
+    "mcp_servers": "`newel mcp add` adds tool servers.",
+}
+"""For the settings that Codex takes after ``-c``, by the first part of their names."""
+
+_OVERRIDE: Final = r"(?s)(?P<name>[A-Za-z_][\w-]*)(?:\.[\w\"'-]+)*=(?:\S*|[\"'\[{].*)"
+"""A setting and its value in TOML: ``model=o3``, ``a.b="c d"``."""
+
 _INVALID: Final = r"(?s)argument (.+): invalid choice: (.+) \(choose from (.+)\)"
 
 
@@ -165,6 +188,19 @@ def check_words(arguments: Sequence[str]) -> None:
         raise UsageError(f"There is no command '{first}'. {hint} {as_prompt}")
     if near := _near(plain, MODULES):
         raise UsageError(f"There is no command '{first}'. Did you mean `newel {near}`? {as_prompt}")
+
+
+def check_override(arguments: Sequence[str]) -> None:
+    """Raises ``UsageError`` for ``-c NAME=VALUE``, with which Codex sets something. Here it would be a prompt for the latest session."""
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    settings = [setting for option, setting in pairwise(words) if option == "-c"]
+    settings += [word[2:] for word in words if re.match("-c[a-z_]{2}", word)]
+    for setting in settings:
+        if match := re.fullmatch(_OVERRIDE, setting):
+            hint = _SETTING_HINTS.get(match["name"], _SETTINGS)
+            raise UsageError(
+                f"`-c` resumes this folder's latest session and sets nothing. {hint} To send it as a prompt: newel -c -- {shlex.quote(setting)}"
+            )
 
 
 def _near(word: str, names: Iterable[str]) -> str:
@@ -209,8 +245,6 @@ def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
         is_command = prog == f"newel {' '.join(line[:1])}"
         if not is_command:
             return explanation
-        import shlex
-
         return f"{explanation} To send it as a prompt: newel -- {shlex.join(line)}"
     name = name.partition("=")[0]
     near = _near(name, options)

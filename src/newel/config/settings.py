@@ -353,7 +353,7 @@ def load_settings(
         host_model=host_model,
         remote=file.remote,
         ignored=ignored,
-        rules=file.permissions.parse(f"{path}: permissions."),
+        rules=_rules(path, file.permissions),
         retention=file.retention,
         sandbox=msgspec.structs.replace(file.sandbox, mode=first("sandbox")),
         agent_mode=first("agent_mode") or "remote",
@@ -361,6 +361,13 @@ def load_settings(
         routing=file.hybrid.limits(),
         tool_calls=flags.tool_calls,
     )
+
+
+def _rules(path: Path, texts: RuleTexts) -> RuleSet:
+    try:
+        return texts.parse(lambda: path.read_text(errors="replace"), "permissions")
+    except ConfigError as error:
+        raise ConfigError(f"{path}, {error}") from error
 
 
 def _is_strange(endpoint: EndpointSettings | None, cwd: Path) -> bool:

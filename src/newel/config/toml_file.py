@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
@@ -14,6 +12,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cas
 import msgspec
 
 from newel.agent.errors import NewelError
+from newel.text.toml_lines import line_of_key
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -83,7 +82,7 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self.problems: list[Problem] = []
         self._path = path
-        self._lines = text.split("\n")
+        self._text = text
 
     def section(self, defaults: S, raw: dict[str, Any], at: tuple[str, ...]) -> S:
         fields = {field.encode_name: field for field in msgspec.structs.fields(defaults)}
@@ -129,29 +128,8 @@ class _Reader:
     def _report(self, at: tuple[str, ...], what: str, consequence: str, inside: str = "") -> None:
         """``inside`` is the place within a value: ``.variables[0]``."""
         name = ".".join(map(_key, at)) + inside
-        line = line_of((*at, *re.findall(r"\w+", inside)), self._lines)
+        line = line_of_key(self._text, (*at, *re.findall(r"\w+", inside)))
         self.problems.append(Problem(f"{self._path}, line {line}: {name}: {what}", consequence))
-
-
-def line_of(at: tuple[str, ...], lines: Sequence[str]) -> int:
-    """The line of a setting, or else of its table, or else 1. Tables of an array are numbered from 0: ``("checks", "2", "run")``."""
-    table: tuple[str, ...] = ()
-    seen: Counter[tuple[str, ...]] = Counter()
-    best, found = 0, 1
-    for number, line in enumerate(lines, 1):
-        if header := re.match(r"\s*(\[+)([^\]]*)\]", line):
-            path = table = _keys(header[2])
-            if header[1] == "[[":
-                table = (*path, str(seen[path]))
-                seen[path] += 1
-                path = table
-        elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
-            path = (*table, *_keys(key[1]))
-        else:
-            continue
-        if len(path) > best and path == at[: len(path)]:
-            best, found = len(path), number
-    return found
 
 
 def _choices(kind: Any) -> list[str]:
@@ -167,11 +145,6 @@ def _suggestion(name: str, valid: list[str]) -> str:
 
     near = get_close_matches(name, valid, n=1, cutoff=LIKENESS)
     return f" (did you mean `{near[0]}`?)" if near else f"; valid settings are {', '.join(valid)}"
-
-
-def _keys(dotted: str) -> tuple[str, ...]:
-    """The parts of a key; dots in quotes do not separate."""
-    return tuple(part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", dotted))
 
 
 def _key(name: str) -> str:

@@ -12,7 +12,7 @@ from newel.agent.messages import Wire, new_id
 from newel.contracts.run_log import RunLog, log_file
 from newel.contracts.runner import run_contract
 from newel.jobs.engine import Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
-from newel.permissions.approval import Preset
+from newel.permissions.approval import ApprovalMode
 from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, nobody_answers
 from newel.runs.chat_turn import STOPPED, STOPPED_MIDWAY, read_events
 from newel.runs.event_hub import EventHub, JournalWriter
@@ -25,7 +25,7 @@ CONTRACT = "contract"
 
 class ContractParams(Wire, frozen=True, kw_only=True):
     """``session`` has the conversation, ``folder`` is the agent's, ``log`` the file of the run's log. ``notice`` is shown before
-    anything else; ``approve`` is the approval preset of the run, if it has one of its own.
+    anything else; ``approve`` is the approval mode of the run, if it has one of its own.
     """
 
     tab: str
@@ -34,7 +34,7 @@ class ContractParams(Wire, frozen=True, kw_only=True):
     folder: str
     log: str
     notice: str = ""
-    approve: Preset | None = None
+    approve: ApprovalMode | None = None
 
 
 async def prepare(
@@ -45,7 +45,7 @@ async def prepare(
     project: str,
     home: Path,
     name: str,
-    approve: Preset | None = None,
+    approve: ApprovalMode | None = None,
 ) -> ContractParams:
     """The parameters for an agent of that name: a session, a log and, if the contract wants one, a worktree. Raises
     ``WorktreeError``.
@@ -117,7 +117,7 @@ async def submit(
     project: str,
     home: Path,
     name: str,
-    approve: Preset,
+    approve: ApprovalMode,
 ) -> str:
     """Submit a contract for an agent of that name; returns the run. Raises ``WorktreeError``."""
     params = await prepare(contract, factory, project=project, home=home, name=name, approve=approve)

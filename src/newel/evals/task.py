@@ -15,7 +15,8 @@ from typing import Final, Literal
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.config.toml_file import TomlError, line_of, parse_toml
+from newel.config.toml_file import TomlError, parse_toml
+from newel.text.toml_lines import line_of_key
 
 FILE: Final = "task.toml"
 FILES: Final = "files"
@@ -193,7 +194,7 @@ def load_task(folder: Path) -> Task:
         if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
             at, what = (*at, unknown[1]), "unknown field"
         name = ".".join(at)
-        line = line_of(at, text.split("\n"))
+        line = line_of_key(text, at)
         raise TaskError(
             f"{path}, line {line}: {name + ': ' if name else ''}{what[:1].lower() + what[1:]}."
         ) from error

@@ -1,19 +1,19 @@
-"""The approval presets.
+"""The approval modes.
 
     auto        every call runs
     ask         the user approves each call that may change something
     review      calls whose changes are reviewed afterwards run; the user approves all others that may change something
     plan        calls that may change something never run, but commands that only read do
-    read-only   calls that may change something never run
+    read-only   the same, without a plan
 
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
 holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
 
-A call whose preview has a warning, such as a command outside of the sandbox, needs approval under every preset that lets calls change
+A call whose preview has a warning, such as a command outside of the sandbox, needs approval under every mode that lets calls change
 something, whatever rules allow.
 
-Rules come first, in every preset: what one denies never runs, what one asks about needs approval, and what one allows, and a command
-that only reads, needs none, as long as the preset lets calls change something.
+Rules come first, in every mode: what one denies never runs, what one asks about needs approval, and what one allows, and a command
+that only reads, needs none, as long as the mode lets calls change something.
 
 **An approval holds for what was shown.** A call is planned and shown, and after a yes planned and described again. It runs only
 if both are equal: real paths, contents and result. If they differ, the user is asked again. The plan fails if a file changes
@@ -33,7 +33,7 @@ from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
 from newel.permissions.rules import COMMANDS, describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
-Preset = Literal["auto", "ask", "review", "plan", "read-only"]
+ApprovalMode = Literal["auto", "ask", "review", "plan", "read-only"]
 
 ROUNDS: Final = 3
 """How often the user is asked about a call whose files keep changing."""
@@ -104,9 +104,12 @@ NOT_IN_PLAN = (
     "`rg TEXT`, without redirections, substitutions and variables. Put the change into your plan."
 )
 READ_ONLY = (
-    "Not run: this run is read-only, and '{tool}' may change something. Use read-only tools, and describe the change that you "
-    "would make."
+    "Not run: this run is read-only, and '{tool}' may change something here. Only commands that are known to read run, such as `git log` "
+    "or `rg TEXT`, without redirections, substitutions and variables. Describe the change that you would make."
 )
+WHERE_NOTHING_CHANGES: Final = {"plan": NOT_IN_PLAN, "read-only": READ_ONLY}
+"""The reasons under modes in which no call changes anything."""
+
 DECLINED = (
     "Not run: the user declined this call. Do not repeat it; continue without it, or ask what they want."
 )
@@ -134,11 +137,15 @@ NOT_REVIEWED = (
     "Not run: {path} was not changed, because it is outside the project. In this run only files of the project can be changed: "
     "the user reviews each change before it takes effect."
 )
+FAILS_UNSEEN = (
+    "Not run: this call cannot succeed, and why may tell what is in {path}, which the user has to approve first. Read the file, then "
+    "correct the call."
+)
 CHANGED = "This call changed while it waited for approval. It would now do the following:"
 
 
 def approval_policy(
-    preset: Preset,
+    mode: ApprovalMode,
     *,
     ask: Ask | None,
     folder: str,
@@ -148,32 +155,35 @@ def approval_policy(
     warns: bool = False,
     report: Report | None = None,
 ) -> Policy:
-    """The policy of a preset. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
+    """The policy of an approval mode. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
     open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning. ``report`` is told of answers that cannot be saved.
     """
-    if preset == "auto" and (judge is None or not judge.book.may_stop_calls):
+    if mode == "auto" and (judge is None or not judge.book.may_stop_calls):
         # The workspace of the tools closes secret places.
-        return _AskForCommands(_AskFirst(preset, ask, folder, places, None)) if warns else AllowAll()
+        return _AskForCommands(_AskFirst(mode, ask, folder, places, None)) if warns else AllowAll()
     return _AskFirst(
-        preset, ask, folder, places, judge, reviewed=reviewed if preset == "review" else (), report=report
+        mode, ask, folder, places, judge, reviewed=reviewed if mode == "review" else (), report=report
     )
 
 
 class _Judged(NamedTuple):
-    """A call as planned. ``touch`` is that with the strictest judgement ``place``, None if all are free."""
+    """A call as planned. ``touch`` is that with the strictest judgement ``place``, None if all are free. ``error`` says why there is no
+    preview.
+    """
 
     planned: PlannedCall
     touch: Touch | None
     place: Judgement
     preview: Preview
     by_rules: CallJudgement
+    error: Exception | None = None
 
 
 class _AskFirst:
     def __init__(
         self,
-        preset: Preset,
+        mode: ApprovalMode,
         ask: Ask | None,
         folder: str,
         places: SecretPaths,
@@ -182,7 +192,8 @@ class _AskFirst:
         reviewed: Collection[str] = (),
         report: Report | None = None,
     ) -> None:
-        self._preset = preset
+        self._mode = mode
+        self._refusal = WHERE_NOTHING_CHANGES.get(mode, "")
         self._ask = ask
         self._folder = folder
         self._places = places
@@ -190,10 +201,11 @@ class _AskFirst:
         self._reviewed = reviewed
         self._report = report
         self._always: set[tuple[str, ...]] = set()
+        self._opened: set[str] = set()
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
-        if self._preset == "read-only" and not tool.read_only:
-            return Verdict(allow=False, reason=READ_ONLY.format(tool=tool.spec.name))
+        if self._refusal and not tool.read_only and tool.spec.name != COMMANDS:
+            return self._refuse_change(tool)
         shown_preview: Preview | None = None
         answer = Approval("no")
         for asked in range(ROUNDS + 1):
@@ -202,12 +214,16 @@ class _AskFirst:
             except (NewelError, OSError) as error:
                 # Denied although it would fail anyway: its files could change so that it succeeds, unseen by the user.
                 return Verdict(allow=False, reason=f"Not run: {error}")
-            if (verdict := self._without_asking(tool, judged)) is not None:
+            verdict = self._without_asking(tool, judged)
+            if judged.error is not None and (verdict is None or verdict.allow):
+                return self._fail(tool, judged, judged.error, is_open=verdict is not None)
+            if verdict is not None:
                 return verdict
             key = _approval_key(call, tool, judged.preview)
             # The answer holds only for what was shown: the call was planned again since, and may do something else now.
             if judged.preview == shown_preview:
                 await self._remember(answer, key, judged)
+                self._opened.update(touch.path for touch in judged.planned.touches)
                 return Verdict(allow=True, planned=judged.planned)
             if shown_preview is None and key in self._always:
                 return Verdict(allow=True, planned=judged.planned)
@@ -229,7 +245,11 @@ class _AskFirst:
             by_rules = await self._judge_by_rules(tool, planned, "")
             if by_rules.effect != "ask":
                 return _Judged(planned, touch, place, Preview(""), by_rules)
-        preview = await planned.preview()
+        try:
+            preview = await planned.preview()
+        except (NewelError, OSError) as error:
+            by_rules = await self._judge_by_rules(tool, planned, "")
+            return _Judged(planned, touch, place, Preview(""), by_rules, error)
         by_rules = await self._judge_by_rules(tool, planned, preview.text)
         return _Judged(planned, touch, place, preview, by_rules)
 
@@ -246,20 +266,33 @@ class _AskFirst:
         if by_rules.effect == "deny":
             return Verdict(allow=False, reason=DENIED_BY_RULE.format(rule=by_rules.reason))
         warning = judged.preview.warning
-        if self._preset == "plan" and not tool.read_only and (warning or by_rules.effect != "reads"):
-            return Verdict(allow=False, reason=NOT_IN_PLAN.format(tool=tool.spec.name))
+        if self._refusal and not tool.read_only and (warning or by_rules.effect != "reads"):
+            return self._refuse_change(tool)
         is_reviewed = tool.spec.name in self._reviewed and not tool.read_only
         if is_reviewed and touch is not None and place.reason == OUTSIDE:
             return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
         is_free = (
-            tool.read_only or is_reviewed or self._preset == "auto" or by_rules.effect in {"allow", "reads"}
+            tool.read_only or is_reviewed or self._mode == "auto" or by_rules.effect in {"allow", "reads"}
         )
         is_asked = (
             bool(warning)
             or by_rules.effect == "ask"
-            or (place.level == "ask" and (self._preset != "auto" or bool(place.rule)))
+            or (place.level == "ask" and (self._mode != "auto" or bool(place.rule)))
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
+
+    def _fail(self, tool: Tool, judged: _Judged, error: Exception, *, is_open: bool) -> Verdict:
+        """Deny a call that would fail. The error of an edit quotes its file, so the model gets it only if that file may be read unasked
+        (``is_open``), or was opened before; else it could read the file by failing.
+        """
+        if is_open or judged.touch is None or judged.touch.path in self._opened:
+            return Verdict(allow=False, reason=f"Not run: {error}")
+        if self._ask is None:
+            return self._decline(tool, judged, Approval("nobody"))
+        return Verdict(allow=False, reason=FAILS_UNSEEN.format(path=judged.touch.named))
+
+    def _refuse_change(self, tool: Tool) -> Verdict:
+        return Verdict(allow=False, reason=self._refusal.format(tool=tool.spec.name))
 
     async def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
         # A rule holds for as long as it is kept.
@@ -363,12 +396,12 @@ def _approval_key(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ..
 
 
 def is_denial(result: ToolResultMessage) -> bool:
-    """Whether a call did not run because the user, nobody or the preset did not allow it."""
+    """Whether a call did not run because the user, nobody or the mode did not allow it."""
     return result.is_error and not result.duration and result.output.startswith(_DENIALS)
 
 
 def is_unasked(result: ToolResultMessage, *, by_rule: bool) -> bool:
-    """Whether a call did not run because nobody could approve it, ``by_rule`` as a rule asks about it, or as the preset does."""
+    """Whether a call did not run because nobody could approve it, ``by_rule`` as a rule asks about it, or as the mode does."""
     text = NOBODY_FOR_RULE if by_rule else NOBODY_TO_ASK
     return result.is_error and result.output.startswith(text.partition("{")[0])
 

@@ -33,7 +33,7 @@ MAY_START: Final[Mapping[str, Sequence[str]]] = {
     "review": ("review", "plan", "read-only"),
     "plan": ("plan", "read-only"),
 }
-"""The presets that an agent may start, by its own. Under ``ask``, the user would not be asked for the other agent's calls."""
+"""The approval modes that an agent may start, by its own. Under ``ask``, the user would not be asked for the other agent's calls."""
 
 
 def refuse_decision(command: str, arguments: Sequence[str]) -> None:

@@ -34,7 +34,8 @@ async def load_project_rules(workspace: Workspace) -> RuleSet:
 def _parse(data: bytes) -> RuleSet:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"It has more than {MAX_BYTES:,} bytes.")
-    texts = msgspec.convert(tomllib.loads(data.decode()), RuleTexts)
+    source = data.decode()
+    texts = msgspec.convert(tomllib.loads(source), RuleTexts)
     if texts.allow:
         raise ConfigError("A project can `ask` and `deny`; only your own config.toml can `allow`.")
-    return texts.parse("")
+    return texts.parse(lambda: source)

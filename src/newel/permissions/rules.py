@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from newel.agent.errors import ConfigError
+from newel.text.json import to_json
 
 Act = Literal["read", "write"]
 
@@ -113,16 +114,24 @@ class RuleTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ask: list[str] = []
     deny: list[str] = []
 
-    def parse(self, where: str) -> RuleSet:
-        """Raises ``ConfigError`` that names the place."""
+    def parse(self, read_source: Callable[[], str], *table: str) -> RuleSet:
+        """Raises ``ConfigError`` that names the line in the file, whose text ``read_source`` returns; ``table`` is the one with the rules."""
 
-        def parsed(effect: Effect, texts: list[str]) -> tuple[Rule, ...]:
+        def parsed(effect: Effect, text: str) -> Rule:
             try:
-                return tuple(map(parse_rule, texts))
+                return parse_rule(text)
             except ConfigError as error:
-                raise ConfigError(f"{where}{effect}: {error}") from error
+                from newel.text.toml_lines import line_of_string
 
-        return RuleSet(parsed("allow", self.allow), parsed("ask", self.ask), parsed("deny", self.deny))
+                at = (*table, effect)
+                line = line_of_string(read_source(), at, text)
+                raise ConfigError(f"line {line}: {'.'.join(at)}: {error}") from error
+
+        return RuleSet(
+            allow=tuple(parsed("allow", text) for text in self.allow),
+            ask=tuple(parsed("ask", text) for text in self.ask),
+            deny=tuple(parsed("deny", text) for text in self.deny),
+        )
 
 
 def parse_rule(text: str) -> Rule:
@@ -135,22 +144,57 @@ def parse_rule(text: str) -> Rule:
         tool = tool.lower()  # as other agents write it
     if pattern is not None and not pattern.strip():
         raise _invalid(text, "The brackets are empty")
+    if not _may_exist(tool):
+        raise _no_tool(text, tool, pattern)
     if pattern is None or pattern.strip() in {"*", "**"}:
-        if tool not in TOOLS and not re.search(r"__|\*", tool):
-            raise _invalid(
-                text,
-                f"No tool is called {tool}. Tools are {', '.join(TOOLS)}, and SERVER__TOOL of MCP servers",
-            )
         return ToolRule(tool)
     if tool in {"read", "write", "edit"}:
         return _path_rule(text, "read" if tool == "read" else "write", pattern.strip())
     if tool == COMMANDS:
         return _command_rule(text, pattern)
-    raise _invalid(text, "Only read(…), write(…) and bash(…) take a pattern")
+    raise _without_pattern(text, tool, pattern)
+
+
+def _may_exist(tool: str) -> bool:
+    """Whether a tool can have this name: one of Newel's own, or ``SERVER__TOOL``. A server that is itself called ``mcp`` is matched by
+    ``mcp*__TOOL``.
+    """
+    if tool in TOOLS:
+        return True
+    return bool(re.search(r"__|\*", tool)) and "." not in tool and not tool.startswith("mcp__")
+
+
+def _no_tool(text: str, tool: str, pattern: str | None) -> ConfigError:
+    from newel.permissions.foreign_rules import is_of_mcp_server, servers_of
+
+    if (server := servers_of(tool, pattern)) is not None:
+        domains = f": domains = {to_json([server]).decode()}" if server else "."
+        reason = "Newel has no tool for web pages. Servers that commands may reach are `domains` in `[sandbox]` of your config.toml"
+        return _invalid(text, reason, domains)
+    instead = _instead(tool, pattern)
+    if is_of_mcp_server(tool) or "__" in tool:
+        return _invalid(text, "A tool of an MCP server is called SERVER__TOOL", instead)
+    known = "" if instead else f". Tools are {', '.join(TOOLS)}, and SERVER__TOOL of MCP servers"
+    return _invalid(text, f"No tool is called {tool}{known}", instead)
+
+
+def _without_pattern(text: str, tool: str, pattern: str) -> ConfigError:
+    return _invalid(text, "Only read(…), write(…) and bash(…) take a pattern", _instead(tool, pattern))
+
+
+def _instead(tool: str, pattern: str | None) -> str:
+    """The end of a message: what to write, if that is known."""
+    from newel.permissions.foreign_rules import our_rule
+
+    rule = our_rule(tool, pattern)
+    try:
+        return f". Write `{parse_rule(rule)}` instead." if rule else ""
+    except ConfigError:
+        return ""
 
 
 def _path_rule(text: str, act: Act, pattern: str) -> PathRule:
-    pattern = pattern.removeprefix("./")
+    pattern = re.sub("//+", "/", pattern).removeprefix("./")  # from the root, others write //
     if pattern.startswith("~") and not pattern.startswith("~/"):
         raise _invalid(text, "A path begins with /, ~/ or **/, or is relative to the project")
     if ".." in pattern.split("/"):
@@ -175,8 +219,8 @@ def _command_rule(text: str, pattern: str) -> CommandRule:
     return CommandRule(words)
 
 
-def _invalid(text: str, reason: str) -> ConfigError:
-    return ConfigError(f"{text[:80]!r} is not a rule. {reason}. For example: {EXAMPLE}")
+def _invalid(text: str, reason: str, end: str = "") -> ConfigError:
+    return ConfigError(f"{text[:80]!r} is not a rule. {reason}{end or f'. For example: {EXAMPLE}'}")
 
 
 def _quoted(word: str) -> str:

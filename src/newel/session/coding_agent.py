@@ -15,7 +15,7 @@ from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
-from newel.permissions.approval import Preset
+from newel.permissions.approval import ApprovalMode
 from newel.permissions.rule_book import RuleBook
 from newel.session.manager import SessionManager
 from newel.workspace.port import Workspace
@@ -81,8 +81,8 @@ class CodingAgent(Agent):
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
     ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
     ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode,
-    ``find_policy`` the policy of an approval preset.
-    Screens show ``approve`` (the preset), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that),
+    ``find_policy`` the policy of an approval mode.
+    Screens show ``approve`` (the approval mode), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that),
     ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
     location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
     """
@@ -99,10 +99,10 @@ class CodingAgent(Agent):
         describe_model: Callable[[str], Model],
         templates: dict[str, Template],
         find_model: Callable[[AgentMode], Awaitable[ModelAccess]] | None = None,
-        find_policy: Callable[[Preset], Policy] | None = None,
+        find_policy: Callable[[ApprovalMode], Policy] | None = None,
         compactor: Compactor | None = None,
         journal: Emit | None = None,
-        approve: Preset = "auto",
+        approve: ApprovalMode = "auto",
         sandbox: SandboxMode = "off",
         sandbox_problem: str = "",
         instructions: str = "",
@@ -120,7 +120,7 @@ class CodingAgent(Agent):
         self._find_policy = find_policy
         self.templates = templates
         self.compactor = compactor
-        self.approve: Preset = approve
+        self.approve: ApprovalMode = approve
         self.sandbox: SandboxMode = sandbox
         self.sandbox_problem = sandbox_problem
         self.instructions = instructions
@@ -186,20 +186,20 @@ class CodingAgent(Agent):
                 self.compactor.follow(model)
         self._change("agentMode", agent_mode=mode, model=model, check_cost=found.check_cost)
 
-    def set_approve(self, preset: Preset) -> None:
-        """Approve calls by another preset from the next one on. Raises ``CannotChangeMode`` from and to ``review``, whose tools work in
-        another folder: open the session again for that. It also raises it for a preset that runs commands unasked where a sandbox is missing.
+    def set_approve(self, mode: ApprovalMode) -> None:
+        """Approve calls by another mode from the next one on. Raises ``CannotChangeMode`` from and to ``review``, whose tools work in
+        another folder: open the session again for that. It also raises it for a mode that runs commands unasked where a sandbox is missing.
         """
-        if preset == self.approve:
+        if mode == self.approve:
             return
-        if self.sandbox_problem and preset in {"auto", "review"}:
+        if self.sandbox_problem and mode in {"auto", "review"}:
             raise CannotChangeMode(self.sandbox_problem)
-        if self._find_policy is None or "review" in {preset, self.approve}:
+        if self._find_policy is None or "review" in {mode, self.approve}:
             raise CannotChangeMode(
-                f"A session cannot change from --approve {self.approve} to {preset} while it is open."
+                f"A session cannot change from --approve {self.approve} to {mode} while it is open."
             )
-        self._change("approve", policy=self._find_policy(preset))
-        self.approve = preset
+        self._change("approve", policy=self._find_policy(mode))
+        self.approve = mode
 
     def window(self) -> int | None:
         """The size of the model's context in tokens, None if unknown."""

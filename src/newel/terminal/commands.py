@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
@@ -120,9 +120,18 @@ class CommandContext(msgspec.Struct, frozen=True):
 CommandFormatter = Callable[[str], str]
 """From ``review cp_12`` to what the user types for it."""
 
+_EVERYWHERE: Final = r"`newel ((?:review|decide|keep|reject|undo|rollback|checkpoints|permissions)\b(?: (?!add |revoke |-)[^`\s]+)*)`"
+"""A command of the shell that a conversation has, too, perhaps with an id."""
+
 
 def slash_command(command: str) -> str:
-    return f"/{command}"
+    name, space, rest = command.partition(" ")
+    return f"/{'rollback' if name == 'checkpoints' else name}{space}{rest}"
+
+
+def rewrite_commands(text: str, format_command: CommandFormatter) -> str:
+    """A message of a layer that knows no front end: its commands of the shell, as in "`newel undo`", as they are written for the user."""
+    return re.sub(_EVERYWHERE, lambda match: f"`{format_command(match[1])}`", text)
 
 
 def shell_command(command: str) -> str:

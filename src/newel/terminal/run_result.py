@@ -49,7 +49,7 @@ class ServerSummary(Wire, frozen=True):
 
 
 class SessionStarted(Event, frozen=True, kw_only=True, tag="session"):
-    """The conversation that the next lines belong to. ``file`` is where it is saved, None if it is not; ``approve`` the preset of
+    """The conversation that the next lines belong to. ``file`` is where it is saved, None if it is not; ``approve`` the approval mode of
     approval, ``commands`` the prompt templates.
     """
 

@@ -163,7 +163,7 @@ async def test_cancelling_takes_a_question_back(with_model: WithModel) -> None:
     assert not (newel.project / "made.txt").exists()
 
 
-async def test_modes_are_the_approval_presets(with_model: WithModel) -> None:
+async def test_modes_are_the_approval_modes(with_model: WithModel) -> None:
     newel = with_model(scenario("run", TOUCH, DONE))
     async with editing(newel) as ide:
         answer = await ide.new_session()

@@ -239,6 +239,44 @@ def test_an_option_of_another_tool_gets_a_hint_at_newels(
     assert "--help`." in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["-c", "model=o3"], "`--model NAME`"),
+        (["-c", 'model="o3"', "fix it"], "`--model NAME`"),
+        (["fix it", "-c", "model_reasoning_effort=high"], "`--thinking LEVEL`"),
+        (["-c", "approval_policy=never"], "`--approve auto|ask|"),
+        (["-c", "sandbox_mode=workspace-write"], "`--sandbox workspace|"),
+        (["-c", "sandbox_workspace_write.network_access=true"], "domains"),
+        (["-c", 'sandbox_workspace_write.writable_roots=["/a", "/b"]'], "writable"),
+        (["-c", "mcp_servers.docs.command=npx"], "`newel mcp add`"),
+        (["-c", "a.b-c=d"], "`newel --help` lists the options"),
+        (["-cmodel=o3", "fix it"], "`--model NAME`"),
+        (["--config", "model=o3", "hi"], "`newel --help` lists the options"),
+    ],
+)
+def test_a_setting_after_c_is_no_prompt_for_the_latest_session(
+    with_model: Make, words: list[str], hint: str
+) -> None:
+    """If this fails, a user of Codex resumes a session, and pays for a model that guesses at their setting."""
+    newel = with_model(scenario("", {"content": "Done."}))
+    assert newel("first").returncode == 0
+    done = newel(*words)
+    assert done.returncode == 2
+    assert hint in done.stderr
+    assert said(newel) == ["first"]
+
+
+@pytest.mark.parametrize(
+    "words", [["-c", "and x = 1?"], ["-c", "a=b is wrong here"], ["-c", "--", "a=b"], ["-c", "go on"]]
+)
+def test_a_prompt_after_c_is_sent(with_model: Make, words: list[str]) -> None:
+    newel = with_model(scenario("", {"content": "Done."}))
+    assert newel("first").returncode == 0
+    assert newel(*words).returncode == 0
+    assert said(newel)[-1] == words[-1]
+
+
 @pytest.mark.parametrize("word", ["sandbox", "restore", "log"])
 def test_the_name_of_another_tools_command_is_not_sent_to_a_model(with_model: Make, word: str) -> None:
     """If this fails, a newcomer who looks for a command pays for a model that guesses."""

@@ -40,12 +40,12 @@ def begin(newel: Newel, drive: Drive, *words: str) -> Driver:
     return driver
 
 
-@pytest.mark.parametrize("preset", ["auto", "ask", "review"])
+@pytest.mark.parametrize("mode", ["auto", "ask", "review"])
 def test_a_command_runs_outside_after_a_yes_to_exactly_that(
-    with_model: WithModel, drive: Drive, preset: str
+    with_model: WithModel, drive: Drive, mode: str
 ) -> None:
     newel = with_model(scenario("go", unsandboxed(OUTSIDE), DONE))
-    driver = begin(newel, drive, "--sandbox", "workspace", "--approve", preset)
+    driver = begin(newel, drive, "--sandbox", "workspace", "--approve", mode)
     asked = driver.until("approval_request")
     assert asked["preview"].split("\n")[0] == "(outside of the sandbox: it can do whatever you can)"
     assert asked["preview"].endswith(OUTSIDE)
@@ -89,13 +89,13 @@ def test_always_is_for_exactly_that_command(with_model: WithModel, drive: Drive)
     assert len(results(newel)) == 4
 
 
-@pytest.mark.parametrize("preset", ["auto", "ask"])
+@pytest.mark.parametrize("mode", ["auto", "ask"])
 @pytest.mark.parametrize("rule", ["bash(touch *)", "bash"])
-def test_no_rule_allows_it(with_model: WithModel, drive: Drive, preset: str, rule: str) -> None:
+def test_no_rule_allows_it(with_model: WithModel, drive: Drive, mode: str, rule: str) -> None:
     newel = with_model(scenario("go", unsandboxed("touch ~/made"), DONE))
     (newel.home / ".newel").mkdir(exist_ok=True)
     (newel.home / ".newel/config.toml").write_text(f'[permissions]\nallow = ["{rule}"]\n')
-    driver = begin(newel, drive, "--sandbox", "workspace", "--approve", preset)
+    driver = begin(newel, drive, "--sandbox", "workspace", "--approve", mode)
     driver.answer(driver.until("approval_request"), "no")
     driver.until("agent_end")
     assert not (newel.home / "made").exists()

@@ -153,6 +153,43 @@ def test_a_project_tightens_and_never_allows(with_model: Make) -> None:
     assert len(newel.requests) == sent
 
 
+FOREIGN = """\
+{table}
+ask = ["bash(git push *)"]
+deny = [
+  "bash(rm *)",  # as in "mcp__github__delete_repo"
+  'mcp__github__delete_repo',
+]
+"""
+
+
+@pytest.mark.parametrize("of_project", [True, False])
+def test_a_rule_that_can_never_match_is_told_with_its_line_and_with_what_to_write(
+    with_model: Make, *, of_project: bool
+) -> None:
+    """A deny that does nothing looks like protection."""
+    newel = with_model(scenario("work", {"content": "Done."}))
+    path = newel.project / ".newel/permissions.toml" if of_project else newel.home / ".newel/config.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(FOREIGN.format(table="" if of_project else "[permissions]"))
+    for words in (["work"], ["permissions"]):
+        done = newel(*words)
+        assert done.returncode == 1
+        assert f"{path}" in done.stderr
+        assert "line 5" in done.stderr
+        assert "'mcp__github__delete_repo' is not a rule" in done.stderr
+        assert "Write `github__delete_repo`" in done.stderr
+    assert not newel.requests
+
+
+def test_a_rule_that_can_never_match_is_not_added(with_model: Make) -> None:
+    newel = with_model(scenario("work", {"content": "Done."}))
+    done = newel("permissions", "add", "mcp__github")
+    assert done.returncode == 1
+    assert "Write `github__*`" in done.stderr
+    assert "github" not in newel("permissions").stdout
+
+
 def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) -> None:
     """The same question each day teaches people to answer without reading."""
     call = bash("npm test -- --watch=false || true")

@@ -20,7 +20,7 @@ def call(tool: str, **arguments: object) -> dict[str, Any]:
     return {"tool_calls": [{"function": {"name": tool, "arguments": arguments}}]}
 
 
-@pytest.mark.parametrize(
+STEPS = pytest.mark.parametrize(
     ("step", "allowed"),
     [
         (bash("ls -la | head -3"), True),
@@ -33,15 +33,36 @@ def call(tool: str, **arguments: object) -> dict[str, Any]:
         (call("ls", path="."), True),
     ],
 )
-def test_a_plan_may_look_but_not_touch(with_model: Make, step: dict[str, Any], allowed: bool) -> None:
+
+
+def with_rules(with_model: Make, step: dict[str, Any]) -> Newel:
     newel = with_model(scenario("work", step, {"content": "A plan."}))
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "config.toml").write_text('[permissions]\nallow = ["bash(touch *)", "write"]\n')
     subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
+    return newel
+
+
+@STEPS
+def test_a_plan_may_look_but_not_touch(with_model: Make, step: dict[str, Any], allowed: bool) -> None:
+    newel = with_rules(with_model, step)
     newel("--approve", "plan", "work")
     assert ("this is a plan" not in str(newel.requests[-1]["messages"][-1]["content"])) is allowed
     assert [path.name for path in newel.project.iterdir()] == [".git"]
     assert "# Plan first" in str(newel.requests[0]["messages"][0]["content"])
+
+
+@STEPS
+def test_read_only_runs_the_same_commands_as_a_plan(
+    with_model: Make, step: dict[str, Any], allowed: bool
+) -> None:
+    """An agent that may only read cannot answer a question about a project without `git log`."""
+    newel = with_rules(with_model, step)
+    newel("--approve", "read-only", "work")
+    result = str(newel.requests[-1]["messages"][-1]["content"])
+    assert ("Not run: this run is read-only" not in result) is allowed
+    assert [path.name for path in newel.project.iterdir()] == [".git"]
+    assert "# Plan first" not in str(newel.requests[0]["messages"][0]["content"])
 
 
 def test_a_plan_changes_nothing_and_is_carried_out_by_one_command(with_model: Make) -> None:

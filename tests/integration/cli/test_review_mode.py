@@ -20,6 +20,7 @@ from newel.review.tracking.recording_workspace import ledger_folder
 from tests.forked import start
 from tests.integration.cli.test_review import files, git
 from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 from tests.unit.review.model.test_file_kinds import tree
 
 Make = Callable[..., Newel]
@@ -358,3 +359,20 @@ def test_programs_are_told_about_pending_changes(newel: Newel) -> None:
     newel("--approve", "review", "do all of it")
     told = json.loads(newel("review", "--json").stdout)
     assert {file["file_path"] for file in told["pending"]} == set(proposed(newel))
+
+
+@pytest.mark.parametrize(("front", "command"), [("conversation", "/undo"), ("prompt", "newel undo")])
+def test_a_notice_names_the_command_of_the_place_where_it_is_shown(
+    with_model: Make, tmp_path: Path, front: str, command: str
+) -> None:
+    """If this fails, a user leaves the conversation to type what works in it."""
+    newel = with_model(scenario("go", bash(f"echo x > {tmp_path}/project/made.txt"), {"content": "Done."}))
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    words = ["go"] if front == "prompt" else []
+    with Tmux(
+        [str(BIN / "newel"), "--approve", "review", *words], newel.project, environ, columns=200
+    ) as terminal:
+        if not words:
+            terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+            terminal.type("go", "Enter")
+        terminal.wait_for(f"bypassing the review: made.txt. To undo that, run `{command}`.")

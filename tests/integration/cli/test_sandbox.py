@@ -227,6 +227,23 @@ def test_read_only_changes_nothing(with_model: WithModel) -> None:
     assert [path.name for path in newel.project.iterdir()] == ["a.txt"]
 
 
+@pytest.mark.parametrize("sandbox", ["workspace", "read-only"])
+@pytest.mark.parametrize("approve", ["plan", "read-only"])
+def test_commands_that_only_read_run_where_nothing_may_change(
+    with_model: WithModel, approve: str, sandbox: str
+) -> None:
+    commands = [bash("cat a.txt"), bash("git status --short"), bash("cat a.txt; touch b.txt")]
+    newel = with_model(scenario("go", *commands, DONE))
+    (newel.project / "a.txt").write_text("here\n")
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, env=newel.environ, check=True)
+    newel("--sandbox", sandbox, "--approve", approve, "go")
+    cat, status, touch = results(newel)
+    assert "here" in cat
+    assert "?? a.txt" in status
+    assert touch.startswith("Not run: ")
+    assert sorted(path.name for path in newel.project.iterdir()) == [".git", "a.txt"]
+
+
 @pytest.mark.parametrize("approve", ["auto", "review"])
 @pytest.mark.parametrize("user", ["root", "ordinary"])
 def test_a_commit_needs_no_question(with_model: WithModel, approve: str, user: str) -> None:

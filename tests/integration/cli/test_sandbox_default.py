@@ -300,7 +300,7 @@ async def test_an_editor_asks_and_cannot_change_that(with_model: WithModel, brok
 def test_a_resumed_run_keeps_its_preset_but_not_without_a_sandbox(
     with_model: WithModel, broken: list[str]
 ) -> None:
-    """A run of `auto` is resumed with its own preset: not by one that needs no sandbox."""
+    """A run of `auto` is resumed with its own approval mode: not by one that needs no sandbox."""
     newel = unchosen(with_model, bash("touch begun; sleep 60"), TOUCH)
     with newel.start("agent", "go") as agent:
         wait_until((newel.project / "begun").exists, "the command")

@@ -194,6 +194,42 @@ def test_without_a_user_files_outside_stay_unread_and_the_model_is_told(
     assert "of the project" in sent(newel)
 
 
+def wrong_edit(path: str) -> dict[str, object]:
+    arguments = {"file_path": path, "old_string": "nowhere in it", "new_string": "x"}
+    return {"tool_calls": [{"function": {"name": "edit", "arguments": arguments}}]}
+
+
+@pytest.mark.parametrize("approve", ["ask", "review", "plan", "read-only"])
+@pytest.mark.parametrize("path", [".env", "~/notes.txt"])
+def test_an_edit_that_fails_does_not_tell_what_only_an_approval_opens(
+    with_model: Make, approve: str, path: str
+) -> None:
+    """Its error has the content of a file that the model has not read, to save a step."""
+    newel = with_model(scenario("change", wrong_edit(path), {"content": "Well."}))
+    put(newel.home / "notes.txt", "the notes of the user")
+    put(newel.project / ".env", "KEY=the notes of the user")
+    newel("change", "--approve", approve)
+    assert "the notes of the user" not in sent(newel)
+    assert "Not run: " in sent(newel)
+
+
+def test_once_the_file_is_opened_the_model_learns_why_an_edit_fails(
+    with_model: Make, drive: Callable[..., Driver]
+) -> None:
+    newel = with_model(
+        scenario("change", wrong_edit(".env"), read(".env"), wrong_edit(".env"), {"content": "Well."})
+    )
+    put(newel.project / ".env", "KEY=x")
+    driver = drive(newel, "--approve", "ask")
+    driver.send(type="message", content="change")
+    driver.answer(driver.until("approval_request"), "once")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    before, _, after = (each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool")
+    assert "Read the file, then correct the call." in before
+    assert "old_string not found in .env" in after
+
+
 def test_in_auto_files_outside_are_read_unless_secret(with_model: Make) -> None:
     newel = with_model(scenario("look", read("~/notes.txt"), {"content": "Well."}))
     put(newel.home / "notes.txt", "the notes of the user")

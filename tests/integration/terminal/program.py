@@ -1,7 +1,7 @@
 """The terminal's program with a scripted model, the real tools and a real session.
 
 Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json,
-one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval preset,
+one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval mode,
 ``PROGRAM_SESSION`` the session to resume.
 """
 
@@ -122,7 +122,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
     async def list_models() -> list[str]:
         return ["obedient", "other"]
 
-    preset: Any = os.environ.get("PROGRAM_APPROVE", "auto")
+    mode: Any = os.environ.get("PROGRAM_APPROVE", "auto")
     agent = CodingAgent(
         transport=ProviderTransport(Obedient()),
         config=RunConfig(
@@ -130,7 +130,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
             transform=Transformer(),
             tools=coding_tools(workspace),
             policy=approval_policy(
-                preset, ask=approver, folder=str(cwd), places=SecretPaths(str(cwd), home=str(cwd))
+                mode, ask=approver, folder=str(cwd), places=SecretPaths(str(cwd), home=str(cwd))
             ),
         ),
         workspace=workspace,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 Open = Callable[..., Any]
 
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
@@ -51,4 +53,19 @@ def test_counts_agree_with_their_nouns_and_unknown_commands_stay_visible(open_te
     terminal.send("/thinking much\r")
     terminal.wait_for("There is no level much. Thinking is off. Levels: off, minimal, low, medium, high.")
     terminal.send("/rollback nope\r")
-    terminal.wait_for("There is no checkpoint nope. /rollback lists them.")
+    terminal.wait_for("There is no checkpoint nope. `/rollback` lists them.")
+
+
+@pytest.mark.parametrize("front", ["rich", "console"])
+def test_messages_name_the_commands_of_the_conversation(open_terminal: Open, front: str) -> None:
+    """If this fails, a user leaves the conversation to type what works in it, or types `newel review` as a prompt."""
+    enter = "\r" if front == "rich" else "\n"
+    terminal = open_terminal(front, "write a.txt", columns=140)
+    terminal.wait_for("2.4k in")
+    for typed, said in (
+        ("/undo nope", "There is no checkpoint nope. `/rollback` lists them."),
+        ("/keep h_nope", "`/review` lists hunks and files"),
+        ("/permissions add bash", "`newel permissions add RULE` in a shell adds a rule."),
+    ):
+        terminal.send(typed + enter)
+        terminal.wait_for(said)

@@ -28,14 +28,16 @@ def at_terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
     """Starts the program on a real terminal, in an empty project."""
     opened: list[Tmux] = []
 
-    def start(*words: str, program: list[str] = PROGRAM, rows: int = 24, **env: str) -> Tmux:
+    def start(
+        *words: str, program: list[str] = PROGRAM, columns: int = 80, rows: int = 24, **env: str
+    ) -> Tmux:
         variables = [
             f"{name}={value}" for name, value in (environment(tmp_path, PYTHONPATH=ROOT) | env).items()
         ]
         folder = tmp_path / "project"
         folder.mkdir()
         command = ["env", *variables, "TERM=" + env.get("TERM", "xterm-256color"), *program, *words]
-        opened.append(Tmux(command, folder, dict(os.environ), rows=rows))
+        opened.append(Tmux(command, folder, dict(os.environ), columns=columns, rows=rows))
         return opened[-1]
 
     yield start
@@ -177,3 +179,60 @@ def test_an_end_of_input_at_a_question_runs_nothing(open_terminal: Open, tmp_pat
     terminal.answer("\x04")
     terminal.end()
     assert not (tmp_path / "project" / "it").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("y", "Allowed once: touch it"),
+        ("a", "Allowed for this session: touch it"),
+        ("", "Denied: touch it"),
+        ("use git instead", "Denied: touch it"),
+    ],
+)
+def test_an_answer_stays_in_the_scroll_back(
+    at_terminal: Callable[..., Tmux], tmp_path: Path, answer: str, line: str
+) -> None:
+    """Who reads back sees what they have allowed, not only what ran."""
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    terminal.answer(answer, "Enter")
+    terminal.wait_for("Done after 1 results.")
+    asked, _, after = terminal.text.partition("    touch it\n")
+    assert after.startswith(f"\n{line}\n\n"), terminal.text
+    assert "Allowed" not in asked
+    assert (tmp_path / "project" / "it").exists() == line.startswith("Allowed")
+
+
+def test_an_answer_about_an_edit_names_its_file(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:
+    terminal = at_terminal("rich", "write notes.txt", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    terminal.answer("y", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert "    +two\n\nAllowed once: write notes.txt\n\n" in terminal.text
+    assert (tmp_path / "project" / "notes.txt").exists()
+
+
+def test_an_answer_takes_one_row_in_a_narrow_window(at_terminal: Callable[..., Tmux]) -> None:
+    prompt = "run touch one two three four five six seven eight nine ten"
+    terminal = at_terminal("rich", prompt, columns=40, PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    terminal.answer("y", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert "\n\nAllowed once: touch one two three four…\n\n" in terminal.text, terminal.text
+
+
+@pytest.mark.parametrize("front", ["one-shot-rich", "console", "simple"])
+def test_where_the_typed_answer_stays_it_is_not_repeated(
+    at_terminal: Callable[..., Tmux], front: str
+) -> None:
+    one_shot = front.startswith("one-shot")
+    terminal = at_terminal(front, *(["run touch it"] if one_shot else []), PROGRAM_APPROVE="ask")
+    if not one_shot:
+        terminal.wait_for(PLAIN[front][1].strip())
+        terminal.type("run touch it", "Enter")
+    terminal.wait_for("Run this?")
+    terminal.answer("y", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert "instead: y" in terminal.text.replace("\n", "")
+    assert "Allowed" not in terminal.text

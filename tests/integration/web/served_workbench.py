@@ -68,7 +68,7 @@ class Echo:
 
 
 class ScriptedAgents:
-    """Agents with the real tools, in one folder; ``approve`` is the approval preset."""
+    """Agents with the real tools, in one folder; ``approve`` is the approval mode."""
 
     secrets: Sequence[str] = ()
     model = ModelStatus(name="scripted")

@@ -10,7 +10,7 @@ import pytest
 from newel.agent.errors import ToolError
 from newel.agent.messages import ToolCall
 from newel.agent.ports import OnOutput, Planned, Policy, ToolResult, ToolSpec, Touch, Verdict
-from newel.permissions.approval import Approval, ApprovalRequest, Preset, approval_policy
+from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest, approval_policy
 from newel.permissions.secret_paths import SecretPaths
 
 pytestmark = pytest.mark.anyio
@@ -77,9 +77,9 @@ async def decide(rules: Policy, tool: Look, **arguments: object) -> Verdict:
     return await rules.decide(ToolCall("1", tool.spec.name, dict(arguments)), tool, arguments)
 
 
-@pytest.mark.parametrize("preset", get_args(Preset))
-async def test_reading_never_needs_approval(preset: Preset) -> None:
-    assert (await decide(policy(preset, ask=None), Look())).allow
+@pytest.mark.parametrize("mode", get_args(ApprovalMode))
+async def test_reading_never_needs_approval(mode: ApprovalMode) -> None:
+    assert (await decide(policy(mode, ask=None), Look())).allow
 
 
 async def test_auto_runs_everything() -> None:
@@ -95,10 +95,10 @@ async def test_read_only_denies_every_change() -> None:
     assert person.asked == []
 
 
-@pytest.mark.parametrize("preset", ["ask", "review"])
-async def test_the_question_shows_the_exact_effect_and_its_place(preset: Preset) -> None:
+@pytest.mark.parametrize("mode", ["ask", "review"])
+async def test_the_question_shows_the_exact_effect_and_its_place(mode: ApprovalMode) -> None:
     person = Person(Approval("once"))
-    assert (await decide(policy(preset, ask=person), Change(), what="it")).allow
+    assert (await decide(policy(mode, ask=person), Change(), what="it")).allow
     [request] = person.asked
     assert (request.label, request.preview, request.folder) == ("Change it", "change it", "/src")
     assert request.call.arguments == {"what": "it"}
@@ -179,9 +179,9 @@ async def test_under_review_reviewable_calls_run_and_others_need_approval() -> N
 
 
 async def test_only_review_lets_reviewable_calls_run() -> None:
-    presets: tuple[Preset, ...] = ("ask", "read-only")
-    for preset in presets:
-        rules = policy(preset, ask=None, reviewed=["change"])
+    modes: tuple[ApprovalMode, ...] = ("ask", "read-only")
+    for mode in modes:
+        rules = policy(mode, ask=None, reviewed=["change"])
         assert not (await decide(rules, Change(), what="it")).allow
 
 
@@ -196,10 +196,10 @@ class Opens(Look):
         return arguments["named"]
 
 
-@pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
-async def test_a_file_name_cannot_forge_lines_of_the_question(preset: Preset) -> None:
+@pytest.mark.parametrize("mode", ["ask", "review", "read-only"])
+async def test_a_file_name_cannot_forge_lines_of_the_question(mode: ApprovalMode) -> None:
     person = Person(Approval("no"))
-    rules = policy(preset, ask=person)
+    rules = policy(mode, ask=person)
     named = "x\nREADME.md"
     assert not (await decide(rules, Opens(), path="/etc/motd", named=named)).allow
     assert person.asked[0].preview == "x␊README.md → /etc/motd  (outside the project)"
@@ -214,10 +214,10 @@ async def test_always_for_a_read_file_applies_under_any_name() -> None:
     assert not (await decide(rules, Opens(), path="/etc/issue", named="/etc/motd", offset=1)).allow
 
 
-@pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
-async def test_secret_places_are_refused_without_a_question(preset: Preset) -> None:
+@pytest.mark.parametrize("mode", ["ask", "review", "read-only"])
+async def test_secret_places_are_refused_without_a_question(mode: ApprovalMode) -> None:
     person = Person()
-    rules = policy(preset, ask=person)
+    rules = policy(mode, ask=person)
     verdict = await decide(rules, Opens(), path="/home/ada/.ssh/config", named="notes")
     assert "holds secrets" in verdict.reason
     assert person.asked == []

@@ -64,7 +64,8 @@ class Renderer:
 
     def note(self, text: str, code: str = "note", /) -> None:
         """Show a message of the program itself. It may hold foreign text and is made inert. ``code`` tells programs its topic.
-        ``diff`` is text with unified diffs in it; lines of ``whole`` are never wrapped, so that they can be copied.
+        ``diff`` is text with unified diffs in it; lines of ``whole`` are never wrapped, so that they can be copied; ``answer`` is one line
+        about an answer of the user.
         """
         raise NotImplementedError
 

@@ -58,6 +58,9 @@ class RichRenderer(LiveRenderer):
             self._print("note", styles.whole_lines(text))
         elif code == "question":
             self._print("question", styles.Text(sanitize(text)))
+        elif code == "answer":
+            width, _ = self.screen.size()
+            self._print_dim("note", styles.truncate(sanitize(text), width))
         else:
             self._print("note", styles.Text(sanitize(text)))
         self._draw()

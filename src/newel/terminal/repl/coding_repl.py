@@ -11,7 +11,7 @@ import anyio
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.commands import CommandContext, parse_command, slash_command
+from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
 from newel.terminal.repl.slash_commands import COMMANDS, recap
@@ -39,7 +39,7 @@ async def run_repl(
     """
     ui = _open_ui(agent, home, screen)
     notice = PendingNotice(agent, slash_command)
-    approver.attend(ui.ask)
+    approver.attend(ui.ask, ui.show_answer)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:
@@ -102,6 +102,9 @@ class CodingRepl(Repl[CommandContext]):
 
     def expand(self) -> None:
         self.submit("/show")
+
+    def localize(self, text: str) -> str:
+        return rewrite_commands(text, slash_command)
 
     def state_lines(self) -> list[str]:
         queue = self._agent.agent.queue

@@ -20,6 +20,7 @@ import msgspec
 
 from newel.agent.agent import Agent
 from newel.agent.errors import NewelError
+from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import Attachment, UserMessage
 from newel.context.mentions import expand_mentions
 from newel.session.coding_agent import CodingAgent
@@ -121,7 +122,7 @@ class Repl(Generic[Context]):
         Returns 0, 1 if the terminal has gone, 128 + N if signal N ended it.
         """
         subscription = RendererSubscription(self.ui.renderer, self.leave)
-        unsubscribe = agent.subscribe(subscription.handle)
+        unsubscribe = agent.subscribe(lambda event: subscription.handle(self._localized(event)))
         try:
             self._greet()
             async with on_signals(self._on_signal) as group:
@@ -185,6 +186,15 @@ class Repl(Generic[Context]):
     def state_lines(self) -> list[str]:
         return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
 
+    def localize(self, text: str) -> str:
+        """A message for this conversation: its own commands for those of the shell."""
+        return text
+
+    def _localized(self, event: AgentEvent) -> AgentEvent:
+        if isinstance(event, ErrorEvent):
+            return msgspec.structs.replace(event, message=self.localize(event.message))
+        return event
+
     def _on_signal(self, number: signal.Signals) -> None:
         if number == signal.SIGINT and self.stop():
             return
@@ -214,7 +224,7 @@ class Repl(Generic[Context]):
         try:
             await action(*arguments)
         except NewelError as error:
-            self.ui.renderer.note(f"Error: {error}")
+            self.ui.renderer.note(f"Error: {self.localize(str(error))}")
         except OSError:  # the screen itself
             raise
         except Exception as error:  # noqa: BLE001 — an error must not end the conversation

@@ -11,10 +11,16 @@ from newel.agent.errors import NewelError, SessionInUse, UsageError
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import AgentMode, ThinkingLevel
-from newel.permissions.approval import Preset
+from newel.permissions.approval import ApprovalMode
 from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
+from newel.terminal.commands import (
+    CommandContext,
+    CommandTable,
+    SlashCommand,
+    rewrite_commands,
+    slash_command,
+)
 from newel.terminal.model_names import expand_model_name, listed_models
 from newel.terminal.repl.slash_hints import HINTS
 from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
@@ -275,34 +281,34 @@ async def tools(context: CommandContext, _: str) -> None:
     context.say(format_columns(rows, context.ui.columns()))
 
 
-async def approve(context: CommandContext, preset: str) -> None:
+async def approve(context: CommandContext, mode: str) -> None:
     agent = context.agent
-    modes = f"Modes: {', '.join(get_args(Preset))}."
-    if preset and preset not in get_args(Preset):
-        context.say(f"There is no mode {one_line(preset, 40)}. {modes}")
+    modes = f"Modes: {', '.join(get_args(ApprovalMode))}."
+    if mode and mode not in get_args(ApprovalMode):
+        context.say(f"There is no mode {one_line(mode, 40)}. {modes}")
         return
     try:
-        for valid in get_args(Preset):
-            if valid == preset:
+        for valid in get_args(ApprovalMode):
+            if valid == mode:
                 agent.set_approve(valid)
     except NewelError as error:
         context.say(str(error))
         return
-    context.say(f"Approval mode: {agent.approve}. {'' if preset else modes}".rstrip())
+    context.say(f"Approval mode: {agent.approve}. {'' if mode else modes}".rstrip())
 
 
-async def implement(context: CommandContext, preset: str) -> None:
+async def implement(context: CommandContext, mode: str) -> None:
     """``/implement`` asks before each change, ``/implement auto`` does not."""
     agent = context.agent
-    if preset not in {"", "ask", "auto"}:
+    if mode not in {"", "ask", "auto"}:
         raise UsageError("Usage: /implement [ask|auto]")
     if agent.approve != "plan":
         context.say("There is no plan to carry out. /approve plan begins one.")
         return
-    agent.set_approve("auto" if preset == "auto" else "ask")
+    agent.set_approve("auto" if mode == "auto" else "ask")
     context.say(
         "Calls run without asking from now on."
-        if preset == "auto"
+        if mode == "auto"
         else "Each change is asked about from now on."
     )
     context.ui.restore_input(IMPLEMENT)
@@ -321,7 +327,8 @@ async def permissions(context: CommandContext, argument: str) -> None:
     if book is None:
         context.say(NO_RULES)
     elif action == "revoke":
-        context.say(describe_revoked(book.revoke(None if name.strip() == "--all" else [name.strip()])))
+        revoked = describe_revoked(book.revoke(None if name.strip() == "--all" else [name.strip()]))
+        context.say(rewrite_commands(revoked, slash_command))
     else:
         rows = book.rows()
         for problem in book.problems():
@@ -391,7 +398,9 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
-    SlashCommand("approve", "[MODE]", "show or set what runs without asking", approve, at_once=True),
+    SlashCommand(
+        "approve", "[MODE]", "show or set the approval mode: what runs without asking", approve, at_once=True
+    ),
     SlashCommand("implement", "[auto]", "carry out the plan, asking before changes or not", implement),
     SlashCommand(
         "permissions",

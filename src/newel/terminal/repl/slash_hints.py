@@ -14,7 +14,7 @@ HINTS: Final = {
         ),
         (
             "approvals mode yolo auto ask",
-            "`/approve auto|ask|review|plan|read-only` sets what runs without asking.",
+            "`/approve auto|ask|review|plan|read-only` sets the approval mode: what runs without asking.",
         ),
         (
             "allowed-tools allow rules",

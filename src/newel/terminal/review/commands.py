@@ -73,13 +73,7 @@ async def rollback(context: CommandContext, text: str) -> None:
         if picked is None:
             return
         name = checkpoints[picked].id
-    from newel.review.checkpoints import UnknownCheckpoint
-
-    try:
-        checkpoint = await project.find(name)
-    except UnknownCheckpoint as error:
-        context.say(str(error).replace("`newel checkpoints`", "/rollback"))
-        return
+    checkpoint = await project.find(name)
     await roll_back(project, await project.rollback(checkpoint, hunks), conversation_ui(context.ui))
 
 

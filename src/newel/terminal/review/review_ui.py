@@ -14,7 +14,7 @@ from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
 from newel.agent.formatting import pluralize
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.commands import CommandFormatter, slash_command
+from newel.terminal.commands import CommandFormatter, rewrite_commands, slash_command
 from newel.text.sanitize import escape_diff
 
 NO_CHANGES: Final = "No changes by agents are recorded in this folder."
@@ -68,7 +68,8 @@ class ReviewUI(NamedTuple):
 
     def say(self, *lines: str) -> None:
         """Show the lines that are not empty."""
-        self.show("\n".join(line for line in lines if line), "note")
+        text = "\n".join(line for line in lines if line)
+        self.show(rewrite_commands(text, self.format_command), "note")
 
     async def confirm(self, about: str, question: str, *, yes: bool = False) -> bool:
         """Show text with diffs in it, and ask; ``yes`` skips the question."""

@@ -92,7 +92,7 @@ class StateData(RpcData, frozen=True):
     thinking_level: ThinkingLevel
     agent_mode: AgentMode
     approve: str
-    """The preset: which calls run without asking."""
+    """The approval mode: which calls run without asking."""
     sandbox: SandboxMode
     """What commands may change: the project, nothing, or what the user may; ``partial`` is the project, held as far as the machine can."""
     sandbox_problem: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
@@ -11,6 +12,7 @@ import anyio
 from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.terminal.ui.line_reader import without_paste
+from newel.text.format import call_text, command_of
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.port import SCHEME
 
@@ -32,7 +34,18 @@ _ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
     **dict.fromkeys(["", "n", "no"], "no"),
 }
 
+_DECISIONS: Final = {
+    "once": "Allowed once",
+    "always": "Allowed for this session",
+    "rule": "Allowed in this project",
+    "no": "Denied",
+    "nobody": "Denied",
+}
+
 AGAIN: Final = "{answer} is not one of the answers."
+
+MAX_RECORD: Final = 400
+"""Characters of a call that are shown with its answer: more than the widest window has columns."""
 
 _CONSENT = re.compile(
     r"y+|ya|yea|yeah|yep|yes|yup|k|ok|okay|sure|fine|good|great|right|alright|absolutely|definitely|agreed|lgtm"
@@ -69,13 +82,15 @@ class Approver:
         async with self._turn:
             return await elicit(request, ask)
 
-    def attend(self, ask: AskLine | None) -> None:
-        """Ask the user through ``ask`` from now on; None if there is no user."""
+    def attend(self, ask: AskLine | None, record: Callable[[str], None] | None = None) -> None:
+        """Ask the user through ``ask`` from now on; None if there is no user. ``record`` shows each answer to a request of a policy,
+        on screens from which the question disappears.
+        """
         self._ask = ask
-        self.handler = None if ask is None else partial(_approve, ask)
+        self.handler = None if ask is None else partial(_approve, ask, record)
 
 
-async def _approve(ask: AskLine, request: ApprovalRequest) -> Approval:
+async def _approve(ask: AskLine, record: Callable[[str], None] | None, request: ApprovalRequest) -> Approval:
     about = present(request)
     question = QUESTION_WITH_RULE if request.offer else QUESTION
     if request.kind == "server":
@@ -84,7 +99,10 @@ async def _approve(ask: AskLine, request: ApprovalRequest) -> Approval:
         understand(answer).decision == "rule" and not request.offer
     ):
         about = again(answer or "")
-    return understand(answer)
+    approval = understand(answer)
+    if record is not None:
+        record(describe_answer(request, approval))
+    return approval
 
 
 def present(request: ApprovalRequest) -> str:
@@ -95,6 +113,20 @@ def present(request: ApprovalRequest) -> str:
     exact = "\n".join(f"    {line}" for line in lines)
     rule = f"\np always allows here: {escape_line(request.offer)}\n" if request.offer else ""
     return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
+
+
+def describe_answer(request: ApprovalRequest, approval: Approval) -> str:
+    """An answer on one line, with its subject: ``Allowed once: git push``. Hidden characters are written out."""
+    call, decision = request.call, approval.decision
+    if request.server:
+        decision = "always" if decision == "once" else decision
+        subject = f"the server {request.server}"
+    elif decision == "rule":
+        subject = request.offer
+    else:
+        subject = command_of(call.name, call.arguments) or call_text(call.name, call.arguments)
+    outside = ", unsandboxed" if decision != "no" and call.arguments.get("unsandboxed") else ""
+    return f"{_DECISIONS[decision]}{outside}: {escape_line(subject, MAX_RECORD)}"
 
 
 def _place(folder: str) -> str:

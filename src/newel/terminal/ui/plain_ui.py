@@ -79,6 +79,9 @@ class PlainUI:
     def echo(self, text: str) -> None:
         """Typed text stays visible."""
 
+    def show_answer(self, text: str) -> None:
+        """The typed answer stays visible, after its question."""
+
     def restore_input(self, text: str) -> None:
         self.renderer.note(f"Not sent: {text}")
 

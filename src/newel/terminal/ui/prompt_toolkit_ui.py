@@ -180,6 +180,9 @@ class PromptToolkitUI:
     def echo(self, text: str) -> None:
         self.renderer.echo(text)
 
+    def show_answer(self, text: str) -> None:
+        self.renderer.note(text, "answer")
+
     def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
         self._buffer.cursor_position = len(self._buffer.text)

@@ -70,6 +70,10 @@ class TerminalUI(CommandUI, Protocol):
         """Pass input to ``handler`` until the user leaves."""
         ...
 
+    def show_answer(self, text: str) -> None:
+        """Show an answer that would disappear with its question."""
+        ...
+
     def suspend(self) -> AbstractAsyncContextManager[None]:
         """Inside, another program has the terminal, and output is held back."""
         ...

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.messages import ToolCall
 from newel.permissions.approval import Approval, ApprovalRequest
-from newel.terminal.ui.approval import Approver, present, understand
+from newel.terminal.ui.approval import Approver, describe_answer, present, understand
 
 
 @pytest.mark.parametrize("answer", ["y", "Y", " yes "])
@@ -49,6 +51,45 @@ def test_the_question_names_the_machine() -> None:
     there = "ssh://deploy@shop.example:2222/srv/a%20b"
     text = present(ApprovalRequest(ToolCall("1", "bash", {}), "Run a command", "ls", there))
     assert text == "Run a command in /srv/a b on deploy@shop.example:\n\n    ls\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "decision", "line"),
+    [
+        ("bash", {"command": "git push"}, "once", "Allowed once: git push"),
+        ("bash", {"command": "git push"}, "rule", "Allowed in this project: git push *"),
+        (
+            "bash",
+            {"command": "git push", "unsandboxed": True},
+            "always",
+            "Allowed for this session, unsandboxed: git push",
+        ),
+        ("bash", {"command": "a\x1b[8m\nb \u202ec"}, "no", "Denied: a␛[8m␊b <U+202E>c"),
+        ("edit", {"file_path": "a.py", "old_string": "x"}, "no", "Denied: edit a.py"),
+        ("db__query", {"q": "drop"}, "once", 'Allowed once: db__query {"q":"drop"}'),
+    ],
+)
+def test_the_record_of_an_answer_says_what_was_decided_and_hides_nothing(
+    name: str, arguments: dict[str, object], decision: Literal["once", "always", "rule", "no"], line: str
+) -> None:
+    request = ApprovalRequest(ToolCall("1", name, arguments), "Tool", "", "/", rules=["bash(git push *)"])
+    assert describe_answer(request, Approval(decision)) == line
+
+
+@pytest.mark.parametrize(
+    ("decision", "line"),
+    [
+        ("once", "Allowed for this session: the server example.org"),
+        ("rule", "Allowed in this project: the server example.org"),
+        ("no", "Denied: the server example.org"),
+    ],
+)
+def test_the_record_of_an_answer_about_a_server_says_how_long_it_holds(
+    decision: Literal["once", "rule", "no"], line: str
+) -> None:
+    call = ToolCall("1", "bash", {"server": "example.org"})
+    request = ApprovalRequest(call, "Network", "", "/", kind="server")
+    assert describe_answer(request, Approval(decision)) == line
 
 
 @pytest.mark.anyio

@@ -1,0 +1,72 @@
+"""The configuration of an agent's runs: the model, its prompts and tools, and the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from newel.config.settings import Settings
+
+if TYPE_CHECKING:
+    from newel.agent.ports import Policy, RunConfig, Tool
+    from newel.app.model_resolver import ResolvedModel
+    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.context.compaction import Compactor
+    from newel.context.system_prompt import Instructions, PromptContext
+    from newel.workspace.execution_host import ExecutionHost
+
+
+def prompt_context(
+    settings: Settings,
+    host: ExecutionHost,
+    workspaces: WorkspaceFactory,
+    instructions: Sequence[Instructions],
+    manner: str | None,
+) -> PromptContext:
+    """What the system prompts tell. ``manner`` replaces Newel's own instructions on style."""
+    import time
+
+    from newel.context.system_prompt import PromptContext
+
+    return PromptContext(
+        cwd=workspaces.works_in.root,
+        copy_of=workspaces.workspace.root if workspaces.isolated else None,
+        instructions=instructions,
+        os_name=host.system,
+        shell=host.shell,
+        date=time.strftime("%Y-%m-%d"),
+        manner=manner,
+        plans=settings.approve == "plan",
+    )
+
+
+def run_config(
+    settings: Settings,
+    in_use: ResolvedModel,
+    host: ExecutionHost,
+    *,
+    tools: Sequence[Tool],
+    prompts: PromptContext,
+    policy: Policy,
+    compactor: Compactor,
+) -> RunConfig:
+    """What the loop works with."""
+    from newel.agent.ports import RunConfig
+    from newel.agent.transform import Transformer
+    from newel.context.shortening import Shortener
+    from newel.context.system_prompt import short_prompt, system_prompt
+
+    return RunConfig(
+        model=in_use.model,
+        transform=Transformer(),
+        system_prompt=system_prompt(prompts, [tool.spec for tool in tools]),
+        short_prompt=short_prompt(prompts),
+        tools=tools,
+        thinking=settings.thinking,
+        agent_mode=in_use.agent_mode,
+        policy=policy,
+        limits=settings.limits,
+        compact=compactor,
+        check_cost=in_use.check_cost,
+        shorten=Shortener(host.save_output, settings.max_result),
+    )

@@ -1,0 +1,53 @@
+"""The lines of a TOML text on which its keys and strings stand, which its parser does not tell."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from typing import Final
+
+_STRING: Final = r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
+"""A string on one line, or a comment, in which quotes mean nothing."""
+
+
+def line_of_key(text: str, at: tuple[str, ...]) -> int:
+    """The line of a key, or else of its table, or else 1. The tables of an array are numbered from 0: ``("checks", "2", "run")``."""
+    table: tuple[str, ...] = ()
+    seen: Counter[tuple[str, ...]] = Counter()
+    best, found = 0, 1
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := re.match(r"\s*(\[+)([^\]]*)\]", line):
+            path = table = _keys(header[2])
+            if header[1] == "[[":
+                path = table = (*path, str(seen[path]))
+                seen[_keys(header[2])] += 1
+        elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
+            path = (*table, *_keys(key[1]))
+        else:
+            continue
+        if len(path) > best and path == at[: len(path)]:
+            best, found = len(path), number
+    return found
+
+
+def line_of_string(text: str, at: tuple[str, ...], value: str) -> int:
+    """The line of a string in the list at a key, or else of the key."""
+    first = line_of_key(text, at)
+    start = sum(len(line) + 1 for line in text.split("\n")[: first - 1])
+    for token in re.finditer(_STRING, text[start:]):
+        if not token[0].startswith("#") and _value(token[0]) == value:
+            return first + text.count("\n", start, start + token.start())
+    return first
+
+
+def _value(token: str) -> object:
+    try:
+        return tomllib.loads(f"x = {token}")["x"]
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _keys(dotted: str) -> tuple[str, ...]:
+    """The parts of a key; dots in quotes do not separate."""
+    return tuple(part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", dotted))
