@@ -322,8 +322,9 @@ def _run_to_the_end(
     try:
         return _collect(process, processes, connection, waiting)
     except BaseException:
-        processes.signal(signal.SIGKILL)
+        process.kill()
         process.wait()
+        processes.signal(signal.SIGKILL)
         raise
     finally:
         processes.forget()
