@@ -47,7 +47,11 @@ class Disks:
 
 @contextlib.asynccontextmanager
 async def open_mirrors(name: str, home: Path) -> AsyncGenerator[Disks]:
-    with tempfile.TemporaryDirectory(prefix="newel-programs-") as programs, contextlib.ExitStack() as stack:
+    # Beside the home, as the process may be killed: what is there is removed with the other files of the tests.
+    with (
+        tempfile.TemporaryDirectory(prefix="programs-", dir=home.parent) as programs,
+        contextlib.ExitStack() as stack,
+    ):
         host = None
         if name == "busybox":
             require_program("busybox")

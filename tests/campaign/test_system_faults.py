@@ -27,6 +27,7 @@ def announced(scene: Scene, ran: Outcome) -> bool:
 def try_fault(scene: Scene, ran: Outcome) -> tuple[Found, bool]:
     """What is wrong after the fault, and whether the undo was exact."""
     found: Found = [("lost", ran.complained[-2000:])] if "Traceback" in ran.complained else []
+    found += [("left", process) for process in ran.left]
     found += scene.orphans() + scene.torn() + scene.twice()
     inexact = scene.undone()
     if inexact and not announced(scene, ran):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.forked import start
+from tests.processes import read_proc
 
 ROOT = Path(__file__).resolve().parents[2]
 STRACE = shutil.which("strace")
@@ -23,6 +25,10 @@ CALLS = (
     "openat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,ftruncate,"
     "mkdir,mkdirat,fchmod"
 )
+END_S = 25.0
+"""Seconds in which a program must end."""
+GRACE_S = 10.0
+"""Seconds in which all that it has started must end after it."""
 ALL = "FAULTS_AT_EVERY_STEP" in os.environ
 KILLED = "signal=SIGKILL"
 
@@ -53,19 +59,30 @@ class Step(NamedTuple):
     number: int
 
 
+class Traced(NamedTuple):
+    """How a program ended, and the processes that did not end with it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    left: Sequence[str]
+
+
 class Outcome(NamedTuple):
-    """How a program ended, its output, and whether the fault occurred within its folder."""
+    """How a program ended, its output, whether the fault occurred within its folder, and the processes that did not end."""
 
     said: str
     complained: str
     killed: bool
     at: str
+    left: Sequence[str]
 
     @contextlib.contextmanager
     def noted(self, fault: str) -> Generator[None]:
-        """Errors raised within mention the fault."""
+        """Errors raised within mention the fault. Raises ``AssertionError`` if processes did not end."""
         try:
             yield
+            assert not self.left, self.left
         except Exception as error:
             error.add_note(f"{fault}\n{self.at}\n{self.said}\n{self.complained[-3000:]}")
             raise
@@ -111,13 +128,11 @@ def run_with_fault(
     killed = ended.returncode == -9
     lines = trace.read_text(errors="replace").splitlines()
     hit = [line for line in lines if "(INJECTED)" in line] or (lines[-3:] if killed else [])
-    return Outcome(ended.stdout, ended.stderr, killed, "\n".join(hit))
+    return Outcome(ended.stdout, ended.stderr, killed, "\n".join(hit), ended.left)
 
 
-def run_traced(
-    module: str, words: Sequence[str], trace: Path | str, expressions: Sequence[str]
-) -> subprocess.CompletedProcess[str]:
-    """Run a module with these expressions of strace, from the end of its imports (``wait_for_tracer``)."""
+def run_traced(module: str, words: Sequence[str], trace: Path | str, expressions: Sequence[str]) -> Traced:
+    """Run a module with these expressions of strace, from the end of its imports (``wait_for_tracer``). All that it leaves is killed."""
     assert STRACE is not None
     with start(
         [sys.executable, "-m", module, *words],
@@ -136,6 +151,25 @@ def run_traced(
             assert strace.stderr is not None
             attached = strace.stderr.readline()
             assert attached.endswith("attached\n"), attached
-            said, complained = program.communicate("\n", timeout=25)
-            strace.communicate(timeout=25)
-        return subprocess.CompletedProcess(program.args, program.wait(), said, complained)
+            try:
+                said, complained = program.communicate("\n", timeout=END_S)
+            except subprocess.TimeoutExpired:
+                said, complained = "", f"it did not end within {END_S:.0f} s"
+            left = end_traced(strace)
+        return Traced(program.wait(), said, complained, left)
+
+
+def end_traced(strace: subprocess.Popen[str]) -> list[str]:
+    """Wait for the end of all processes that strace follows; returns those that were killed because they did not end."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        strace.communicate(timeout=GRACE_S)
+    if strace.returncode is not None:
+        return []
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    left = [pid for pid in pids if f"\nTracerPid:\t{strace.pid}\n" in read_proc(pid, "status")]
+    described = [f"process {pid}: {read_proc(pid, 'cmdline')[:120]}" for pid in left]
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    strace.communicate(timeout=END_S)
+    return described

@@ -61,6 +61,7 @@ def killed(folder: Path, what: str, call: str, step: int) -> bool:
     expressions = [f"trace={call}", f"inject={call}:{KILLED}:when={step}"]
     ended = run_traced("tests.faults.saving_child", [str(folder), what], "/dev/null", expressions)
     assert ended.returncode in {0, -9}, ended.stderr
+    assert not ended.left
     return ended.returncode != 0
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -24,6 +22,7 @@ from newel.app.notices import NOT_SAVED, AgentNotices
 from newel.concurrency import background_tasks
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import make_private, read_regular, replace_file
+from newel.storage.temporary_folder import temporary_folder
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 if TYPE_CHECKING:
@@ -43,9 +42,6 @@ DOES_NOT_HOLD: Final = "The {kind} does not hold on this machine: {failures}. Co
 
 TESTED: Final = "sandbox_tested.json"
 """The file with the policies for which the self-test has found nothing."""
-
-SOCKET_PREFIX: Final = "newel-proxy-"
-"""Of the folders with the sockets of network proxies."""
 
 MAX_TESTED: Final = 200
 
@@ -424,29 +420,11 @@ async def _serve_proxy(
         configured = [*map(parse_domain, settings.sandbox.domains)]
     except ConfigError as error:
         raise ConfigError(f"[sandbox] domains: {error}") from error
-    _sweep_sockets()
-    folder = tempfile.mkdtemp(prefix=SOCKET_PREFIX)
-    try:
+    with temporary_folder() as folder:
         path = Path(folder) / "proxy.sock"
         async with NetworkProxy(path, lambda: [*configured, *kept()], allows=allows).serving():
             task_status.started(str(path))
             await anyio.sleep_forever()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sweep_sockets() -> None:
-    """Remove the sockets of killed processes."""
-    import socket
-
-    for folder in Path(tempfile.gettempdir()).glob(f"{SOCKET_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if folder.lstat().st_uid == os.geteuid() and folder.is_dir() and not folder.is_symlink():
-                with socket.socket(socket.AF_UNIX) as client:
-                    try:
-                        client.connect(str(folder / "proxy.sock"))
-                    except ConnectionRefusedError:
-                        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _describe(wanted: SandboxSettings, *, asks: bool) -> str:

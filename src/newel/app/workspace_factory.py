@@ -12,6 +12,7 @@ import msgspec
 
 from newel.review.store.retention import Keep
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace, Unrecorded
+from newel.storage.temporary_folder import sweep_temporary_folders
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ async def open_workspaces(
     """The workspaces of the folder that ``open_folder`` opens. Without ``recorders`` nothing is recorded. Raises
     ``WorkspaceError`` if the folder cannot be copied for review mode.
     """
-    sweep_copies(settings.home)
+    sweep_leftovers(settings.home)
     sweep_sessions(settings)
     spill_folder = open_folder(_output_limits(model))
     is_reviewed = settings.approve == "review"
@@ -92,8 +93,9 @@ async def open_workspaces(
     return WorkspaceFactory(recording, recording, isolated, attending=[recording, isolated])
 
 
-def sweep_copies(home: Path) -> None:
-    """Remove the copies of projects that killed processes left: they may contain keys."""
+def sweep_leftovers(home: Path) -> None:
+    """Remove what killed processes left: temporary folders, and copies of projects, which may contain keys."""
+    sweep_temporary_folders()
     copies = home / "copies"
     if copies.is_dir():
         from newel.workspace.mirror.local_disk import sweep

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 import anyio
 
 from newel.agent.errors import UsageError
-from newel.app.workspace_factory import sweep_copies
+from newel.app.workspace_factory import sweep_leftovers
 from newel.cli.options import Parser, add_place, open_place
 from newel.config.settings import newel_home
 from newel.review.tracking.recording_workspace import ledger_folder
@@ -52,7 +52,7 @@ def with_ledger(parser: argparse.ArgumentParser, options: argparse.Namespace, ac
 @asynccontextmanager
 async def open_project(host: ExecutionHost) -> AsyncGenerator[ProjectReview | None]:
     home = newel_home(os.environ)
-    sweep_copies(home)
+    sweep_leftovers(home)
     where = ledger_folder(home, host.name)
     if not await anyio.Path(where).is_dir():
         yield None

@@ -166,9 +166,11 @@ def copy_repository(at: GitBackend, top: str, copy: str, *, inside: str) -> bool
         or at.run_git(copy, "init", "--quiet", f"--object-format={form.decode().strip()}") is None
     ):
         return False
+    refs = at.run_git(top, "for-each-ref", "--format=update %(refname) %(objectname)")
+    index = None if refs is None else at.run_git(top, "ls-files", "--stage", "--full-name", "-z")
+    if refs is None or index is None:  # or git waits for a pipe, once: each call takes the whole time limit
+        return False
     _share_objects(at, top, copy)
-    refs = at.run_git(top, "for-each-ref", "--format=update %(refname) %(objectname)") or b""
-    index = at.run_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
     done = [at.run_git(copy, "update-ref", "--stdin", stdin=refs)]
     _set_head(at, top, copy)
     settings = at.run_git(top, "config", "--local", "-z", "--get-regexp", _COPIED_SETTINGS) or b""

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -508,11 +509,18 @@ def test_a_refused_server_is_named_with_the_line_that_allows_it(with_model: With
 
 
 def test_nothing_is_left_after_the_end_and_after_a_kill(with_model: WithModel) -> None:
-    newel = with_model(scenario("go", bash("sleep 299 & echo begun > begun; wait"), DONE))
-    with newel.start("--sandbox", "workspace", "go") as process:
-        wait_until((newel.project / "begun").exists, "the command")
-        process.kill()
-    wait_until(lambda: not _processes_with("sleep\0299"), "the end of its processes")
+    """The next start removes temporary folders, with a sandbox or without."""
+    first = scenario("go", bash("sleep 299 & echo begun > begun; wait"), DONE)
+    newel = with_model({"scenarios": [*first["scenarios"], *scenario("next", DONE)["scenarios"]]})
+    with tempfile.TemporaryDirectory() as temporary:  # a short path, for a socket
+        newel.environ["TMPDIR"] = temporary
+        with newel.start("--sandbox", "workspace", "go") as process:
+            wait_until((newel.project / "begun").exists, "the command")
+            process.kill()
+        wait_until(lambda: not _processes_with("sleep\0299"), "the end of its processes")
+        assert list(Path(temporary).glob("newel-run-*/proxy.sock"))
+        assert newel("--sandbox", "off", "next").returncode == 0
+        assert not list(Path(temporary).glob("newel-run-*"))
 
 
 def _processes_with(words: str) -> list[Path]:

@@ -17,6 +17,7 @@ import os
 import secrets
 import selectors
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -31,6 +32,8 @@ from newel.agent.errors import WorkspaceError
 from newel.text.format import join_names
 from newel.workspace.git import run_git
 from newel.workspace.process.environment import child_env
+from newel.workspace.process.launcher import DirectLauncher
+from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.sandbox import git_confined_main
 from newel.workspace.sandbox.bubblewrap import bubblewrap
 from newel.workspace.sandbox.git_client_main import PASSED
@@ -169,7 +172,9 @@ class GitBroker:
             os.fdopen(alive_end, "wb") as waiting,
         ):
             mounts = _mounts(repository, place)
-            process = subprocess.Popen(
+            processes = ProcessTree(_environment(repository, place, settings, request.variables))
+            process = processes.launch(
+                DirectLauncher((seccomp.fileno(), alive)),
                 [
                     *bubblewrap(
                         self._bubblewrap,
@@ -191,14 +196,9 @@ class GitBroker:
                     *request.call.words,
                 ],
                 cwd="/",
-                env=_environment(repository, place, settings, request.variables),
-                stdin=request.stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(seccomp.fileno(), alive),
-                start_new_session=True,
+                streams=(request.stdin, subprocess.PIPE, subprocess.PIPE),
             )
-            code, out, err = _collect(process, connection, waiting)
+            code, out, err = _run_to_the_end(process, processes, connection, waiting)
         if code == CANNOT and not out and not err:
             _refuse(NO_LANDLOCK)
         notes = _remove_instructions(repository) + _notes(request.call, repository, settings, code, err)
@@ -315,15 +315,34 @@ def _read_settings(top: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in pairs]
 
 
+def _run_to_the_end(
+    process: subprocess.Popen[bytes], processes: ProcessTree, connection: socket.socket, waiting: BinaryIO
+) -> tuple[int, bytes, bytes]:
+    """Wait for bubblewrap; returns the exit code and both outputs, when all that it has started has ended. Raises ``OSError``."""
+    try:
+        return _collect(process, processes, connection, waiting)
+    except BaseException:
+        process.kill()
+        process.wait()
+        processes.signal(signal.SIGKILL)
+        raise
+    finally:
+        processes.forget()
+
+
 def _collect(
-    process: subprocess.Popen[bytes], connection: socket.socket, waiting: BinaryIO
+    process: subprocess.Popen[bytes], processes: ProcessTree, connection: socket.socket, waiting: BinaryIO
 ) -> tuple[int, bytes, bytes]:
     """Its exit code and outputs; it ends when the caller inside does."""
     out, err = cast("BinaryIO", process.stdout), cast("BinaryIO", process.stderr)
     outputs = {out: bytearray(), err: bytearray()}
-    with selectors.DefaultSelector() as selector, out, err:
-        selector.register(connection, selectors.EVENT_READ)
-        for source in outputs:
+    with (
+        selectors.DefaultSelector() as selector,
+        out,
+        err,
+        os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0) as ended,
+    ):
+        for source in (connection, ended, *outputs):
             selector.register(source, selectors.EVENT_READ)
         is_open = len(outputs)
         while is_open:
@@ -331,6 +350,10 @@ def _collect(
                 if key.fileobj is connection:
                     selector.unregister(connection)  # it has ended, or says more than it should
                     waiting.close()
+                    continue
+                if key.fileobj is ended:
+                    selector.unregister(ended)
+                    processes.signal(signal.SIGKILL)  # see `Sandbox`: its second process may wait for ever
                     continue
                 source = cast("BinaryIO", key.fileobj)
                 data = os.read(source.fileno(), 65_536)

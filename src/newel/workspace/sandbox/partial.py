@@ -6,19 +6,16 @@ It needs no rights, so it works in containers. It has no view of files of its ow
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import marshal
 import os
 import platform
-import shutil
 import socket
-import tempfile
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from newel.storage.temporary_folder import temporary_folder
 from newel.workspace.sandbox import launcher_main, partial_main
 from newel.workspace.sandbox.confinement import (
     Confined,
@@ -44,11 +41,6 @@ NO_LANDLOCK: Final = (
     "A partial sandbox needs Landlock of Linux 6.2 or newer, which this kernel does not offer."
 )
 
-TEMPORARY_PREFIX: Final = "newel-sandbox-"
-
-NEW_S: Final = 60.0
-"""Seconds in which a folder may not be locked yet."""
-
 BACKLOG: Final = 128
 
 _OVERRIDE_OWNERS: Final = 1
@@ -63,7 +55,7 @@ class PartialConfinement:
     ) -> Confined:
         del find_policy  # git needs no help: it can write its folder
         version = find_landlock()
-        temporary = open_temporary(stack)
+        temporary = stack.enter_context(temporary_folder())
         home, files = Path(temporary, "home"), Path(temporary, "tmp")
         make_home(home, policy)
         files.mkdir()
@@ -126,31 +118,6 @@ def find_landlock() -> int:
     if version < LEAST:
         raise SandboxError(NO_LANDLOCK)
     return version
-
-
-def open_temporary(stack: ExitStack) -> str:
-    """A folder for temporary files. Those of killed processes are removed: a lock on each is gone with its process."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{TEMPORARY_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            state = folder.lstat()
-            if state.st_uid == os.geteuid() and time.time() - state.st_mtime > NEW_S:
-                with _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    shutil.rmtree(folder, ignore_errors=True)
-    temporary = os.path.realpath(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
-    stack.callback(shutil.rmtree, temporary, ignore_errors=True)
-    stack.enter_context(_locked(Path(temporary), fcntl.LOCK_SH))
-    return temporary
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, how: int) -> Generator[None]:
-    """Raises ``OSError`` if it is a link, or if another process has the lock."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def make_home(home: Path, policy: SandboxPolicy) -> None:

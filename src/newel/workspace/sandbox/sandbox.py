@@ -12,13 +12,14 @@ import contextlib
 import marshal
 import os
 import select
+import signal
 import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.process.launcher import DirectLauncher, Stream
@@ -80,8 +81,6 @@ class SandboxedProcess:
         return self.returncode
 
     def kill(self) -> None:
-        import signal
-
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
@@ -217,23 +216,37 @@ class Sandbox:
                 raise SandboxError(f"The sandbox could not be started: {error.strerror}.") from error
             self._opened = stack.pop_all()
         self._make_group(policy, self._process.pid)
-        ours.settimeout(START_S)
+        ours.settimeout(ANSWER_S)
         self._socket, self._policy, self._confined, self._protected = ours, policy, confined, protected
         self._has_run = False
         self._statuses.clear()
         try:
             self._send({}, ())
+            self._wait_for_launcher(self._process.pid)
             _, descriptors = self._receive("launcher")
         except (OSError, SandboxError) as error:
-            reason = self._last_words()
-            self._stop()
+            reason = self._stop()
             raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
         for descriptor in descriptors:
             with contextlib.suppress(NoControlGroup):  # no command runs yet, and all will be its children
                 if self._group is not None:
                     self._group.add(_pid_of(descriptor))
             os.close(descriptor)
-        ours.settimeout(ANSWER_S)
+
+    def _wait_for_launcher(self, pid: int) -> None:
+        """Wait for an answer from inside, or for the end of the first process: then the socket may still be held by one that waits for ever. Raises
+        ``OSError`` and ``SandboxError``.
+        """
+        connection, ended = self._connection().fileno(), os.pidfd_open(pid)
+        try:
+            events = select.poll()
+            for descriptor in (connection, ended):
+                events.register(descriptor, select.POLLIN)
+            ready = [descriptor for descriptor, _ in events.poll(START_S * 1000)]
+        finally:
+            os.close(ended)
+        if connection not in ready:
+            raise SandboxError("it has ended" if ready else "it does not answer")
 
     def _make_group(self, policy: SandboxPolicy, pid: int) -> None:
         """Make a control group, if there can be one, and put the first process into it. For that the kernel waits 10 ms, in which the
@@ -260,19 +273,16 @@ class Sandbox:
             self._stop()
             self._reached.append(ENDED)
 
-    def _stop(self) -> None:
+    def _stop(self) -> str:
+        """End everything inside; returns the last words of what has made it, "" if there are none."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        words = ""
         if self._process is not None:
-            try:
-                if self._confined is not None and self._confined.ends_with_its_program:
-                    self._process.kill()
-                self._process.wait(END_S)  # the launcher ends with its socket, and with it everything inside
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._end(self._process)
             if self._process.stderr is not None:
+                words = _last_words(self._process.stderr)
                 self._process.stderr.close()
             self._process = None
         if self._group is not None:
@@ -283,14 +293,19 @@ class Sandbox:
             self._processes.forget()
             self._processes = None
         self._opened.close()
+        return words
 
-    def _last_words(self) -> str:
-        process = self._process
-        if process is None or process.stderr is None:
-            return ""
-        process.kill()
-        text = process.stderr.read(4096).decode(errors="replace").strip()
-        return text.splitlines()[-1].removesuffix(".") if text else ""
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        try:
+            if self._confined is not None and self._confined.ends_with_its_program:
+                process.kill()
+            process.wait(END_S)  # the launcher ends with its socket, and with it everything inside
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        # bubblewrap's second process has no such end until the first one has let it go on, which it may not have lived to do.
+        if self._processes is not None:
+            self._processes.signal(signal.SIGKILL)
 
     # -- the socket ---------------------------------------------------------------------------------
 
@@ -378,6 +393,13 @@ def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
             state = os.lstat(path)
             found[path] = (state.st_dev, state.st_ino)
     return found
+
+
+def _last_words(errors: IO[bytes]) -> str:
+    """The last line that is there to read."""
+    os.set_blocking(errors.fileno(), False)
+    text = (errors.read(4096) or b"").decode(errors="replace").strip()
+    return text.splitlines()[-1].removesuffix(".") if text else ""
 
 
 def _pid_of(descriptor: int) -> int:

@@ -6,15 +6,14 @@ It has been tested on no Mac. It counts only where its self-test finds nothing (
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, cast
 
+from newel.storage.temporary_folder import temporary_folder
 from newel.workspace.process.launcher import DIRECT, Stream
 from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.confinement import (
@@ -24,7 +23,7 @@ from newel.workspace.sandbox.confinement import (
     own_python,
     proxy_environ,
 )
-from newel.workspace.sandbox.partial import TEMPORARY_PREFIX, forbidden_in_part, make_home
+from newel.workspace.sandbox.partial import forbidden_in_part, make_home
 from newel.workspace.sandbox.policy import PROXY_VARIABLES, SandboxPolicy
 
 SANDBOX_EXEC: Final = "/usr/bin/sandbox-exec"
@@ -53,6 +52,7 @@ class SeatbeltSandbox:
         self._find_policy = find_policy
         self._program = program
         self._temporary: str | None = None
+        self._opened = ExitStack()
 
     def facts(self) -> Sequence[str]:
         if sys.platform == "darwin" and not Path(self._program).exists():
@@ -100,14 +100,13 @@ class SeatbeltSandbox:
                 raise CannotStart(f"The partial sandbox could not be started: {error}.") from error
 
     def close(self) -> None:
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
+        self._opened.close()
+        self._temporary = None
 
     def _open(self, policy: SandboxPolicy) -> str:
         """The folder for temporary files."""
         if self._temporary is None:
-            self._temporary = os.path.realpath(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
+            self._temporary = self._opened.enter_context(temporary_folder())
             make_home(Path(self._temporary, "home"), policy)
             Path(self._temporary, FILES).mkdir()
         return self._temporary

@@ -428,14 +428,15 @@ async def test_a_project_may_have_any_name(name: str, tmp_path: Path, mirrored: 
     assert copy_in(mirror).name == name
 
 
+@pytest.mark.parametrize(("name", "text"), [("refs/heads/broken", "1" * 40), ("packed-refs", "garbage")])
 async def test_a_repository_that_git_cannot_copy_completely_is_reported(
-    project: Path, mirrored: Disks
+    project: Path, mirrored: Disks, name: str, text: str
 ) -> None:
     git(project, "init", "-q", "-b", "trunk")
     (project / "a").write_text("one\n")
     git(project, "add", ".")
     git(project, "commit", "-q", "-m", "first")
-    (project / ".git" / "refs" / "heads" / "broken").write_text(f"{'1' * 40}\n")
+    (project / ".git" / name).write_text(f"{text}\n")
     mirror = await mirrored(project)
     await update(mirror)
     assert ["do not rely on git" in words for words in mirror.drain_notices()] == [True]

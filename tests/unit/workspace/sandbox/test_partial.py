@@ -321,21 +321,6 @@ async def test_nothing_outlives_it(place: Place, end: str) -> None:
     assert (await place.run("cat ~/.ssh/id_ed25519 || echo confined")).stdout == "confined\n"
 
 
-async def test_temporary_files_of_killed_processes_are_removed(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    left, live = tmp_path / "newel-sandbox-left", Path((await place.run("dirname $TMPDIR")).stdout.strip())
-    (left / "home").mkdir(parents=True)
-    for folder in (left, live):
-        os.utime(folder, (0, 0))
-    other = Place(tmp_path / "other", is_partial=True)
-    await other.run("true")
-    assert live.exists()  # noqa: ASYNC240 — a test
-    assert not left.exists()
-    other.opened[0].close()
-
-
 async def test_a_command_cannot_stop_what_judges_it(place: Place) -> None:
     """Nor end Newel, the watchdog, or any process outside."""
     (supervisor,) = (await place.run("ps -o ppid= -p $PPID")).stdout.split()

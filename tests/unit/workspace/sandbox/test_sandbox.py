@@ -391,7 +391,7 @@ def sandboxes() -> list[int]:
     """The processes of bubblewrap that this one has started, in any thread."""
     tasks = Path("/proc/self/task").glob("*/children")
     pids = [int(pid) for task in tasks for pid in task.read_text().split()]
-    return [pid for pid in pids if "bwrap" in read_proc(pid, "cmdline")]
+    return [pid for pid in pids if read_proc(pid, "comm") == "bwrap\n"]
 
 
 async def test_variables_and_bytes_arrive_as_they_are(place: Place) -> None:

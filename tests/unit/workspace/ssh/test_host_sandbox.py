@@ -17,6 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from newel.agent.errors import WorkspaceError
 from newel.app.agent_place import policy_finder, sandboxes_on
 from newel.app.sandbox_choice import why_not_on
 from newel.config.settings import Flags, Settings, load_settings
@@ -24,12 +25,13 @@ from newel.workspace.port import Completed
 from newel.workspace.sandbox.policy import SandboxMode
 from newel.workspace.ssh.connection import connected
 from newel.workspace.ssh.process import HostSandboxEnded
-from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
+from newel.workspace.ssh.sandbox.host_sandbox import START_S, HostSandboxes
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.processes import ends, is_alive
 from tests.requirements import require_program
 from tests.sshd import Sshd, served
+from tests.unit.workspace.sandbox.test_broken_starts import processes_of
 from tests.unit.workspace.sandbox.test_sandbox import FORBIDDEN
 from tests.unit.workspace.ssh.hosts import SHELLS, wait_for_condition
 
@@ -372,6 +374,30 @@ async def test_the_self_test_finds_what_is_left_open(place: Place) -> None:
         "system calls are not filtered",
     ):
         assert failure in why, why
+
+
+@pytest.mark.parametrize("end", ["exit 1", "kill -9 $$"])
+async def test_nothing_is_left_of_a_bubblewrap_that_ends_while_it_starts(place: Place, end: str) -> None:
+    """Its second process then waits for ever, and holds the session of the connection."""
+    broken, never = place.base / "broken/bwrap", place.base / "broken/never"
+    broken.parent.mkdir()
+    os.mkfifo(never)
+    broken.write_text(f"""#!/bin/sh\nsh -c ': <"$0"' {never} &\n{end}\n""")
+    for path in (never, broken):
+        path.chmod(0o755)
+    began = time.monotonic()
+    async with connected(
+        Target("host", path=str(place.project)), config=str(place.server.config)
+    ) as connection:
+        sandboxes = HostSandboxes(
+            connection,
+            policy_finder(connection, settings_for(place, "workspace")),
+            programs=str(broken.parent),
+        )
+        with pytest.raises(WorkspaceError, match="could not be started"):
+            await sandboxes.find_failure(str(place.project))
+        assert time.monotonic() - began < START_S  # it has not waited for the second one
+        assert all(map(ends, processes_of(never)))
 
 
 async def test_nothing_is_left_when_the_connection_is_lost(place: Place) -> None:

@@ -21,6 +21,12 @@ ulimit -c 0
 umask "$mask"
 "$program" --args 8 sh -c "$launcher" sh /run/newel
 code=$?
+# If the first of its processes ends while it starts, the second one waits for ever. It has the mark of run.sh, as this shell has.
+mark=${NEWEL_RUN##* }
+[ ${#mark} -eq 32 ] && for each in $(grep -ls "$mark" /proc/[0-9]*/environ); do
+    each=${each#/proc/} each=${each%/environ}
+    [ "$each" = $$ ] || kill -s KILL "$each"
+done 2>/dev/null
 for each in "$at"/*.status; do
     [ ! -p "$each" ] || echo ended 1<>"$each"
 done
