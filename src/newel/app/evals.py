@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,10 @@ import msgspec
 
 from newel.evals.run import REPLAY
 from newel.evals.trial import AgentSetup
+from newel.text.toml import toml_string
 
 if TYPE_CHECKING:
-    from newel.config.settings import Settings
+    from newel.config.settings import ModelFacts, Settings
     from newel.evals.checks import OpenFolder
     from newel.evals.run import RunPlan
     from newel.evals.trial import OpenAgent
@@ -51,7 +52,9 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
         from newel.evals.replay import replaying
 
         return partial(replaying, flags=plan.flags)
-    setup = AgentSetup(flags=plan.flags, command=plan.command, environ=_keys(settings))
+    setup = AgentSetup(
+        flags=plan.flags, command=plan.command, environ=_keys(settings), config=_model_facts(settings.models)
+    )
     return lambda _, __: nullcontext(setup)
 
 
@@ -72,6 +75,19 @@ def newel_flags(settings: Settings, *, is_replay: bool) -> list[str]:
     for name, value in options.items():
         flags += [name, value] if value else []
     return flags
+
+
+def _model_facts(models: Mapping[str, ModelFacts]) -> str:
+    """What the user's settings tell of models: without prices there would be no costs."""
+    lines: list[str] = []
+    for name, facts in models.items():
+        known = {field: value for field, value in msgspec.structs.asdict(facts).items() if value is not None}
+        lines.append(f"[models.{toml_string(name)}]")
+        lines += [
+            f"{field} = {toml_string(value) if isinstance(value, str) else value}"
+            for field, value in known.items()
+        ]
+    return "\n".join([*lines, ""])
 
 
 def _keys(settings: Settings) -> dict[str, str]:

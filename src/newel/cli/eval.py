@@ -214,6 +214,8 @@ async def _run_plan(settings: Settings, folder: Path, plan: RunPlan, options: ar
         await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=options.jobs)
     results = await read_results(folder)
     print_results(plan, results)
+    if missing := len(tasks) * plan.repeats - len(results):
+        print(f"{pluralize(missing, 'trial')} were not begun: the budget of the run is spent.")
     return 0 if results and all(result.passed for result in results) else 1
 
 

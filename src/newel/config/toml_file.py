@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cas
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.text.toml_lines import line_of_key
+from newel.text.toml import line_of_key
 
 S = TypeVar("S", bound=msgspec.Struct)
 

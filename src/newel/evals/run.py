@@ -16,6 +16,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
+from newel.agent.formatting import describe_error
 from newel.concurrency import background_tasks
 from newel.evals.task import Task
 from newel.evals.trial import TrialResult
@@ -146,12 +147,21 @@ class SuiteRun:
             self._end_one()
             return JobOutcome(state="failed", reason=_OVER_BUDGET)
         task = self._tasks[params.task]
-        place = trial_folder(self._folder, task.name, params.repeat)
-        result = await self._try_task(task, params.repeat, place)
+        result = await self._try(task, params.repeat)
         await engine.append(lease, [msgspec.json.encode(result)], expect_seq=lease.seq)
         self._count(result)
         self._end_one()
         return JobOutcome(state="done")
+
+    async def _try(self, task: Task, repeat: int) -> TrialResult:
+        """A full disk, or a task that cannot be used, fails its own trial."""
+        try:
+            return await self._try_task(task, repeat, trial_folder(self._folder, task.name, repeat))
+        except (OSError, NewelError) as error:
+            problem = f"The trial could not be made: {describe_error(error)}"
+            return TrialResult(
+                task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False, problem=problem
+            )
 
     def _count(self, result: TrialResult) -> None:
         self._spent += result.metrics.cost or 0.0

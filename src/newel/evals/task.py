@@ -16,7 +16,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.config.toml_file import TomlError, parse_toml
-from newel.text.toml_lines import line_of_key
+from newel.text.toml import line_of_key
 
 FILE: Final = "task.toml"
 FILES: Final = "files"

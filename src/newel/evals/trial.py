@@ -43,12 +43,13 @@ prepared.
 
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT`` stands for the prompt.
-    ``environ`` is added to its environment; it may have keys, and is stored nowhere.
+    ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``config`` is Newel's ``config.toml``.
     """
 
     flags: Sequence[str] = ()
     command: str = ""
     environ: Mapping[str, str] = {}
+    config: str = ""
 
     def command_for(self, task: Task) -> str:
         """For a shell, in the folder of a trial's project."""
@@ -114,7 +115,7 @@ async def run_trial(
             return msgspec.structs.replace(
                 result, problem="This task is about reviews, which only Newel has."
             )
-        await anyio.to_thread.run_sync(_write_plan, task, place)
+        await anyio.to_thread.run_sync(_write_settings, task, agent, place)
         began = time.monotonic()
         end, problem = await _run_agent(task, agent, place)
         seconds = time.monotonic() - began
@@ -138,7 +139,11 @@ def _make_empty(place: Path) -> None:
     (place / "home").mkdir(parents=True)
 
 
-def _write_plan(task: Task, place: Path) -> None:
+def _write_settings(task: Task, agent: AgentSetup, place: Path) -> None:
+    if agent.config:
+        config = place / "home" / ".newel" / "config.toml"
+        config.parent.mkdir(mode=0o700)
+        config.write_text(agent.config, encoding="utf-8")
     if (review := task.review) is not None:
         plan = ReviewPlan(
             [task.prompt, *task.then], list(review.answers), review.meanwhile, list(review.reject)

@@ -178,6 +178,33 @@ def test_a_task_whose_setup_fails_is_invalid_and_counts_for_nothing(
     assert "failed with 7: exit 7" in broken["problem"]
 
 
+def test_the_budget_of_a_run_is_kept(suite: Suite, with_model: WithModel) -> None:
+    """By the prices of the user's settings, of which a trial's own home knows nothing else."""
+    for name in ("first", "second", "third"):
+        suite.add(name, bash("echo made > made.txt"), DONE)
+    newel = begin(suite, with_model)
+    config = newel.home / ".newel" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('[models."mock-model"]\ninput_price = 1000.0\noutput_price = 1000.0\n')
+    done = run(newel, suite, "--budget", "0.5")
+    (only,) = results(newel)
+    assert only["metrics"]["cost"] > 0.5
+    assert "2 trials were not begun: the budget of the run is spent" in done.stdout
+
+
+def test_a_folder_that_cannot_be_written_fails_its_trial_alone(suite: Suite, with_model: WithModel) -> None:
+    suite.add("blocked", DONE)
+    suite.add("good", bash("echo made > made.txt"), DONE)
+    newel = begin(suite, with_model)
+    golden = suite.folder / "blocked" / "trace.json"
+    golden.write_text('{"made_by": "hand"}')
+    assert run(newel, suite, "--replay").returncode == 1
+    told = {each["task"]: (each["end"], each["problem"]) for each in results(newel)}
+    assert told["good"] == ("done", "")
+    assert told["blocked"][0] == "invalid"
+    assert "missing required field `answers`" in told["blocked"][1]
+
+
 def test_two_runs_in_one_folder_are_refused(suite: Suite, with_model: WithModel) -> None:
     suite.add("slow", {"delay_ms": 60_000, "response": DONE})
     newel = begin(suite, with_model)

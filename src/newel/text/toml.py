@@ -1,7 +1,8 @@
-"""The lines of a TOML text on which its keys and strings stand, which its parser does not tell."""
+"""Texts of TOML: a string as TOML writes it, and the lines of a text on which its keys and strings stand, which its parser does not tell."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter
@@ -9,6 +10,11 @@ from typing import Final
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
 """A string on one line, or a comment, in which quotes mean nothing."""
+
+
+def toml_string(text: str) -> str:
+    """As JSON writes it, but with DEL escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def line_of_key(text: str, at: tuple[str, ...]) -> int:
