@@ -25,6 +25,10 @@ EXCHANGES: Final = "exchanges.jsonl"
 MODEL: Final = "replay"
 FROM_REFERENCE: Final = "the reference"
 
+_TO_JUDGE: Final = "is the contract fulfilled?"
+_VERDICT: Final = '{"satisfied": true, "why": "All that was asked for is done.", "missing": ""}'
+"""What the judge of a contract is asked, and answers: its acceptance command decides."""
+
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer of a model: text, and calls of tools, each with ``name`` and ``arguments``."""
@@ -95,15 +99,24 @@ async def replaying(task: Task, place: Path, *, flags: Sequence[str]) -> AsyncGe
 
 
 def _scenarios(task: Task) -> dict[str, Any]:
+    judged = {
+        "name": "judge",
+        "trigger": _TO_JUDGE,
+        "loop": True,
+        "steps": [{"response": {"content": _VERDICT}, "literal": True}],
+    }
     return {
         "scenarios": [
-            {
-                "name": f"prompt {number}",
-                "trigger": "",
-                "match": {"turn": number},
-                "steps": [{"response": _response(answer), "literal": True} for answer in answers],
-            }
-            for number, answers in enumerate(load_trace(task).answers, 1)
+            *([judged] if task.accept else []),
+            *(
+                {
+                    "name": f"prompt {number}",
+                    "trigger": "",
+                    "match": {"turn": number},
+                    "steps": [{"response": _response(answer), "literal": True} for answer in answers],
+                }
+                for number, answers in enumerate(load_trace(task).answers, 1)
+            ),
         ]
     }
 

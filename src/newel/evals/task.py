@@ -128,6 +128,7 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     timeout: float | None = None
     files: dict[str, str] = {}
     setup: str = ""
+    accept: str = ""
     review: Review | None = None
     checks: tuple[Check, ...]
     reference: Attempt
@@ -136,6 +137,10 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def __post_init__(self) -> None:
         if not self.checks:
             raise ValueError("a task needs `[[checks]]`")
+        if self.accept and (self.review or self.then):
+            raise ValueError(
+                "`accept` makes the prompt a contract, which goes with neither `[review]` nor `then`"
+            )
         if not self.wrong:
             raise ValueError(
                 "a task needs a tempting wrong answer in `[[wrong]]`, which its checks must reject"
@@ -147,7 +152,7 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """``prompt`` is what the agent is asked first, ``then`` after each answer. ``files`` are written into an empty folder, with those of
     ``folder / FILES``, and ``setup`` is a shell command that runs there before the agent does. ``timeout`` is in seconds. With ``review``, the agent
-    proposes its changes in a review job.
+    proposes its changes in a review job; with ``accept``, the prompt is a contract, and that its acceptance command.
     """
 
     name: str
@@ -160,6 +165,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     files: dict[str, str]
     setup: str
+    accept: str
     review: Review | None
     checks: tuple[Check, ...]
     reference: Attempt

@@ -21,7 +21,7 @@ from newel.evals.checks import CheckResult, OpenFolder, Reply, prepare, run_chec
 from newel.evals.review_driver import ReviewPlan
 from newel.evals.task import Task, TaskError
 from newel.storage.files import read_regular
-from newel.text.json import as_dict, as_str
+from newel.text.json import as_dict, as_list, as_str
 from newel.workspace.local import LocalWorkspace
 
 PROMPT: Final = "{prompt}"
@@ -57,6 +57,9 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
             return self.command.replace(PROMPT, shlex.quote(task.prompt))
         if task.review is not None:
             return shlex.join([sys.executable, "-m", "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
+        if task.accept:
+            words = [sys.executable, "-m", "newel", "agent", "--json", "--accept", task.accept, *self.flags]
+            return shlex.join([*words, "--", task.prompt])
         words = [sys.executable, "-m", "newel", "--json", "--approve", "auto", *self.flags]
         for prompt in task.then:
             words += ["--then", prompt]
@@ -180,19 +183,35 @@ def _read_trace(path: Path, is_newel: bool) -> tuple[str, Metrics]:
         return text.strip(), Metrics()
     events = [_decode(line) for line in text.splitlines()]
     results = [event for event in events if event.get("type") == "result"]
-    answer = as_str(results[-1].get("text")) if results else ""
     calls = sum(event.get("type") == "tool_execution_start" or _is_call_in_review(event) for event in events)
     if any("review" in result for result in results):
-        return answer, msgspec.structs.replace(_review_metrics(results), tool_calls=calls)
-    costs = [float(cost) for result in results if (cost := result.get("cost")) is not None]
-    return answer, Metrics(
-        model_seconds=round(_total(results, "modelDuration") / 1000, 3),
-        requests=_total(results, "turns"),
+        metrics = msgspec.structs.replace(_review_metrics(results), tool_calls=calls)
+        return as_str(results[-1].get("text")), metrics
+    answers = [
+        message
+        for event in events
+        if event.get("type") == "message_end"
+        and (message := as_dict(event.get("message"))).get("role") == "assistant"
+    ]
+    ends = [event for event in events if event.get("type") == "agent_end"]
+    costs = [float(cost) for end in ends if (cost := end.get("cost")) is not None]
+    usage = [as_dict(end.get("usage")) for end in ends]
+    return _last_text(answers), Metrics(
+        model_seconds=_total(results, "modelDuration") / 1000 if results else None,
+        requests=len(answers),
         tool_calls=calls,
-        input_tokens=_total([as_dict(result.get("usage")) for result in results], "input"),
-        output_tokens=_total([as_dict(result.get("usage")) for result in results], "output"),
-        cost=sum(costs) if costs and len(costs) == len(results) else None,
+        input_tokens=_total(usage, "input"),
+        output_tokens=_total(usage, "output"),
+        cost=sum(costs) if costs and len(costs) == len(ends) else None,
     )
+
+
+def _last_text(messages: Sequence[dict[str, Any]]) -> str:
+    texts = (
+        "".join(as_str(as_dict(part).get("text")) for part in as_list(message.get("content")))
+        for message in reversed(messages)
+    )
+    return next((text for text in texts if text.strip()), "")
 
 
 def _is_call_in_review(event: dict[str, Any]) -> bool:
