@@ -23,14 +23,19 @@ if TYPE_CHECKING:
 
 
 def check_folder_opener(settings: Settings) -> OpenFolder:
-    """Opens the folder of a trial for its checks, which run what an agent wrote: in the sandbox of the settings."""
+    """Opens the folder of a trial for its checks, which run what an agent wrote: in the sandbox of the settings. Raises ``ConfigError`` if it
+    does not hold here.
+    """
+    from newel.app.sandbox_choice import choose_sandbox
+
+    chosen = choose_sandbox(settings, attended=False)
 
     @asynccontextmanager
     async def open_folder(folder: Path) -> AsyncGenerator[Workspace]:
         from newel.app.agent_place import open_agent_place
         from newel.workspace.process.output import OutputLimits
 
-        there = msgspec.structs.replace(settings, cwd=folder)
+        there = msgspec.structs.replace(chosen, cwd=folder)
         async with open_agent_place(there, attended=False) as place:
             yield place.host.workspace(str(folder), OutputLimits())
 

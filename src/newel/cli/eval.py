@@ -32,7 +32,7 @@ from newel.config.settings import Flags, Settings, load_settings, newel_home
 from newel.evals.export import export_line
 from newel.evals.report import ReportedRun, to_html
 from newel.evals.requests import compare_requests, same_tasks
-from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, load_plan, read_results, save_plan
+from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan, read_results, save_plan
 from newel.evals.task import Task, find_tasks, load_task, select
 from newel.evals.trial import PROMPT, run_trial
 from newel.text.sanitize import sanitize
@@ -49,8 +49,7 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval export [RUN]       prompts, traces and results as JSON lines"""
 
 EPILOG: Final = """\
-TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was
-killed goes on with `newel eval run --resume RUN`."""
+TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was killed goes on with `newel eval run --resume RUN`."""
 
 _NAME_WIDTH: Final = 28
 
@@ -172,6 +171,7 @@ def _run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     allow_agents()
     settings = load_settings(flags_of(options), cwd=Path.cwd(), environ=os.environ)
+    open_folder = check_folder_opener(settings)
     if options.resume:
         folder = _find_run(settings.home, options.resume)
         plan = load_plan(folder)
@@ -179,7 +179,8 @@ def _run(arguments: Sequence[str]) -> int:
         plan = _plan(settings, options)
         folder = _runs(settings.home) / plan.id
         save_plan(folder, plan)
-    return anyio.run(_run_plan, settings, folder, plan, options)
+    try_task = partial(run_trial, open_agent=agent_opener(settings, plan), open_folder=open_folder)
+    return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
 
 
 def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
@@ -202,16 +203,13 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
     )
 
 
-async def _run_plan(settings: Settings, folder: Path, plan: RunPlan, options: argparse.Namespace) -> int:
+async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) -> int:
     tasks = {path.name: load_task(path) for path in _folders(Path(plan.suite)) if path.name in plan.tasks}
     for name, digest in plan.tasks.items():
         if name not in tasks or tasks[name].digest != digest:
             raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
-    try_task = partial(
-        run_trial, open_agent=agent_opener(settings, plan), open_folder=check_folder_opener(settings)
-    )
     with ProgressTable(len(tasks) * plan.repeats) as table:
-        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=options.jobs)
+        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=slots)
     results = await read_results(folder)
     print_results(plan, results)
     if missing := len(tasks) * plan.repeats - len(results):
