@@ -34,6 +34,7 @@ MODULES = {
     "trust": "trust",
     "keys": "keys",
     "mcp": "mcp",
+    "eval": "eval",
 }
 """The module of each command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
 
@@ -52,6 +53,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel rpc", "serve a program over JSON lines"),
             ("newel action", "run a prompt from the environment, in CI"),
             ("newel demo", "watch a scripted run; needs no model and no key"),
+            ("newel eval", "measure what an agent gets done, on checked tasks"),
         ),
     ),
     (

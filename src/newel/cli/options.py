@@ -63,6 +63,23 @@ def _wrap(text: str | None) -> str | None:
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add options for the model, its approval and its place."""
+    add_server_options(parser)
+    add = parser.add_argument
+    add(
+        "--approve",
+        choices=["auto", "ask", "review", "plan", "read-only"],
+        help="the approval mode: which tool calls run without asking (default: auto)",
+    )
+    add(
+        "--through",
+        choices=get_args(Through),
+        help="with --host, how to reach the host's model (default: auto); api uses the configured server",
+    )
+    add_place(parser, "work in")
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """Add options for the model, and for the sandbox of its commands."""
     add = parser.add_argument
     add("-m", "--model", metavar="NAME", help="use this model")
     add("--base-url", metavar="URL", help="use the model server at this address, or ollama://host")
@@ -73,11 +90,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="the server's key (prefer LLM_AUTH_TOKEN: other users can see options)",
     )
     add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
-    add(
-        "--approve",
-        choices=["auto", "ask", "review", "plan", "read-only"],
-        help="the approval mode: which tool calls run without asking (default: auto)",
-    )
     add(
         "--sandbox",
         choices=get_args(SandboxMode),
@@ -93,12 +105,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         choices=get_args(ToolCallMode),
         help="how the model calls tools: by its protocol, or in answers held to a JSON Schema (default: what suits it)",
     )
-    add(
-        "--through",
-        choices=get_args(Through),
-        help="with --host, how to reach the host's model (default: auto); api uses the configured server",
-    )
-    add_place(parser, "work in")
 
 
 def add_session_options(parser: argparse.ArgumentParser) -> None:
@@ -235,8 +241,8 @@ def nothing_listed(things: str, options: argparse.Namespace) -> str:
 
 
 def flags_of(options: argparse.Namespace, **more: Any) -> Flags:
-    """The values of ``add_model_options``, and ``more`` flags of a command."""
-    return Flags(**{name: getattr(options, name) for name in MODEL_FLAGS}, **more)
+    """The values of ``add_model_options`` or ``add_server_options``, and ``more`` flags of a command."""
+    return Flags(**{name: getattr(options, name, None) for name in MODEL_FLAGS}, **more)
 
 
 def folder(parser: argparse.ArgumentParser, path: str | None) -> Path:

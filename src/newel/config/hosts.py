@@ -105,7 +105,7 @@ def save_host(home: Path, name: str, place: str | None) -> None:
     from newel.workspace.disk.state_file import rewrite
 
     path = home / FILE
-    line = f"{name} = {_toml(place)}\n" if place is not None else ""
+    line = f"{name} = {_quoted(place)}\n" if place is not None else ""
 
     def change(data: bytes) -> bytes:
         hosts = _decode(data, path)
@@ -116,13 +116,13 @@ def save_host(home: Path, name: str, place: str | None) -> None:
     rewrite(path, change)
 
 
-def _toml(text: str) -> str:
-    """A TOML string: like JSON's, but with DEL escaped. Raises ``ConfigError`` for lone surrogates."""
+def _quoted(text: str) -> str:
+    """Raises ``ConfigError`` for lone surrogates."""
     if not text.isascii() and text != text.encode(errors="replace").decode():
         raise ConfigError(f"{text!r} is not valid UTF-8, which {FILE} requires.")
-    import json
+    from newel.text.toml import toml_string
 
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_string(text)
 
 
 def _without(name: str, text: str, hosts: Mapping[str, str]) -> str:
@@ -139,7 +139,7 @@ def _without(name: str, text: str, hosts: Mapping[str, str]) -> str:
         is_same = tomllib.loads(rest) == others
     except tomllib.TOMLDecodeError:
         is_same = False
-    return rest if is_same else "".join(f"{key} = {_toml(value)}\n" for key, value in others.items())
+    return rest if is_same else "".join(f"{key} = {_quoted(value)}\n" for key, value in others.items())
 
 
 def _defines(line: str, name: str) -> bool:

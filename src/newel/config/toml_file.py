@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cas
 
 import msgspec
 
-from newel.text.toml_lines import line_of_key
+from newel.agent.errors import NewelError
+from newel.text.toml import line_of_key
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -41,22 +42,38 @@ class LoadedToml(NamedTuple, Generic[S]):
 def read_toml(path: Path, data: bytes, defaults: S) -> LoadedToml[S]:
     """Read the content of a file; ``defaults`` are settings whose values all have one. Never raises."""
 
-    def unreadable(line: int | str, what: str) -> LoadedToml[S]:
+    def unreadable(line: int, what: str) -> LoadedToml[S]:
         return LoadedToml(defaults, {}, [Problem(f"{path}, line {line}: {what}", "The defaults are used.")])
 
+    try:
+        written, text = parse_toml(data)
+    except TomlError as error:
+        return unreadable(error.line, str(error))
+    reader = _Reader(path, text)
+    return LoadedToml(reader.section(defaults, written, ()), written, reader.problems)
+
+
+class TomlError(NewelError):
+    """Data that is not TOML. ``line`` counts from 1."""
+
+    def __init__(self, what: str, line: int) -> None:
+        super().__init__(what)
+        self.line = line
+
+
+def parse_toml(data: bytes) -> tuple[dict[str, Any], str]:
+    """The values in a file, and its text. Raises ``TomlError``."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return unreadable(line, f"byte 0x{data[error.start]:02x} is not UTF-8 text")
+        raise TomlError(f"byte 0x{data[error.start]:02x} is not UTF-8 text", line) from error
     try:
-        written = tomllib.loads(text)
+        return tomllib.loads(text), text
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         match = _SYNTAX.fullmatch(str(error))
-        line = match["line"] if match and match["line"] else text.count("\n") + 1
-        return unreadable(line, match["what"] if match else str(error))
-    reader = _Reader(path, text)
-    return LoadedToml(reader.section(defaults, written, ()), written, reader.problems)
+        line = int(match["line"]) if match and match["line"] else text.count("\n") + 1
+        raise TomlError(match["what"] if match else str(error), line) from error
 
 
 class _Reader:

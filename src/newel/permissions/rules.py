@@ -121,7 +121,7 @@ class RuleTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             try:
                 return parse_rule(text)
             except ConfigError as error:
-                from newel.text.toml_lines import line_of_string
+                from newel.text.toml import line_of_string
 
                 at = (*table, effect)
                 line = line_of_string(read_source(), at, text)

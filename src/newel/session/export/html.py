@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import re
 
@@ -19,6 +17,7 @@ from newel.session.export.document import (
     turns,
 )
 from newel.session.reader import SessionData
+from newel.text.html_page import html_page
 from newel.text.sanitize import plain_line, plain_text
 
 _WHO = {"user": "You", "assistant": "Newel", "note": "Note"}
@@ -26,13 +25,6 @@ _IMAGE = re.compile(r"image/(?:png|jpeg|gif|webp)")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 
 _STYLE = """
-:root { color-scheme: light dark; --ground: #fbfbf9; --raised: #ffffff; --sunken: #f2f2ee; --line: #e3e3dc;
-  --text: #1d1f21; --dim: #5c6066; --accent: #0b6e6e; --added: #dcebfb; --removed: #fde7d3; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) {
-  :root { --ground: #16181b; --raised: #1d2024; --sunken: #101214; --line: #2b2f35;
-    --text: #e6e6e3; --dim: #9aa0a8; --accent: #4fc3c3; --added: #16304a; --removed: #46290f; --bad: #ff8a80; }
-}
-* { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 880px; padding: 24px 16px 64px; background: var(--ground); color: var(--text);
   font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
 header { border-bottom: 1px solid var(--line); padding-bottom: 16px; }
@@ -59,38 +51,13 @@ img { max-width: 100%; border: 1px solid var(--line); border-radius: 6px; }
 
 def to_html(data: SessionData) -> str:
     """The session's active branch as a whole page."""
-    heading = html.escape(title(data))
-    digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
     body = "\n".join(
         f'<article class="{turn.who}">\n<h2>{_WHO[turn.who]} {_model(turn.model)}{_time(turn.timestamp)}</h2>\n'
         + "\n".join(_part(part) for part in turn.parts)
         + "\n</article>"
         for turn in turns(data.messages)
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{heading}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<header>
-<h1>{heading}</h1>
-<div class="facts">{" · ".join(html.escape(fact) for fact in facts(data))}</div>
-</header>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
+    return html_page(title(data), facts(data), body, style=_STYLE)
 
 
 def _model(model: str) -> str:

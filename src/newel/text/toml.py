@@ -1,22 +1,33 @@
-"""The lines of a TOML text on which its keys and strings stand, which its parser does not tell."""
+"""Texts of TOML: a string as TOML writes it, and the lines of a text on which its keys and strings stand, which its parser does not tell."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections import Counter
 from typing import Final
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
 """A string on one line, or a comment, in which quotes mean nothing."""
 
 
+def toml_string(text: str) -> str:
+    """As JSON writes it, but with DEL escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def line_of_key(text: str, at: tuple[str, ...]) -> int:
-    """The line of a key, or else of its table, or else 1."""
+    """The line of a key, or else of its table, or else 1. The tables of an array are numbered from 0: ``("checks", "2", "run")``."""
     table: tuple[str, ...] = ()
+    seen: Counter[tuple[str, ...]] = Counter()
     best, found = 0, 1
     for number, line in enumerate(text.split("\n"), 1):
-        if header := re.match(r"\s*\[+([^\]]*)\]", line):
-            path = table = _keys(header[1])
+        if header := re.match(r"\s*(\[+)([^\]]*)\]", line):
+            path = table = _keys(header[2])
+            if header[1] == "[[":
+                path = table = (*path, str(seen[path]))
+                seen[_keys(header[2])] += 1
         elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
             path = (*table, *_keys(key[1]))
         else:

@@ -1,0 +1,101 @@
+"""Composes a run of the evaluation suite from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from newel.evals.run import REPLAY
+from newel.evals.trial import AgentSetup
+from newel.text.toml import toml_string
+
+if TYPE_CHECKING:
+    from newel.config.settings import ModelFacts, Settings
+    from newel.evals.checks import OpenFolder
+    from newel.evals.run import RunPlan
+    from newel.evals.trial import OpenAgent
+    from newel.workspace.port import Workspace
+
+
+def check_folder_opener(settings: Settings) -> OpenFolder:
+    """Opens the folder of a trial for its checks, which run what an agent wrote: in the sandbox of the settings. Raises ``ConfigError`` if it
+    does not hold here.
+    """
+    from newel.app.sandbox_choice import choose_sandbox
+
+    chosen = choose_sandbox(settings, attended=False)
+
+    @asynccontextmanager
+    async def open_folder(folder: Path) -> AsyncGenerator[Workspace]:
+        from newel.app.agent_place import open_agent_place
+        from newel.workspace.process.output import OutputLimits
+
+        there = msgspec.structs.replace(chosen, cwd=folder)
+        async with open_agent_place(there, attended=False) as place:
+            yield place.host.workspace(str(folder), OutputLimits())
+
+    return open_folder
+
+
+def allow_agents() -> None:
+    """Let the agents that this process starts run without questions. Raises ``UsageError`` if an agent with fewer rights has started this
+    process.
+    """
+    from newel.permissions.nested import enter
+
+    enter("auto", attended=False)
+
+
+def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
+    """Opens the agent of a plan."""
+    if plan.mode == REPLAY:
+        from newel.evals.replay import replaying
+
+        return partial(replaying, flags=plan.flags)
+    setup = AgentSetup(
+        flags=plan.flags, command=plan.command, environ=_keys(settings), config=_model_facts(settings.models)
+    )
+    return lambda _, __: nullcontext(setup)
+
+
+def newel_flags(settings: Settings, *, is_replay: bool) -> list[str]:
+    """The flags of Newel for the model and the sandbox of the settings. Without a model for a replay."""
+    flags: list[str] = ["--sandbox", settings.sandbox.mode] if settings.sandbox.mode else []
+    if is_replay:
+        return flags
+    endpoint = settings.endpoint
+    options = {
+        "--base-url": endpoint and endpoint.base_url,
+        "--api": endpoint and endpoint.api,
+        "--model": settings.model,
+        "--agent-mode": settings.agent_mode,
+        "--tool-calls": settings.tool_calls,
+        "--thinking": settings.thinking,
+    }
+    for name, value in options.items():
+        flags += [name, value] if value else []
+    return flags
+
+
+def _model_facts(models: Mapping[str, ModelFacts]) -> str:
+    """What the user's settings tell of models: without prices there would be no costs."""
+    lines: list[str] = []
+    for name, facts in models.items():
+        known = {field: value for field, value in msgspec.structs.asdict(facts).items() if value is not None}
+        lines.append(f"[models.{toml_string(name)}]")
+        lines += [
+            f"{field} = {toml_string(value) if isinstance(value, str) else value}"
+            for field, value in known.items()
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _keys(settings: Settings) -> dict[str, str]:
+    """The server's key goes by the environment, where other users cannot see it."""
+    endpoint = settings.endpoint
+    return {"LLM_AUTH_TOKEN": endpoint.api_key} if endpoint and endpoint.api_key else {}

@@ -1,0 +1,315 @@
+"""``newel eval``: measure what an agent gets done."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import NewelError, UsageError
+from newel.agent.formatting import pluralize
+from newel.agent.messages import new_id, now
+from newel.app.evals import agent_opener, allow_agents, check_folder_opener, newel_flags
+from newel.cli.eval_tables import (
+    ProgressTable,
+    print_comparison,
+    print_failures,
+    print_request_changes,
+    print_results,
+)
+from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
+from newel.config.settings import Flags, Settings, load_settings, newel_home
+from newel.evals.export import export_line
+from newel.evals.report import ReportedRun, to_html
+from newel.evals.requests import compare_requests, same_tasks
+from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan, read_results, save_plan
+from newel.evals.task import Task, find_tasks, load_task, select
+from newel.evals.trial import PROMPT, run_trial
+from newel.text.sanitize import sanitize
+
+DESCRIPTION: Final = """\
+Measure what an agent gets done, on tasks whose results are checked.
+
+  newel eval list               the tasks
+  newel eval check [TASK…]      prove that tasks measure something
+  newel eval run [TASK…]        run the agent on tasks, and check the results
+  newel eval show [RUN]         the results of a run (default: the latest)
+  newel eval report [RUN…]      a page about runs, with plots
+  newel eval compare A B        what differs between two runs, beyond noise
+  newel eval export [RUN]       prompts, traces and results as JSON lines"""
+
+EPILOG: Final = """\
+TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was killed goes on with `newel eval run --resume RUN`."""
+
+_NAME_WIDTH: Final = 28
+
+
+def command_eval(arguments: Sequence[str]) -> int:
+    actions = {
+        "list": _list,
+        "check": _check,
+        "run": _run,
+        "show": _show,
+        "report": _report,
+        "compare": _compare,
+        "export": _export,
+    }
+    if arguments and arguments[0] in actions:
+        return actions[arguments[0]](arguments[1:])
+    parser = Parser(
+        prog="newel eval",
+        usage="newel eval ACTION …",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("action", choices=list(actions), help=argparse.SUPPRESS)
+    parser.parse_args(arguments)
+    return 2
+
+
+def _parser(action: str, description: str) -> Parser:
+    parser = Parser(prog=f"newel eval {action}", description=description, epilog=EPILOG)
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="only these tasks")
+    parser.add_argument(
+        "--suite", type=Path, metavar="DIR", help="use the tasks in this folder instead of Newel's"
+    )
+    return parser
+
+
+def _list(arguments: Sequence[str]) -> int:
+    options = _parser("list", "List the tasks.").parse_args(arguments)
+    for task in _tasks(options):
+        print(f"{task.name:{_NAME_WIDTH}}  {task.size}  {task.title}  ({', '.join(task.tags)})")
+    return 0
+
+
+def _check(arguments: Sequence[str]) -> int:
+    options = _parser(
+        "check",
+        "Prove that tasks measure something: the reference passes, doing nothing fails, and each wrong answer fails.",
+    ).parse_args(arguments)
+    settings = load_settings(Flags(), cwd=Path.cwd(), environ=os.environ)
+    bad = anyio.run(_prove_all, _tasks(options), settings)
+    return 1 if bad else 0
+
+
+async def _prove_all(tasks: Sequence[Task], settings: Settings) -> int:
+    """The number of tasks with problems, which are printed."""
+    from newel.evals.proof import prove
+
+    bad = 0
+    for task in tasks:
+        with tempfile.TemporaryDirectory(prefix="newel-eval-") as place:
+            try:
+                problems = await prove(task, Path(place), check_folder_opener(settings))
+            except NewelError as error:
+                problems = [str(error)]
+        bad += bool(problems)
+        print(f"{task.name:{_NAME_WIDTH}}  {'FAIL' if problems else 'ok'}", flush=True)
+        for problem in problems:
+            print(f"    {sanitize(problem)}")
+    print(
+        f"{pluralize(len(tasks), 'task')}, {bad} with problems"
+        if bad
+        else f"{pluralize(len(tasks), 'task')}, all good"
+    )
+    return bad
+
+
+def _tasks(options: argparse.Namespace) -> list[Task]:
+    return select(map(load_task, _folders(options.suite or suite_folder())), options.tasks)
+
+
+def _folders(root: Path) -> list[Path]:
+    folders = find_tasks(root)
+    if not folders:
+        raise UsageError(f"There are no tasks in {root}. A task is a folder with a `task.toml`.")
+    return folders
+
+
+def suite_folder() -> Path:
+    """Newel's own tasks: installed with it, or in its checkout."""
+    installed = Path(__file__).parents[1] / "evals" / "tasks"
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "evals" / "tasks"
+
+
+# -- runs -----------------------------------------------------------------------------------------
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = _parser("run", "Run an agent on tasks, each in a folder, a home and a process of its own.")
+    parser.add_argument(
+        "-n", "--repeats", type=positive_int, default=1, metavar="N", help="try each task N times"
+    )
+    parser.add_argument(
+        "-j", "--jobs", type=positive_int, default=1, metavar="N", help="run N trials at a time"
+    )
+    parser.add_argument(
+        "--agent", metavar="CMD", help=f"run this agent instead of Newel; {PROMPT} is the prompt"
+    )
+    parser.add_argument(
+        "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
+    )
+    parser.add_argument(
+        "--replay",
+        action="store_true",
+        help="replay golden traces instead of asking a model: measures the harness alone",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was ended")
+    add_server_options(parser)
+    options = parser.parse_args(arguments)
+    allow_agents()
+    settings = load_settings(flags_of(options), cwd=Path.cwd(), environ=os.environ)
+    open_folder = check_folder_opener(settings)
+    if options.resume:
+        folder = _find_run(settings.home, options.resume)
+        plan = load_plan(folder)
+    else:
+        plan = _plan(settings, options)
+        folder = _runs(settings.home) / plan.id
+        save_plan(folder, plan)
+    try_task = partial(run_trial, open_agent=agent_opener(settings, plan), open_folder=open_folder)
+    return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
+
+
+def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
+    tasks = _tasks(options)
+    if options.replay and options.agent:
+        raise UsageError("--replay is for Newel itself, not for --agent.")
+    return RunPlan(
+        id=time.strftime("%Y%m%d-%H%M%S-") + new_id()[:4],
+        started=now(),
+        agent="newel" if options.agent is None else options.agent.split()[0],
+        model="" if options.replay else settings.model or "",
+        mode=REPLAY if options.replay else settings.agent_mode,
+        flags=newel_flags(settings, is_replay=options.replay),
+        command=options.agent or "",
+        repeats=options.repeats,
+        tasks={task.name: task.digest for task in tasks},
+        suite=str((options.suite or suite_folder()).resolve()),
+        version=version("newel"),
+        max_cost=options.budget,
+    )
+
+
+async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) -> int:
+    tasks = {path.name: load_task(path) for path in _folders(Path(plan.suite)) if path.name in plan.tasks}
+    for name, digest in plan.tasks.items():
+        if name not in tasks or tasks[name].digest != digest:
+            raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
+    with ProgressTable(len(tasks) * plan.repeats) as table:
+        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=slots)
+    results = await read_results(folder)
+    print_results(plan, results)
+    if missing := len(tasks) * plan.repeats - len(results):
+        print(f"{pluralize(missing, 'trial')} were not begun: the budget of the run is spent.")
+    return 0 if results and all(result.passed for result in results) else 1
+
+
+def _show(arguments: Sequence[str]) -> int:
+    parser = Parser(prog="newel eval show", description="Show the results of a run.", epilog=EPILOG)
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="its name, or the beginning of it (default: the latest)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
+    parser.add_argument("--failed", action="store_true", help="say why trials have failed")
+    options = parser.parse_args(arguments)
+    folder = _find_run(newel_home(os.environ), options.run or "")
+    plan, results = load_plan(folder), anyio.run(read_results, folder)
+    if options.json:
+        for result in results:
+            print(msgspec.json.encode(result).decode())
+        return 0
+    print_results(plan, results)
+    for result in results if options.failed else ():
+        print_failures(result, folder)
+    return 0
+
+
+def _report(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel eval report",
+        description="Write a page about one run or several, side by side: a matrix, plots, and why trials have failed.",
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="names, or beginnings of them (default: the latest)"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN.html here)")
+    options = parser.parse_args(arguments)
+    folders = [_find_run(newel_home(os.environ), name) for name in options.runs or [""]]
+    runs = [ReportedRun(load_plan(folder), anyio.run(read_results, folder)) for folder in folders]
+    target = options.output or Path(f"{runs[0].plan.id}.html")
+    target.write_text(to_html(runs), encoding="utf-8")
+    print(f"Written to {target}")
+    return 0
+
+
+def _compare(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel eval compare",
+        description="Compare two runs on the tasks that both have: what is beyond noise.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("before", metavar="A", help="the run before")
+    parser.add_argument("after", metavar="B", help="the run after")
+    parser.add_argument(
+        "--diff", action="store_true", help="for replays, show how what was sent to the model differs"
+    )
+    options = parser.parse_args(arguments)
+    home = newel_home(os.environ)
+    before, after = _find_run(home, options.before), _find_run(home, options.after)
+    first, second = anyio.run(read_results, before), anyio.run(read_results, after)
+    print_comparison(first, second)
+    changes = compare_requests(same_tasks(first, second), before, after)
+    print_request_changes(changes, is_whole=options.diff)
+    return 0
+
+
+def _export(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel eval export",
+        description="Write a JSON line for each trial of a run: its prompt, its trace and its result.",
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="its name, or the beginning of it (default: the latest)"
+    )
+    options = parser.parse_args(arguments)
+    folder = _find_run(newel_home(os.environ), options.run or "")
+    plan = load_plan(folder)
+    tasks = {path.name: load_task(path) for path in find_tasks(Path(plan.suite))}
+    for result in anyio.run(read_results, folder):
+        sys.stdout.write(export_line(plan, tasks.get(result.task), result, folder) + "\n")
+    return 0
+
+
+def _runs(home: Path) -> Path:
+    return home / "evals"
+
+
+def _find_run(home: Path, prefix: str) -> Path:
+    """The folder of the run whose name begins with ``prefix``; without one, the latest."""
+    found = sorted(
+        path.parent for path in _runs(home).glob(f"*/{PLAN}") if path.parent.name.startswith(prefix)
+    )
+    if not found:
+        raise UsageError(
+            f"There is no run `{prefix}`." if prefix else "There are no runs yet: `newel eval run`."
+        )
+    if prefix and len(found) > 1:
+        raise UsageError(
+            f"{len(found)} runs begin with `{prefix}`: {', '.join(path.name for path in found[-5:])}."
+        )
+    return found[-1]

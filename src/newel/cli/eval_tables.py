@@ -1,0 +1,160 @@
+"""Prints progress and results for people."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from newel.evals.requests import RequestChange
+from newel.evals.run import REPLAY, RunPlan, trial_folder
+from newel.evals.statistics import Interval
+from newel.evals.summary import TOTAL, Summary, changed_tasks, compare, summarize
+from newel.evals.trial import TrialResult
+from newel.text.sanitize import sanitize
+
+_NAME: Final = 30
+
+
+class ProgressTable:
+    """Prints a line for each trial that has ended; on a terminal, how many there are is below them."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._passed = 0
+        self._is_terminal = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        self._show()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clear()
+
+    def add(self, result: TrialResult) -> None:
+        self._done += 1
+        self._passed += result.passed
+        self._clear()
+        print(_line(result), flush=True)
+        self._show()
+
+    def _show(self) -> None:
+        if self._is_terminal:
+            print(
+                f"{self._done} of {self._total} trials, {self._passed} passed",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _clear(self) -> None:
+        if self._is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _line(result: TrialResult) -> str:
+    verdict = "pass" if result.passed else "invalid" if result.end == "invalid" else "FAIL"
+    metrics = result.metrics
+    figures = [f"{metrics.seconds:.1f} s"]
+    figures += [f"{metrics.tool_calls} calls"] if metrics.tool_calls is not None else []
+    figures += [f"${metrics.cost:.4f}"] if metrics.cost else []
+    return f"{_named(result):{_NAME}}  {verdict:7}  {'  '.join(figures):24}  {_why(result)}".rstrip()
+
+
+def _named(result: TrialResult) -> str:
+    return result.task if result.repeat == 1 else f"{result.task} ({result.repeat})"
+
+
+def _why(result: TrialResult) -> str:
+    failed = [f"{check.what}: {check.problem}" for check in result.checks if check.problem]
+    reasons = [result.problem] if result.problem else failed
+    first = " ".join(sanitize(reasons[0]).split()) if reasons and not result.passed else ""
+    return first if len(first) <= 90 else f"{first[:89]}…"
+
+
+def print_results(plan: RunPlan, results: Sequence[TrialResult]) -> None:
+    """A row for each task, and the total."""
+    model = f" with {plan.model}" if plan.model else ""
+    print(f"\n{plan.id}: {plan.agent}{model} ({plan.mode})")
+    print(f"{'task':{_NAME}}  {'passed':>8}  {'calls':>6}  {'p50 s':>7}  {'p95 s':>7}  {'cost':>9}")
+    for summary in summarize(results):
+        print(_row(summary))
+        if summary.name == TOTAL and summary.success:
+            print(f"success rate {_percent(summary.success)}")
+    total = summarize(results)[-1]
+    shares = {
+        "accepted hunks": total.accepted_hunks,
+        "trials with conflicts": total.conflicts,
+        "trials with questions": total.questions,
+    }
+    if any(share is not None for share in shares.values()):
+        reviews = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share is not None)
+        print(f"in reviews: {reviews}")
+    if plan.mode == REPLAY:
+        print(
+            "A replay measures the harness: the answers were recorded, so its success says nothing about a model."
+        )
+
+
+def _row(summary: Summary) -> str:
+    passed = f"{summary.passed}/{summary.trials - summary.invalid}"
+    return (
+        f"{summary.name:{_NAME}}  {passed:>8}  {_number(summary.calls_per_success, 1):>6}  "
+        f"{_number(summary.seconds_p50, 1):>7}  {_number(summary.seconds_p95, 1):>7}  {_number(summary.cost, 4):>9}"
+    )
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _percent(share: Interval) -> str:
+    return f"{share.value:.0%} (95 %: {share.low:.0%} to {share.high:.0%})"
+
+
+def print_failures(result: TrialResult, folder: Path) -> None:
+    """Why a trial has failed, and where its files are."""
+    if result.passed:
+        return
+    print(f"\n{_named(result)}: {trial_folder(folder, result.task, result.repeat)}")
+    if result.problem:
+        print(f"    {sanitize(result.problem)}")
+    for check in result.checks:
+        if check.problem:
+            print(f"    {check.what}: {sanitize(check.problem)}")
+
+
+def print_comparison(before: Sequence[TrialResult], after: Sequence[TrialResult]) -> None:
+    """The metrics with their differences, and the tasks that are better or worse."""
+    differences = compare(before, after)
+    if not differences:
+        print("The runs have no task in common.")
+        return
+    print(f"{'metric':14}  {'tasks':>5}  {'difference':>11}  {'95 %':>22}")
+    for one in differences:
+        found = one.difference
+        mark = "" if one.is_noise else "  *"
+        spread = f"{found.low:+.3f} to {found.high:+.3f}"
+        print(f"{one.metric:14}  {one.tasks:>5}  {found.value:>+11.3f}  {spread:>22}{mark}")
+    print("* beyond noise")
+    for task, first, second in changed_tasks(before, after):
+        print(f"{task:{_NAME}}  {first:.0%} → {second:.0%}")
+
+
+def print_request_changes(changes: Sequence[RequestChange], *, is_whole: bool) -> None:
+    """What the model was sent otherwise than before, of replays."""
+    if not changes:
+        return
+    print("\nWhat the model was sent has changed:")
+    for change in changes:
+        tasks = change.tasks[0] if len(change.tasks) == 1 else f"{len(change.tasks)} tasks"
+        added = sum(line.startswith("+") for line in change.diff)
+        removed = sum(line.startswith("-") for line in change.diff)
+        print(f"{change.what:{_NAME}}  {tasks:24}  +{added} -{removed}")
+        for line in change.diff if is_whole else ():
+            print(f"    {sanitize(line)}")

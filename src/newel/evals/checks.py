@@ -1,0 +1,237 @@
+"""Prepares the folder of a task, and checks what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import NewelError, WorkspaceError
+from newel.evals.task import FILES, Attempt, Check, Task, TaskError
+from newel.storage.files import read_regular
+from newel.workspace.port import Workspace
+
+SETUP_TIMEOUT_S: Final = 60.0
+_SHOWN: Final = 400
+"""Characters of a command's output in the reason why a check failed."""
+
+_IGNORED: Final = frozenset({".git", "__pycache__", ".pytest_cache", "node_modules"})
+"""Folders in which a change counts for no check."""
+
+OpenFolder = Callable[[Path], AbstractAsyncContextManager[Workspace]]
+"""Opens a folder in which commands run as an agent's do: in a sandbox, and without what they leave running once it is closed."""
+
+FileHashes = dict[str, str]
+"""The SHA-256 of each file of a project by its path; of a link, that of its target with ``->`` before it."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What an agent has said: its last ``answer``, and how many ``questions`` it has asked."""
+
+    answer: str = ""
+    questions: int = 0
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """``what`` names the check; ``problem`` says why it failed, and is empty if it did not."""
+
+    what: str
+    problem: str = ""
+
+
+async def prepare(task: Task, project: Path, open_folder: OpenFolder) -> FileHashes:
+    """Create the project of a task in a folder that does not exist, and return its files. Raises ``TaskError``."""
+    await anyio.to_thread.run_sync(_write_initial, task, project)
+    if task.setup:
+        async with open_folder(project) as workspace:
+            await _run(workspace, task.setup, f"The setup of {task.name}")
+    return await hash_files(project)
+
+
+async def attempt(task: Task, tried: Attempt, project: Path, open_folder: OpenFolder) -> None:
+    """Do what an attempt says. Raises ``TaskError``."""
+    meanwhile = task.review.meanwhile if task.review else ""
+    for command in (meanwhile, tried.run):
+        if command is tried.run:
+            await anyio.to_thread.run_sync(_write, project, tried.files)
+        if command:
+            async with open_folder(project) as workspace:
+                await _run(workspace, command, f"A command of {task.name}")
+
+
+async def run_checks(
+    task: Task, project: Path, before: FileHashes, reply: Reply, open_folder: OpenFolder
+) -> list[CheckResult]:
+    """What each check finds. ``before`` are the files that ``prepare`` made. Files first: commands may
+    leave some behind.
+    """
+    after = await hash_files(project)
+    problems: dict[Check, str] = {}
+    for check in task.checks:
+        if not check.run:
+            problems[check] = await anyio.to_thread.run_sync(
+                _problem_of, check, project, reply, before, after
+            )
+    if commands := [check for check in task.checks if check.run]:
+        async with open_folder(project) as workspace:
+            for check in commands:
+                problems[check] = await _problem_of_command(check, workspace)
+    return [CheckResult(describe(check), _because(check, problems[check])) for check in task.checks]
+
+
+def _because(check: Check, problem: str) -> str:
+    return f"{problem} ({check.why})" if problem and check.why else problem
+
+
+def _problem_of(check: Check, project: Path, reply: Reply, before: FileHashes, after: FileHashes) -> str:
+    if check.answer or check.no_answer:
+        return _problem_of_answer(check, reply.answer)
+    if check.asked is not None:
+        if check.asked == (reply.questions > 0):
+            return ""
+        return "it has not asked" if check.asked else "it has asked"
+    return _problem_of_file(check, project) if check.file else _problem_of_changes(check, before, after)
+
+
+def describe(check: Check) -> str:
+    """A few words for a check."""
+    if check.run:
+        return f"run {_first_line(check.run)}"
+    if check.file:
+        return f"file {check.file}"
+    if check.unchanged:
+        return f"unchanged {', '.join(check.unchanged)}"
+    if check.only is not None:
+        return f"only {', '.join(check.only) or 'nothing'} changed"
+    if check.asked is not None:
+        return "asked the user" if check.asked else "asked nothing"
+    return f"answer {check.answer or 'without ' + check.no_answer}"
+
+
+async def hash_files(project: Path) -> FileHashes:
+    def hash_all() -> FileHashes:
+        return {name: _hash(project / name) for name in _names(project)}
+
+    return await anyio.to_thread.run_sync(hash_all)
+
+
+def _names(project: Path) -> Iterator[str]:
+    for top, folders, names in os.walk(project):
+        folder = Path(top)
+        folders[:] = [name for name in folders if name not in _IGNORED]
+        links = [name for name in folders if (folder / name).is_symlink()]
+        yield from ((folder / name).relative_to(project).as_posix() for name in [*names, *links])
+
+
+def _hash(path: Path) -> str:
+    if path.is_symlink():
+        return f"->{path.readlink()}"
+    try:
+        return hashlib.sha256(read_regular(path, None)).hexdigest()
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def _write_initial(task: Task, project: Path) -> None:
+    try:
+        if (task.folder / FILES).is_dir():
+            shutil.copytree(task.folder / FILES, project, symlinks=True)
+        project.mkdir(parents=True, exist_ok=True)
+        _write(project, task.files)
+    except OSError as error:
+        raise TaskError(f"The files of {task.name} cannot be written: {error}") from error
+
+
+def _write(project: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+
+
+async def _run(workspace: Workspace, command: str, what: str) -> None:
+    try:
+        done = await workspace.run(command, timeout=SETUP_TIMEOUT_S)
+    except WorkspaceError as error:
+        raise TaskError(f"{what} cannot be run: {error}") from error
+    if done.timed_out or done.exit_code:
+        end = f"took longer than {SETUP_TIMEOUT_S:g} s" if done.timed_out else f"failed with {done.exit_code}"
+        raise TaskError(f"{what} {end}: {_first_line(command)}\n{_tail(done.stderr or done.stdout)}")
+
+
+async def _problem_of_command(check: Check, workspace: Workspace) -> str:
+    try:
+        done = await workspace.run(check.run, timeout=check.timeout)
+    except NewelError as error:
+        return f"it cannot be run: {error}"
+    if done.timed_out:
+        return f"it was ended after {check.timeout:g} s"
+    if done.exit_code:
+        said = _tail(done.stderr or done.stdout)
+        return f"exit code {done.exit_code}{': ' + said if said else ''}"
+    if check.output and not re.search(check.output, done.stdout):
+        return f"its output does not match `{check.output}`: {_tail(done.stdout) or 'there was none'}"
+    return ""
+
+
+def _problem_of_answer(check: Check, answer: str) -> str:
+    if check.answer and not re.search(check.answer, answer):
+        return f"the answer does not match: {_tail(answer) or 'there was none'}"
+    if check.no_answer and (match := re.search(check.no_answer, answer)):
+        return f"the answer has {match[0]!r}"
+    return ""
+
+
+def _problem_of_file(check: Check, project: Path) -> str:
+    path = project / check.file
+    if check.absent:
+        return "it exists" if path.is_symlink() or path.exists() else ""
+    try:
+        data = read_regular(path, None)
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    if check.equals is not None:
+        return "" if data == check.equals.encode() else f"it has another content: {_tail(_text(data))}"
+    text = _text(data)
+    if check.contains and not re.search(check.contains, text):
+        return f"it does not match `{check.contains}`"
+    if check.lacks and (match := re.search(check.lacks, text)):
+        return f"it has {match[0]!r}"
+    return ""
+
+
+def _problem_of_changes(check: Check, before: FileHashes, after: FileHashes) -> str:
+    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    if check.only is not None:
+        wrong = [name for name in changed if not _is_one_of(name, check.only)]
+    else:
+        wrong = [name for name in changed if name in before and _is_one_of(name, check.unchanged)]
+    return f"changed: {', '.join(wrong[:5])}{' …' if len(wrong) > 5 else ''}" if wrong else ""
+
+
+def _is_one_of(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _tail(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"
+
+
+def _first_line(text: str) -> str:
+    first, _, rest = text.strip().partition("\n")
+    return f"{first} …" if rest else first

@@ -1,0 +1,194 @@
+"""A run of the suite: its trials are jobs of an engine in the run's folder, so that a run that was killed can be resumed.
+
+RUN/
+    run.json           what is run: see ``RunPlan``
+    jobs.db …          the engine, with a result as the event of each trial that has ended
+    trials/TASK.1/     the folder of a trial: project, home, trace.jsonl, stderr.txt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.formatting import describe_error
+from newel.concurrency import background_tasks
+from newel.evals.task import Task
+from newel.evals.trial import TrialResult
+from newel.jobs.engine import FINAL, Engine, JobOutcome, JournalEntry, Lease
+from newel.jobs.sqlite import open_engine, open_reader
+from newel.jobs.worker import Worker
+from newel.storage.files import make_private, read_regular, replace_file
+
+PLAN: Final = "run.json"
+REPLAY: Final = "replay"
+"""The mode of a run with recorded answers in place of a model's."""
+
+_KIND: Final = "trial"
+_QUEUE_PREFIX: Final = "trial-"
+"""Each trial has a queue of its own, as a queue runs one job at a time."""
+
+_ALL: Final = 1_000_000
+
+_OVER_BUDGET: Final = "the budget of the run is spent"
+
+
+TryTask = Callable[[Task, int, Path], Awaitable[TrialResult]]
+"""Makes a trial of a task, with the number of its repetition, in a folder."""
+
+
+class RunError(NewelError):
+    """A run that cannot be started, resumed or read."""
+
+
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
+    ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
+    """
+
+    id: str
+    started: str
+    agent: str
+    model: str
+    mode: str
+    flags: list[str]
+    command: str
+    repeats: int
+    tasks: dict[str, str]
+    suite: str
+    version: str
+    max_cost: float | None = None
+
+
+class _TrialParams(msgspec.Struct, frozen=True):
+    task: str
+    repeat: int
+
+
+def save_plan(folder: Path, plan: RunPlan) -> None:
+    """Begin a run in a new folder. Raises ``RunError``."""
+    try:
+        make_private(folder)
+        replace_file(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2))
+    except OSError as error:
+        raise RunError(f"The run cannot be written to {folder}: {error.strerror}.") from error
+
+
+def load_plan(folder: Path) -> RunPlan:
+    """Raises ``RunError``."""
+    try:
+        return msgspec.json.decode(read_regular(folder / PLAN), type=RunPlan)
+    except OSError as error:
+        raise RunError(f"There is no run in {folder}: {error.strerror}.") from error
+    except msgspec.MsgspecError as error:
+        raise RunError(f"{folder / PLAN} is damaged: {error}.") from error
+
+
+def trial_folder(run: Path, task: str, repeat: int) -> Path:
+    """The folder of a trial in that of its run."""
+    return run / "trials" / f"{task}.{repeat}"
+
+
+class SuiteRun:
+    """Runs the trials of a plan that have not ended yet. ``report`` is called with each result, those of earlier processes first."""
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: RunPlan,
+        tasks: Sequence[Task],
+        try_task: TryTask,
+        report: Callable[[TrialResult], None],
+    ) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._tasks = {task.name: task for task in tasks}
+        self._try_task = try_task
+        self._report = report
+        self._left = 0
+        self._spent = 0.0
+        self._done = anyio.Event()
+
+    async def run(self, *, slots: int) -> None:
+        """Raises ``EngineError``, also if another process runs this plan."""
+        async with open_engine(self._folder) as engine:
+            for job in reversed(await engine.find(kind=_KIND, limit=_ALL)):
+                for entry in await engine.read(job.id):
+                    self._count(_decode(entry))
+            jobs = await self._submit(engine)
+            self._left = len(
+                [job for job in jobs if (found := await engine.get(job)) and found.state not in FINAL]
+            )
+            if not self._left:
+                return
+            worker = Worker(
+                engine, {_KIND: lambda lease: self._handle(engine, lease)}, slots=slots, failed=self._fail
+            )
+            async with background_tasks(worker.run):
+                await self._done.wait()
+
+    async def _submit(self, engine: Engine) -> list[str]:
+        jobs: list[str] = []
+        for repeat in range(1, self._plan.repeats + 1):
+            for name in self._tasks:
+                key = f"{name}.{repeat}"
+                params = msgspec.json.encode(_TrialParams(name, repeat))
+                jobs.append(await engine.submit(_KIND, params, queue=_QUEUE_PREFIX + key, key=key))
+        return jobs
+
+    async def _handle(self, engine: Engine, lease: Lease) -> JobOutcome:
+        params = msgspec.json.decode(lease.params, type=_TrialParams)
+        if self._plan.max_cost is not None and self._spent >= self._plan.max_cost:
+            self._end_one()
+            return JobOutcome(state="failed", reason=_OVER_BUDGET)
+        task = self._tasks[params.task]
+        result = await self._try(task, params.repeat)
+        await engine.append(lease, [msgspec.json.encode(result)], expect_seq=lease.seq)
+        self._count(result)
+        self._end_one()
+        return JobOutcome(state="done")
+
+    async def _try(self, task: Task, repeat: int) -> TrialResult:
+        """A full disk, or a task that cannot be used, fails its own trial."""
+        try:
+            return await self._try_task(task, repeat, trial_folder(self._folder, task.name, repeat))
+        except (OSError, NewelError) as error:
+            problem = f"The trial could not be made: {describe_error(error)}"
+            return TrialResult(
+                task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False, problem=problem
+            )
+
+    def _count(self, result: TrialResult) -> None:
+        self._spent += result.metrics.cost or 0.0
+        self._report(result)
+
+    def _fail(self, lease: Lease, reason: str) -> None:
+        params = msgspec.json.decode(lease.params, type=_TrialParams)
+        size = self._tasks[params.task].size
+        self._report(
+            TrialResult(
+                task=params.task, repeat=params.repeat, size=size, end="invalid", passed=False, problem=reason
+            )
+        )
+        self._end_one()
+
+    def _end_one(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done.set()
+
+
+async def read_results(folder: Path) -> list[TrialResult]:
+    """The results so far, also of a run that is going on. Raises ``EngineError``."""
+    async with open_reader(folder) as reader:
+        jobs = reversed(await reader.find(kind=_KIND, limit=_ALL))
+        return [_decode(entry) for job in jobs for entry in (await reader.read(job.id, 0, _ALL))[0]]
+
+
+def _decode(entry: JournalEntry) -> TrialResult:
+    return msgspec.json.decode(entry.data, type=TrialResult)

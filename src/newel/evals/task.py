@@ -1,0 +1,266 @@
+"""A task of the suite: a folder with a ``task.toml``, and the initial files in ``files/`` if they are more than a few lines.
+
+``docs/evals.md`` shows how to write one. Every field is checked when a task is loaded; ``newel eval check`` proves that it measures
+something.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final, Literal
+
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.config.toml_file import TomlError, parse_toml
+from newel.text.toml import line_of_key
+
+FILE: Final = "task.toml"
+FILES: Final = "files"
+"""The folder with initial files, beside ``FILE``."""
+
+Size = Literal["S", "M", "L"]
+"""How much a task asks for: S can be done by some small models, L needs one of the best."""
+
+TIMEOUT_S: Final[dict[Size, float]] = {"S": 300.0, "M": 900.0, "L": 1800.0}
+"""How long an agent may work on a task, by its size."""
+
+CHECK_TIMEOUT_S: Final = 30.0
+
+_PLACED: Final = re.compile(r"(?s)(?P<what>.*) - at `\$(?P<where>.*)`")
+_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class TaskError(NewelError):
+    """A task that cannot be used; the message names the file, the line and the field."""
+
+
+class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A condition for success, of one kind:
+
+    - ``run``: a shell command in the project that must exit with 0 within ``timeout`` seconds; with ``output``, a regular expression that
+      its standard output must contain.
+    - ``file``: a file that must exist and ``equals`` a text or ``contains`` a regular expression, must not contain it (``lacks``), or
+      must not exist (``absent``).
+    - ``unchanged``: files that must have the content that they had at the beginning. ``only``: no others may have been made, changed
+      or deleted. Both are patterns as in ``fnmatch``.
+    - ``answer``: a regular expression that the last answer must contain; ``no_answer``: one that it must not.
+    - ``asked``: whether the agent must have asked the user a question, or must not; for tasks with ``[review]``.
+
+    ``why`` is shown when it fails.
+    """
+
+    run: str = ""
+    output: str = ""
+    timeout: float = CHECK_TIMEOUT_S
+    file: str = ""
+    equals: str | None = None
+    contains: str = ""
+    lacks: str = ""
+    absent: bool = False
+    unchanged: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
+    answer: str = ""
+    no_answer: str = ""
+    asked: bool | None = None
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        kinds = [
+            self.run,
+            self.file,
+            self.unchanged,
+            self.only is not None,
+            self.answer,
+            self.no_answer,
+            self.asked is not None,
+        ]
+        if sum(map(bool, kinds)) != 1:
+            raise ValueError(
+                "a check has exactly one of `run`, `file`, `unchanged`, `only`, `answer`, `no_answer`, `asked`"
+            )
+        about_file = [self.equals is not None, self.contains, self.lacks, self.absent]
+        if bool(self.file) != (sum(map(bool, about_file)) == 1):
+            raise ValueError(
+                "`file` needs exactly one of `equals`, `contains`, `lacks`, `absent`, and these need `file`"
+            )
+        if self.output and not self.run:
+            raise ValueError("`output` needs `run`")
+        for pattern in (self.output, self.contains, self.lacks, self.answer, self.no_answer):
+            _check_pattern(pattern)
+
+
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What somebody might do about a task: write ``files``, run a command, answer. ``asked``: a question to the user comes first. ``why`` says
+    what is wrong with it, if it is.
+    """
+
+    files: dict[str, str] = {}
+    run: str = ""
+    answer: str = ""
+    asked: bool = False
+    why: str = ""
+
+
+class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a user does in a review job: gives ``answers`` to questions, in their order; changes files ``meanwhile``, by a shell command that runs once something
+    was proposed; and rejects the hunks whose patch any of the regular expressions ``reject`` matches.
+    """
+
+    answers: tuple[str, ...] = ()
+    meanwhile: str = ""
+    reject: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in self.reject:
+            _check_pattern(pattern)
+
+
+class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    title: str
+    size: Size
+    tags: tuple[str, ...]
+    prompt: str
+    then: tuple[str, ...] = ()
+    timeout: float | None = None
+    files: dict[str, str] = {}
+    setup: str = ""
+    accept: str = ""
+    review: Review | None = None
+    checks: tuple[Check, ...]
+    reference: Attempt
+    wrong: tuple[Attempt, ...]
+
+    def __post_init__(self) -> None:
+        if not self.checks:
+            raise ValueError("a task needs `[[checks]]`")
+        if self.accept and (self.review or self.then):
+            raise ValueError(
+                "`accept` makes the prompt a contract, which goes with neither `[review]` nor `then`"
+            )
+        if not self.wrong:
+            raise ValueError(
+                "a task needs a tempting wrong answer in `[[wrong]]`, which its checks must reject"
+            )
+        if not all(attempt.why for attempt in self.wrong):
+            raise ValueError("each of `[[wrong]]` needs `why`")
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """``prompt`` is what the agent is asked first, ``then`` after each answer. ``files`` are written into an empty folder, with those of
+    ``folder / FILES``, and ``setup`` is a shell command that runs there before the agent does. ``timeout`` is in seconds. With ``review``, the agent
+    proposes its changes in a review job; with ``accept``, the prompt is a contract, and that its acceptance command.
+    """
+
+    name: str
+    folder: Path
+    title: str
+    size: Size
+    tags: tuple[str, ...]
+    prompt: str
+    then: tuple[str, ...]
+    timeout: float
+    files: dict[str, str]
+    setup: str
+    accept: str
+    review: Review | None
+    checks: tuple[Check, ...]
+    reference: Attempt
+    wrong: tuple[Attempt, ...]
+    digest: str
+    """Of all files in ``folder``."""
+
+    def matches(self, selector: str) -> bool:
+        """Whether a name, a tag or a size selects it."""
+        return selector in {self.name, self.size, *self.tags}
+
+
+def load_task(folder: Path) -> Task:
+    """Raises ``TaskError``."""
+    path = folder / FILE
+    if not _NAME.fullmatch(folder.name):
+        raise TaskError(
+            f"{folder} is no name for a task: use lower-case letters, digits and hyphens, as in `fix-typo`."
+        )
+    try:
+        values, text = parse_toml(path.read_bytes())
+    except OSError as error:
+        raise TaskError(f"{path} cannot be read: {error.strerror}.") from error
+    except TomlError as error:
+        raise TaskError(f"{path}, line {error.line}: {error}.") from error
+    try:
+        file = msgspec.convert(values, _TaskFile)
+    except msgspec.ValidationError as error:
+        match = _PLACED.fullmatch(str(error))
+        what, where = (match["what"], match["where"]) if match else (str(error), "")
+        at = tuple(re.findall(r"[^.\[\]]+", where))
+        if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+            at, what = (*at, unknown[1]), "unknown field"
+        name = ".".join(at)
+        line = line_of_key(text, at)
+        raise TaskError(
+            f"{path}, line {line}: {name + ': ' if name else ''}{what[:1].lower() + what[1:]}."
+        ) from error
+    _check_paths(path, file)
+    fields = {field: getattr(file, field) for field in _TaskFile.__struct_fields__ if field != "timeout"}
+    return Task(
+        name=folder.name,
+        folder=folder,
+        timeout=file.timeout or TIMEOUT_S[file.size],
+        digest=_digest(folder),
+        **fields,
+    )
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def find_tasks(root: Path) -> list[Path]:
+    """The folders of tasks in a folder, or that folder itself if it is one, by name."""
+    if (root / FILE).is_file():
+        return [root]
+    return sorted(path.parent for path in root.glob(f"*/{FILE}"))
+
+
+def select(tasks: Iterable[Task], selectors: Sequence[str]) -> list[Task]:
+    """The tasks that any of the selectors (names, tags, sizes) selects; all without selectors. Raises ``TaskError`` for one that selects
+    none.
+    """
+    known = list(tasks)
+    for selector in selectors:
+        if not any(task.matches(selector) for task in known):
+            raise TaskError(f"No task has the name, tag or size `{selector}`. `newel eval list` shows them.")
+    return [task for task in known if not selectors or any(map(task.matches, selectors))]
+
+
+def _check_paths(path: Path, file: _TaskFile) -> None:
+    for name in _paths(file):
+        pure = PurePosixPath(name)
+        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+            raise TaskError(f"{path}: the path `{name}` is not one below the project's folder.")
+
+
+def _paths(file: _TaskFile) -> Iterator[str]:
+    yield from file.files
+    yield from file.reference.files
+    for attempt in file.wrong:
+        yield from attempt.files
+    for check in file.checks:
+        if check.file:
+            yield check.file
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"`{pattern}` is not a regular expression: {error}") from error

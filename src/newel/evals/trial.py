@@ -1,0 +1,246 @@
+"""One trial: an agent works on a task, in a folder, a home and a process of its own, and its result is checked."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.evals.checks import CheckResult, OpenFolder, Reply, prepare, run_checks
+from newel.evals.review_driver import ReviewPlan
+from newel.evals.task import Task, TaskError
+from newel.storage.files import read_regular
+from newel.text.json import as_dict, as_list, as_str
+from newel.workspace.local import LocalWorkspace
+
+PROMPT: Final = "{prompt}"
+"""Where the prompt goes in the command of another agent."""
+
+TRACE: Final = "trace.jsonl"
+"""What the agent wrote to its standard output, in a trial's folder: Newel's events in JSON mode."""
+
+_PLAN: Final = "review.json"
+_ERRORS: Final = "stderr.txt"
+_MOST_OUTPUT: Final = 64 << 20
+_SHOWN: Final = 2_000
+
+End = Literal["done", "timeout", "failed", "invalid"]
+"""``failed``: the agent ended with an error, or at a limit. ``invalid``: the trial says nothing about the agent, as its task could not be
+prepared.
+"""
+
+
+class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT`` stands for the prompt.
+    ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``config`` is Newel's ``config.toml``.
+    """
+
+    flags: Sequence[str] = ()
+    command: str = ""
+    environ: Mapping[str, str] = {}
+    config: str = ""
+
+    def command_for(self, task: Task) -> str:
+        """For a shell, in the folder of a trial's project."""
+        if self.command:
+            return self.command.replace(PROMPT, shlex.quote(task.prompt))
+        if task.review is not None:
+            return shlex.join([sys.executable, "-m", "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
+        if task.accept:
+            words = [sys.executable, "-m", "newel", "agent", "--json", "--accept", task.accept, *self.flags]
+            return shlex.join([*words, "--", task.prompt])
+        words = [sys.executable, "-m", "newel", "--json", "--approve", "auto", *self.flags]
+        for prompt in task.then:
+            words += ["--then", prompt]
+        return shlex.join([*words, "--", task.prompt])
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one trial. ``seconds`` is how long the agent took, ``model_seconds`` what of it was waiting for the model. ``cost`` is in US dollars.
+    ``questions`` to the user, hunks and ``conflicts`` with files that changed meanwhile are those of review jobs. None is unknown.
+    """
+
+    seconds: float = 0.0
+    model_seconds: float | None = None
+    requests: int | None = None
+    tool_calls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    questions: int | None = None
+    hunks_proposed: int | None = None
+    hunks_accepted: int | None = None
+    conflicts: int | None = None
+
+
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
+    """``problem`` says why the agent did not end as it should."""
+
+    task: str
+    repeat: int
+    size: str
+    end: End
+    passed: bool
+    checks: list[CheckResult] = []
+    problem: str = ""
+    answer: str = ""
+    metrics: Metrics = Metrics()
+
+
+OpenAgent = Callable[[Task, Path], AbstractAsyncContextManager[AgentSetup]]
+"""Opens the agent for a trial of a task in a folder, with what it needs for the time of the trial."""
+
+
+async def run_trial(
+    task: Task, repeat: int, place: Path, *, open_agent: OpenAgent, open_folder: OpenFolder
+) -> TrialResult:
+    """Run the agent on the task in the folder ``place``; what an earlier attempt left there is removed."""
+    project = place / "project"
+    await anyio.to_thread.run_sync(_make_empty, place)
+    result = TrialResult(task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False)
+    try:
+        before = await prepare(task, project, open_folder)
+    except TaskError as error:
+        return msgspec.structs.replace(result, problem=str(error))
+    async with open_agent(task, place) as agent:
+        if task.review is not None and agent.command:
+            return msgspec.structs.replace(
+                result, problem="This task is about reviews, which only Newel has."
+            )
+        await anyio.to_thread.run_sync(_write_settings, task, agent, place)
+        began = time.monotonic()
+        end, problem = await _run_agent(task, agent, place)
+        seconds = time.monotonic() - began
+    answer, metrics = await anyio.to_thread.run_sync(_read_trace, place / TRACE, not agent.command)
+    reply = Reply(answer, metrics.questions or 0)
+    checks = await run_checks(task, project, before, reply, open_folder)
+    return msgspec.structs.replace(
+        result,
+        end=end,
+        passed=not any(check.problem for check in checks),
+        checks=checks,
+        problem=problem,
+        answer=answer[:_SHOWN],
+        metrics=msgspec.structs.replace(metrics, seconds=round(seconds, 3)),
+    )
+
+
+def _make_empty(place: Path) -> None:
+    if place.exists():
+        shutil.rmtree(place)
+    (place / "home").mkdir(parents=True)
+
+
+def _write_settings(task: Task, agent: AgentSetup, place: Path) -> None:
+    if agent.config:
+        config = place / "home" / ".newel" / "config.toml"
+        config.parent.mkdir(mode=0o700)
+        config.write_text(agent.config, encoding="utf-8")
+    if (review := task.review) is not None:
+        plan = ReviewPlan(
+            [task.prompt, *task.then], list(review.answers), review.meanwhile, list(review.reject)
+        )
+        (place / _PLAN).write_bytes(msgspec.json.encode(plan))
+
+
+async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, str]:
+    environ = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(place / "home"),
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        **agent.environ,
+    }
+    redirected = f"( {agent.command_for(task)} ) </dev/null >../{TRACE} 2>../{_ERRORS}"
+    workspace = LocalWorkspace(str(place / "project"), environ=environ)
+    try:
+        done = await workspace.run(redirected, timeout=task.timeout)
+    except NewelError as error:
+        return "failed", f"It cannot be started: {error}"
+    if done.timed_out:
+        return "timeout", f"It was ended after {task.timeout:g} s."
+    if done.exit_code:
+        said = _read(place / _ERRORS).strip().splitlines()
+        return "failed", said[-1][:_SHOWN] if said else f"It ended with exit code {done.exit_code}."
+    return "done", ""
+
+
+def _read_trace(path: Path, is_newel: bool) -> tuple[str, Metrics]:
+    """The last answer, and what the events tell. Of another agent only the output is known."""
+    text = _read(path)
+    if not is_newel:
+        return text.strip(), Metrics()
+    events = [_decode(line) for line in text.splitlines()]
+    results = [event for event in events if event.get("type") == "result"]
+    calls = sum(event.get("type") == "tool_execution_start" or _is_call_in_review(event) for event in events)
+    if any("review" in result for result in results):
+        metrics = msgspec.structs.replace(_review_metrics(results), tool_calls=calls)
+        return as_str(results[-1].get("text")), metrics
+    answers = [
+        message
+        for event in events
+        if event.get("type") == "message_end"
+        and (message := as_dict(event.get("message"))).get("role") == "assistant"
+    ]
+    ends = [event for event in events if event.get("type") == "agent_end"]
+    costs = [float(cost) for end in ends if (cost := end.get("cost")) is not None]
+    usage = [as_dict(end.get("usage")) for end in ends]
+    return _last_text(answers), Metrics(
+        model_seconds=_total(results, "modelDuration") / 1000 if results else None,
+        requests=len(answers),
+        tool_calls=calls,
+        input_tokens=_total(usage, "input"),
+        output_tokens=_total(usage, "output"),
+        cost=sum(costs) if costs and len(costs) == len(ends) else None,
+    )
+
+
+def _last_text(messages: Sequence[dict[str, Any]]) -> str:
+    texts = (
+        "".join(as_str(as_dict(part).get("text")) for part in as_list(message.get("content")))
+        for message in reversed(messages)
+    )
+    return next((text for text in texts if text.strip()), "")
+
+
+def _is_call_in_review(event: dict[str, Any]) -> bool:
+    return as_dict(event.get("event")).get("type") == "tool.call.requested"
+
+
+def _review_metrics(results: Sequence[dict[str, Any]]) -> Metrics:
+    counts = [as_dict(result.get("review")) for result in results]
+    return Metrics(
+        questions=_total(counts, "questions"),
+        hunks_proposed=_total(counts, "proposed"),
+        hunks_accepted=_total(counts, "accepted"),
+        conflicts=_total(counts, "conflicts"),
+    )
+
+
+def _total(values: Sequence[dict[str, Any]], name: str) -> int:
+    return sum(int(value.get(name) or 0) for value in values)
+
+
+def _decode(line: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return {}  # cut off, when the agent was ended
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_regular(path, _MOST_OUTPUT).decode("utf-8", "replace")
+    except OSError:
+        return ""

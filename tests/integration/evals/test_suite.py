@@ -1,0 +1,33 @@
+"""If these fail, a task of the suite measures nothing, or the harness can no longer do what a task takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from newel.evals.task import find_tasks, load_task
+from tests.support import Newel
+
+pytestmark = pytest.mark.slow  # a process for each check of each attempt
+
+WithModel = Callable[..., Newel]
+
+SUITE = Path(__file__).parents[3] / "evals" / "tasks"
+TASKS = [path.name for path in find_tasks(SUITE)]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_measures_something_and_its_golden_trace_passes(with_model: WithModel, name: str) -> None:
+    newel = with_model()
+    proved = newel("eval", "check", name)
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    replayed = newel("eval", "run", "--replay", name)
+    assert replayed.returncode == 0, newel("eval", "show", "--failed").stdout + replayed.stderr
+
+
+def test_the_suite_covers_what_agents_are_asked_for() -> None:
+    tasks = [load_task(path) for path in find_tasks(SUITE)]
+    assert {task.size for task in tasks} == {"S", "M", "L"}
+    assert {"review", "clarification", "conflict"} <= {tag for task in tasks for tag in task.tags}

@@ -1,0 +1,109 @@
+"""If these fail, whoever writes a task does not learn which line of it is wrong, or a task measures nothing and nobody notices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from newel.evals.task import TaskError, find_tasks, load_task, select
+
+GOOD = """\
+title = "Say hello"
+size = "S"
+tags = ["shell"]
+prompt = "Write hello.txt with the word hello."
+
+[files]
+"notes.txt" = "notes"
+
+[[checks]]
+file = "hello.txt"
+contains = "^hello$"
+
+[[checks]]
+only = ["hello.txt"]
+
+[reference]
+files = { "hello.txt" = "hello" }
+
+[[wrong]]
+why = "It greets the world."
+files = { "hello.txt" = "hello, world" }
+"""
+
+
+def write(folder: Path, text: str, name: str = "say-hello") -> Path:
+    place = folder / name
+    place.mkdir(exist_ok=True)
+    (place / "task.toml").write_text(text)
+    return place
+
+
+def test_a_task_has_what_its_file_says(tmp_path: Path) -> None:
+    task = load_task(write(tmp_path, GOOD))
+    assert (task.name, task.size, task.timeout) == ("say-hello", "S", 300.0)
+    assert [check.only for check in task.checks] == [None, ("hello.txt",)]
+    assert task.wrong[0].why == "It greets the world."
+
+
+SLIPS = {
+    ('size = "S"', 'size = "XL"'): "line 2: size: invalid enum value 'XL'.",
+    ('tags = ["shell"]', 'tags = ["shell", 3]'): "line 3: tags.1: expected `str`, got `int`.",
+    ('prompt = "', 'promt = "'): "line 4: promt: unknown field.",
+    ("only = [", "olny = ["): "line 14: checks.1.olny: unknown field.",
+    ('contains = "^hello$"', 'contains = "(hello"'): "line 9: checks.0: `(hello` is not a regular expression",
+    ('contains = "^hello$"\n', ""): "line 9: checks.0: `file` needs exactly one of",
+    ('only = ["hello.txt"]', ""): "line 13: checks.1: a check has exactly one of",
+    ('why = "It greets the world."', ""): "line 1: each of `[[wrong]]` needs `why`",
+    ("[files]", "[files"): "line 6: ",
+    ('file = "hello.txt"', 'file = "../hello.txt"'): "the path `../hello.txt` is not one below",
+}
+
+
+@pytest.mark.parametrize(("before", "after"), SLIPS, ids=[after for _, after in SLIPS])
+def test_a_slip_is_told_with_its_line_and_field(tmp_path: Path, before: str, after: str) -> None:
+    assert before in GOOD
+    with pytest.raises(TaskError) as told:
+        load_task(write(tmp_path, GOOD.replace(before, after)))
+    assert SLIPS[before, after] in str(told.value)
+    assert str(tmp_path / "say-hello" / "task.toml") in str(told.value)
+
+
+def test_a_name_that_a_command_line_could_misread_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="lower-case letters, digits and hyphens"):
+        load_task(write(tmp_path, GOOD, name="Say hello"))
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    place = write(tmp_path, GOOD)
+    (place / "task.toml").write_bytes(b'title = "caf\xe9"\n')
+    with pytest.raises(TaskError, match="line 1: byte 0xe9 is not UTF-8 text"):
+        load_task(place)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TaskError, match=r"task\.toml cannot be read: No such file"):
+        load_task(tmp_path / "empty")
+
+
+def test_tasks_are_found_and_selected_by_name_tag_and_size(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, "one")
+    write(tmp_path, GOOD.replace('"S"', '"M"').replace('"shell"', '"bug"'), "two")
+    (tmp_path / "no-task").mkdir()
+    tasks = [load_task(path) for path in find_tasks(tmp_path)]
+    assert [task.name for task in tasks] == ["one", "two"]
+    assert [task.name for task in select(tasks, ["bug"])] == ["two"]
+    assert [task.name for task in select(tasks, ["one", "M"])] == ["one", "two"]
+    with pytest.raises(TaskError, match="No task has the name, tag or size `bugs`"):
+        select(tasks, ["bugs"])
+
+
+def test_a_task_that_was_changed_has_another_digest(tmp_path: Path) -> None:
+    """Otherwise a run that is resumed mixes results of two different tasks."""
+    place = write(tmp_path, GOOD)
+    before = load_task(place).digest
+    (place / "files").mkdir()
+    (place / "files" / "more.txt").write_text("more")
+    assert load_task(place).digest != before
