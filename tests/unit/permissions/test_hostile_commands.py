@@ -132,6 +132,7 @@ async def test_no_hostile_command_runs_unasked(view: WorkspaceView, kind: str) -
         ("cd ./sub && git status && cat c.txt", "reads"),
         ("touch x | head -3 && pwd", "allow"),
         ("cat a.txt && touch x", "allow"),
+        ("grep -n -- one a.txt && git log -- a.txt && find -H sub -name c.txt", "reads"),
         ("touch x && cat link", "none"),
         ("touch x && cat a.txt", "none"),
         ("touch x && git diff", "none"),

@@ -97,7 +97,12 @@ def _split(arguments: Sequence[str], short: str, long: frozenset[str]) -> _Argum
     found = _Arguments([], [], [])
     for at, word in enumerate(arguments):
         if word == "--":
-            found.operands.extend(arguments[at + 1 :])
+            rest = arguments[at + 1 :]
+            # Behind an option it may be the value of that option, as in `rg -g -- --pre=PROGRAM`: then options follow.
+            may_be_value = at > 0 and arguments[at - 1].startswith("-")
+            if may_be_value and any(other.startswith("-") and other != "-" for other in rest):
+                return None
+            found.operands.extend(rest)
             return found
         if not word.startswith("-") or word == "-":
             found.operands.append(word)
@@ -121,12 +126,10 @@ def _find(arguments: Sequence[str]) -> Reads | None:
     paths: list[str] = []
     has_tests = False
     for word in arguments:
+        if word == "-H" and not has_tests:
+            continue  # paths follow
         has_tests |= word.startswith(("-", "!", "("))
-        if (
-            word.startswith("-")
-            and word not in programs().find
-            and not re.fullmatch(r"-\d+[A-Za-z]?|-HP?", word)
-        ):
+        if word.startswith("-") and word not in programs().find and not re.fullmatch(r"-\d+[A-Za-z]?", word):
             return None
         if not has_tests:
             paths.append(word)
