@@ -63,7 +63,7 @@ class LocalWorkspace:
         self._environ = child_env(without_own_python(os.environ, self._root)) if environ is None else environ
         self._limits = limits or OutputLimits()
         self._find_launcher = find_launcher
-        self._shell: list[str] | None = None
+        self._shells: dict[str | None, list[str]] = {}
 
     @property
     def root(self) -> str:
@@ -122,12 +122,17 @@ class LocalWorkspace:
         from newel.workspace.process.launcher import DIRECT, WithLimits
         from newel.workspace.process.runner import run_process
 
-        find_launcher = None if options.get("unsandboxed") else self._find_launcher
+        find_launcher, environ = self._find_launcher, self._environ
+        if find_launcher is not None and options.get("unsandboxed"):
+            from newel.workspace.process.own_programs import with_project_last
+
+            # Commands inside may have put a `git` or a `bash` into the project, and the user has said yes to another one.
+            find_launcher, environ = None, with_project_last(environ, self._root)
         launcher = find_launcher(self._root) if find_launcher else DIRECT
         done = await run_process(
-            [*self._find_shell(), command],
+            [*self._find_shell(environ.get("PATH")), command],
             cwd=self._root,
-            environ=self._environ,
+            environ=environ,
             limits=self._limits,
             launcher=launcher,
             **options,
@@ -180,18 +185,17 @@ class LocalWorkspace:
         del blobs  # only a source far away spares reads of contents that are there already
         return LocalSnapshotSource(self._root, excluded=left_out)
 
-    def _find_shell(self) -> list[str]:
+    def _find_shell(self, path: str | None) -> list[str]:
         """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""
-        if self._shell is None:
+        if path not in self._shells:
             import shutil
 
-            path = self._environ.get("PATH")
             if bash := shutil.which("bash", path=path):
                 # --norc: a bash that believes it was started by sshd would read ~/.bashrc
-                self._shell = [bash, "--norc", "-c", "--"]
+                self._shells[path] = [bash, "--norc", "-c", "--"]
             else:
-                self._shell = [shutil.which("sh", path=path) or "/bin/sh", "-c", "--"]
-        return self._shell
+                self._shells[path] = [shutil.which("sh", path=path) or "/bin/sh", "-c", "--"]
+        return self._shells[path]
 
 
 class LocalHost:
@@ -245,7 +249,10 @@ class LocalHost:
         return LocalWorkspace(folder, limits=limits, find_launcher=self._find_launcher)
 
     def own_workspace(self) -> LocalWorkspace:
-        return LocalWorkspace(self.name)
+        from newel.workspace.process.own_programs import own_path
+
+        environ = child_env(os.environ)
+        return LocalWorkspace(self.name, environ={**environ, "PATH": own_path(self.name, environ)})
 
     async def policy(self, folder: str, /) -> SandboxPolicy | None:
         return None if self._find_policy is None else self._find_policy(folder)
