@@ -69,9 +69,12 @@ def _find(rules: Sequence[Rule], commands: Sequence[Words], *, unknown: bool) ->
     for rule in rules:
         if isinstance(rule, CommandRule):
             for words in commands:
-                forms = [words, (program(words), *words[1:])]
-                if program(words) == "git":
+                name = program(words)
+                forms = [words, (name, *words[1:])]
+                if name == "git":
                     forms.append(("git", *without_global_options(words)[1:]))
+                if name.startswith("git-"):
+                    forms.append(("git", name[4:], *words[1:]))
                 if any(
                     words and words[0] is not None and rule.matches(form, unknown=unknown) for form in forms
                 ):
