@@ -84,9 +84,7 @@ def test_a_questions_title_states_the_effect_and_no_line_is_hidden(workbench: Ma
 )
 def test_no_command_passes_for_something_else(workbench: Make, command: str, title: str) -> None:
     """Bash goes on after a line that it cannot run: a command may look like a change of a file, or like the reason of a question."""
-    bench = workbench(
-        scenarios(answering("do it", bash(command), {"content": "No."})), "--approve", "ask"
-    )
+    bench = workbench(scenarios(answering("do it", bash(command), {"content": "No."})), "--approve", "ask")
     page = bench.page()
     open_chat(page)
     say(page, "do it")
