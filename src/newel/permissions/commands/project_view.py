@@ -116,6 +116,8 @@ class WorkspaceView:
         if answer is None:
             return False
         top, own, common = os.fsdecode(answer).split("\n")[:3]
+        if own != f"{top}/.git" and not self._is_linked(top):
+            return False
         common = posixpath.normpath(posixpath.join(folder, common))
         stamps = files.stamps([f"{own}/index", f"{common}/config", f"{own}/config.worktree"])
         known = self._checked.get(top)
@@ -124,6 +126,13 @@ class WorkspaceView:
         hooks = known[1]
         # The one hook that reading may run.
         return hooks is not None and not any(files.stamps([f"{path}/post-index-change" for path in hooks]))
+
+    def _is_linked(self, top: str) -> bool:
+        """Whether the repository, which is elsewhere, names the folder in turn. The ``.git`` of a hostile project may name any."""
+        trees = self._files.run_git(top, "worktree", "list", "--porcelain", "-z")
+        if trees is None:  # before git 2.36
+            trees = (self._files.run_git(top, "worktree", "list", "--porcelain") or b"").replace(b"\n", b"\0")
+        return b"worktree " + os.fsencode(top) in trees.split(b"\0")
 
     def _find_hooks(self, top: str, common: str) -> list[str] | None:
         """The folders of hooks; None if reading may start another program, or shows what may not be read unasked."""
