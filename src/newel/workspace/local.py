@@ -63,7 +63,7 @@ class LocalWorkspace:
         self._environ = child_env(without_own_python(os.environ, self._root)) if environ is None else environ
         self._limits = limits or OutputLimits()
         self._find_launcher = find_launcher
-        self._shells: dict[str | None, list[str]] = {}
+        self._shell: list[str] | None = None
 
     @property
     def root(self) -> str:
@@ -126,11 +126,11 @@ class LocalWorkspace:
         if find_launcher is not None and options.get("unsandboxed"):
             from newel.workspace.process.own_programs import with_project_last
 
-            # Commands inside may have put a `git` or a `bash` into the project, and the user has said yes to another one.
+            # Commands inside may have put a `git` into the project, and the user has said yes to another one.
             find_launcher, environ = None, with_project_last(environ, self._root)
         launcher = find_launcher(self._root) if find_launcher else DIRECT
         done = await run_process(
-            [*self._find_shell(environ.get("PATH")), command],
+            [*self._find_shell(), command],
             cwd=self._root,
             environ=environ,
             limits=self._limits,
@@ -185,17 +185,20 @@ class LocalWorkspace:
         del blobs  # only a source far away spares reads of contents that are there already
         return LocalSnapshotSource(self._root, excluded=left_out)
 
-    def _find_shell(self, path: str | None) -> list[str]:
-        """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""
-        if path not in self._shells:
+    def _find_shell(self) -> list[str]:
+        """A shell that reads no start-up file, and is not the project's; ``--`` because a command may begin with a dash."""
+        if self._shell is None:
             import shutil
 
+            from newel.workspace.process.own_programs import with_project_last
+
+            path = with_project_last(self._environ, self._root)["PATH"] if "PATH" in self._environ else None
             if bash := shutil.which("bash", path=path):
                 # --norc: a bash that believes it was started by sshd would read ~/.bashrc
-                self._shells[path] = [bash, "--norc", "-c", "--"]
+                self._shell = [bash, "--norc", "-c", "--"]
             else:
-                self._shells[path] = [shutil.which("sh", path=path) or "/bin/sh", "-c", "--"]
-        return self._shells[path]
+                self._shell = [shutil.which("sh", path=path) or "/bin/sh", "-c", "--"]
+        return self._shell
 
 
 class LocalHost:

@@ -96,6 +96,28 @@ def test_a_command_outside_means_the_systems_programs(
     assert "ours" in result  # what the system lacks is still found in the project
 
 
+@pytest.mark.parametrize("preset", ["ask", "plan", "read-only"])
+@pytest.mark.parametrize("entry", ["{project}/bin", "./bin", "{project}/link"])
+def test_no_program_of_the_project_runs_where_only_reading_does(
+    with_model: WithModel, mark: Path, preset: str, entry: str
+) -> None:
+    """A hostile repository has its own `ls`, and the user a PATH that finds it."""
+    search = {"tool_calls": [{"function": {"name": "grep", "arguments": {"pattern": "text"}}}]}
+    newel = with_model(scenario("go", bash("ls"), bash("git log"), bash("cat a.txt | head -1"), search, DONE))
+    (newel.project / "bin").mkdir()
+    (newel.project / "link").symlink_to("bin")
+    (newel.project / "a.txt").write_text("text\n")
+    for name in (*PROGRAMS, "ls", "head", "grep", "find"):
+        program = newel.project / "bin" / name
+        program.write_text(f"#!/bin/sh\necho $0 >> {mark}\n")
+        program.chmod(0o755)
+    with_programs(newel, entry)
+    newel("--sandbox", "off", "--approve", preset, "--tools", "bash,grep", "go")
+    found = [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"][-1]
+    assert not mark.exists(), mark.read_text()
+    assert "a.txt" in found
+
+
 def test_nor_one_of_a_project_around_or_of_an_environment_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

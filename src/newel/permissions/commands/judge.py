@@ -40,6 +40,10 @@ class ProjectView(Protocol):
         """Whether files, relative to the project's folder or absolute, may be read unasked, with ``recurses`` all that is below, too."""
         ...
 
+    async def is_own_program(self, name: str, /) -> bool:
+        """Whether a command of that name is not a program of the project, as far as that is known."""
+        ...
+
     async def is_git_safe(self, folder: str, /) -> bool:
         """Whether no command of git that reads starts a program that the repository of a folder names, or shows files that
         may not be read unasked.
@@ -98,7 +102,12 @@ async def _judge_plain(
         plain = plain[1:]
     for words in plain:
         reads = find_reads(words)
-        if reads and (only_reads or reads.needs_no_file) and await _may_read(reads, bases, project):
+        if (
+            reads
+            and (only_reads or reads.needs_no_file)
+            and await _may_read(reads, bases, project)
+            and await project.is_own_program(words[0])
+        ):
             continue
         only_reads = False
         if not any(rule.matches(words) for rule in allowed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,7 @@ from newel.permissions.commands.reading import GIT_SETTINGS
 from newel.permissions.secret_paths import SecretPaths
 from newel.workspace.git import RunGit, run_git
 from newel.workspace.port import Workspace
+from newel.workspace.process.own_programs import own_path
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MAX_ENTRIES = 50_000
@@ -33,6 +35,10 @@ class ViewedFiles(Protocol):
 
     async def in_thread(self, work: Callable[[], bool], /) -> bool:
         """Do work that uses the other methods."""
+        ...
+
+    def is_own_program(self, name: str, folder: str, /) -> bool:
+        """Whether a command of that name, in a folder, is not a program of the project."""
         ...
 
     def below(self, folders: Sequence[str], /) -> Iterator[str]:
@@ -57,6 +63,11 @@ class LocalViewedFiles:
 
     async def in_thread(self, work: Callable[[], bool], /) -> bool:
         return await anyio.to_thread.run_sync(work)
+
+    def is_own_program(self, name: str, folder: str, /) -> bool:
+        path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        in_folder = os.pathsep.join(os.path.join(folder, entry) for entry in path)  # noqa: PTH118 — texts
+        return shutil.which(name, path=in_folder) == shutil.which(name, path=own_path(folder))
 
     def below(self, folders: Sequence[str], /) -> Iterator[str]:
         waiting = [folder for folder in folders if Path(folder).is_dir()]
@@ -88,6 +99,9 @@ class WorkspaceView:
             return not recurses or await self._files.in_thread(lambda: self._is_open(resolved))
         except NewelError:
             return False
+
+    async def is_own_program(self, name: str, /) -> bool:
+        return await self._files.in_thread(lambda: self._files.is_own_program(name, self._workspace.root))
 
     async def is_git_safe(self, folder: str, /) -> bool:
         try:
