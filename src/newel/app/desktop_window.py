@@ -103,7 +103,7 @@ class DesktopWindow:
     async def _show_webview(self, url: str) -> None:
         if not find_spec("webview"):
             raise WindowError("pywebview is not installed. Install Newel with the extra: newel[desktop].")
-        arguments = [sys.executable, "-m", "newel.app.webview_main"]
+        arguments = [sys.executable, "-P", "-m", "newel.app.webview_main"]
         order = msgspec.json.encode([url, self._title, str(self._profile), WIDTH, HEIGHT]) + b"\n"
         async with window_process(arguments) as window:
             with contextlib.suppress(anyio.BrokenResourceError):  # it has ended already
