@@ -74,6 +74,28 @@ def test_the_file_tools_have_the_same_limits(with_model: WithModel) -> None:
     assert ["sandbox" in result for result in results(newel)] == [True, True, True, False]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mise.toml",
+        ".config/mise/config.toml",
+        "lefthook.yml",
+        ".vimrc",
+        ".devcontainer/devcontainer.json",
+        ".qwen/settings.json",
+    ],
+)
+def test_what_runs_when_a_user_enters_or_opens_the_project_stays(with_model: WithModel, name: str) -> None:
+    """A shell obeys mise.toml at its next prompt, and git lefthook.yml at the next commit."""
+    newel = with_model(
+        scenario("go", bash(f"echo evil >> {name}"), tool("write", file_path=name, content="evil\n"), DONE)
+    )
+    (newel.project / name).parent.mkdir(parents=True, exist_ok=True)
+    (newel.project / name).write_text("mine\n")
+    newel("--sandbox", "workspace", "go")
+    assert (newel.project / name).read_text() == "mine\n"
+
+
 def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) -> None:
     """A protected name in a hostile repository may be a link."""
     newel = with_model(scenario("go", bash("cat ~/papers/a.txt .vscode/a.txt"), DONE))
