@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -116,6 +118,26 @@ def test_no_program_of_the_project_runs_where_only_reading_does(
     found = [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"][-1]
     assert not mark.exists(), mark.read_text()
     assert "a.txt" in found
+
+
+def test_a_tool_server_of_the_user_runs_nothing_of_the_project(with_model: WithModel, mark: Path) -> None:
+    """Python, npx and others take modules and settings from their working folder: a repository would choose what runs, with the
+    server's keys.
+    """
+    newel = with_model(scenario("go", DONE))
+    servers = {
+        "module": {"command": sys.executable, "args": ["-m", "server"]},
+        "program": {"command": "git", "args": ["version"]},
+    }
+    (newel.home / ".newel").mkdir(exist_ok=True)
+    (newel.home / ".newel/mcp_config.json").write_text(json.dumps({"mcpServers": servers}))
+    (newel.project / "server.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    (newel.project / "bin").mkdir()
+    (newel.project / "bin/git").write_text(f"#!/bin/sh\necho $0 >> {mark}\n")
+    (newel.project / "bin/git").chmod(0o755)
+    with_programs(newel, "{project}/bin")
+    newel("--sandbox", "workspace", "go")
+    assert not mark.exists(), mark.read_text()
 
 
 def test_nor_one_of_a_project_around_or_of_an_environment_elsewhere(
