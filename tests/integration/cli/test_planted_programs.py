@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from newel.workspace.git import run_git
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import SYSTEM, own_path
 from tests.driver import Driver
 from tests.requirements import require_program
 from tests.support import Newel, bash, scenario
@@ -155,6 +155,7 @@ def test_nor_one_of_a_project_around_or_of_an_environment_elsewhere(
     monkeypatch.setenv("VIRTUAL_ENV", str(elsewhere))
     monkeypatch.setenv("PATH", f"{elsewhere}/bin:{tmp_path}/project/bin:{tmp_path}/mine:bin::/usr/bin")
     assert own_path(str(folder)) == f"{tmp_path}/mine:/usr/bin"
+    assert own_path("/") == SYSTEM
 
 
 def test_git_is_found_where_the_user_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 SYSTEM: Final = "/usr/bin:/usr/local/bin:/bin"
@@ -24,14 +25,21 @@ def own_path(folder: str | None = None, environ: Mapping[str, str] = os.environ)
     """``PATH`` without what a command may have written: what is in the project (that of ``folder``, and of the working folder), in
     an active environment of Python, and in packages of Node.
     """
-    places = list(_writable(folder, environ))
-    return os.pathsep.join(
+    path, active = environ.get("PATH", os.defpath), environ.get("VIRTUAL_ENV", "")
+    return _own_path(path, active, folder, _working_folder())
+
+
+@lru_cache  # commands cannot change where an entry outside of their folders leads
+def _own_path(path: str, active: str, *folders: str | None) -> str:
+    places = list(_writable(active, folders))
+    kept = os.pathsep.join(
         entry
-        for entry in environ.get("PATH", os.defpath).split(os.pathsep)
+        for entry in path.split(os.pathsep)
         if os.path.isabs(entry)  # noqa: PTH117 — a text
         and not entry.rstrip("/").endswith("/node_modules/.bin")
         and not any(_is_in(os.path.realpath(entry), place) for place in places)
     )
+    return kept or SYSTEM  # an empty one would be the working folder
 
 
 def with_project_last(environ: Mapping[str, str], folder: str) -> dict[str, str]:
@@ -41,9 +49,9 @@ def with_project_last(environ: Mapping[str, str], folder: str) -> dict[str, str]
     return {**environ, "PATH": os.pathsep.join([*own, *others])}
 
 
-def _writable(folder: str | None, environ: Mapping[str, str]) -> Iterator[str]:
+def _writable(active: str, folders: Iterable[str | None]) -> Iterator[str]:
     home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111 — an unknown home stays as it is
-    for start in (folder, _working_folder()):
+    for start in folders:
         if start is None:
             continue
         place = os.path.realpath(start)
@@ -52,7 +60,7 @@ def _writable(folder: str | None, environ: Mapping[str, str]) -> Iterator[str]:
             # A repository around it is of the project, too; one around the home folder is of the user's settings.
             if os.path.lexists(f"{place}/.git") and not _is_in(home, place):
                 yield place
-    if active := environ.get("VIRTUAL_ENV"):  # perhaps of another project
+    if active:  # perhaps of another project
         yield os.path.realpath(active)
 
 
