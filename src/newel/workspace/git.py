@@ -11,6 +11,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Protocol
 
+from newel.agent.errors import WorkspaceError
+from newel.workspace.disk import files
 from newel.workspace.process.environment import child_env
 from newel.workspace.process.own_programs import find_git, own_path
 
@@ -134,7 +136,7 @@ class GitBackend(Protocol):
     def run_git(self) -> RunGit: ...
 
     def read_file(self, path: str, /) -> bytes | None:
-        """The content of a regular file; None if there is none."""
+        """The content of a regular file; None if there is none, or a link in its path: a hostile repository would have it lead to a key."""
         ...
 
     def write_file(self, path: str, data: bytes, /) -> None:
@@ -148,8 +150,10 @@ class LocalGit:
     run_git = staticmethod(run_git)
 
     def read_file(self, path: str, /) -> bytes | None:
-        with contextlib.suppress(OSError):
-            return Path(path).read_bytes()
+        with contextlib.suppress(OSError, WorkspaceError):
+            descriptor, _ = files.open_regular(path, nofollow=True)
+            with os.fdopen(descriptor, "rb") as file:
+                return file.read()
         return None
 
     def write_file(self, path: str, data: bytes, /) -> None:
