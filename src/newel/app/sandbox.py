@@ -271,8 +271,12 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     wanted = settings.sandbox
     secret = existing_secret_places(home, machine.newel, disk)
     # git's settings may include a file of `~/.ssh`.
+    inside = [machine.project, folder]
     tools = [
-        path for path in find_toolchains(home, machine.environ, disk) if not is_below(disk.real(path), secret)
+        path
+        for path in find_toolchains(home, machine.environ, disk)
+        if not is_below(disk.real(path), secret)
+        and (not is_below(path, inside) or _is_of_project(disk.real(path), inside, disk))
     ]
     repository = find_sandbox_repository(folder, home, disk)
     of_git = [repository.top, repository.common] if repository is not None else []
@@ -304,6 +308,16 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         is_partial=is_partial,
         watched=[path for path in of_tools if is_partial and not is_below(path, allowed)],
     )
+
+
+def _is_of_project(real: str, inside: list[str], disk: SandboxDisk) -> bool:
+    """Whether a path of the project leads to where it may: in the project, or to an environment of Python elsewhere. A command may have put
+    another link there, or the repository has.
+    """
+    from newel.workspace.sandbox.policy import is_below
+
+    environments = (real, os.path.dirname(real))  # noqa: PTH120 — a text
+    return is_below(real, inside) or any(disk.is_file(f"{place}/pyvenv.cfg") for place in environments)
 
 
 def _links(paths: list[str], shown: list[str], hidden: list[str], disk: SandboxDisk) -> dict[str, str]:

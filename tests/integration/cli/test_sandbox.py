@@ -106,6 +106,40 @@ def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) 
     assert "very secret" not in results(newel)[0]
 
 
+@pytest.mark.parametrize("name", [".venv", "node_modules/.bin", ".venv/bin"])
+def test_a_link_of_the_project_on_the_path_shows_nothing_of_the_home(
+    with_model: WithModel, name: str
+) -> None:
+    """A command may have put it in place of an environment, for the next session."""
+    newel = with_model(scenario("go", bash(f"cat ~/papers/a.txt {name}/a.txt"), DONE))
+    (newel.home / "papers").mkdir()
+    (newel.home / "papers/a.txt").write_text("very secret\n")
+    (newel.project / name).parent.mkdir(exist_ok=True)
+    (newel.project / name).symlink_to(newel.home / "papers")
+    newel.environ |= {
+        "PATH": f"{newel.project / name}:{newel.environ['PATH']}",
+        "VIRTUAL_ENV": str(newel.project / name),
+    }
+    newel("--sandbox", "workspace", "go")
+    assert "very secret" not in results(newel)[0]
+
+
+def test_an_environment_that_the_project_links_to_is_shown(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", bash("cat .venv/pyvenv.cfg; tool"), DONE))
+    environment = newel.home / "environments/x"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (environment / "bin/tool").write_text("#!/bin/sh\necho tool runs\n")
+    (environment / "bin/tool").chmod(0o755)
+    (newel.project / ".venv").symlink_to(environment)
+    newel.environ |= {
+        "PATH": f"{newel.project}/.venv/bin:{newel.environ['PATH']}",
+        "VIRTUAL_ENV": f"{newel.project}/.venv",
+    }
+    newel("--sandbox", "workspace", "go")
+    assert results(newel)[0].startswith("stdout:\nhome = /usr/bin\ntool runs\n")
+
+
 def test_settings_of_tools_are_protected_behind_links(with_model: WithModel) -> None:
     """A hostile repository has them in a folder that commands may change."""
     commands = [
