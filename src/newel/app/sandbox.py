@@ -264,7 +264,7 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     """The policy for the commands of a folder of a machine."""
     from newel.permissions.secret_paths import existing_denied_places, existing_secret_places
     from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
-    from newel.workspace.sandbox.repository import find_sandbox_repository
+    from newel.workspace.sandbox.repository import find_hook_folders, find_sandbox_repository
     from newel.workspace.sandbox.toolchains import find_toolchains
 
     home, disk = machine.home, machine.disk
@@ -287,6 +287,8 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
     of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    hooks = find_hook_folders(repository, home, disk) if repository is not None else []
+    of_tools += [path for path in hooks if path.startswith(f"{folder}/") and path not in of_tools]
     # Behind a link within the project, a tool obeys what it leads to.
     of_tools += [
         real for path in of_tools if (real := disk.real(path)) != path and real.startswith(f"{folder}/")

@@ -106,6 +106,34 @@ def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) 
     assert "very secret" not in results(newel)[0]
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("local", ".githooks"),
+        ("local", "./.githooks/"),
+        ("local", "{project}/.githooks"),
+        ("global", ".githooks"),
+    ],
+)
+def test_the_hooks_that_git_is_told_of_stay(with_model: WithModel, where: str, value: str) -> None:
+    """The user's next commit runs them, outside."""
+    change = bash("echo evil >> .githooks/pre-commit; echo x > ordinary.txt")
+    newel = with_model(
+        scenario("go", change, tool("write", file_path=".githooks/pre-push", content="evil"), DONE)
+    )
+    hook = newel.project / ".githooks/pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("mine\n")
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
+    words = ["git", "config", f"--{where}", "core.hooksPath", value.format(project=newel.project)]
+    environ = {**newel.environ, "HOME": str(newel.home)}
+    subprocess.run(words, cwd=newel.project, check=True, env=environ)
+    newel("--sandbox", "workspace", "go")
+    assert hook.read_text() == "mine\n"
+    assert not (newel.project / ".githooks/pre-push").exists()
+    assert (newel.project / "ordinary.txt").exists()
+
+
 @pytest.mark.parametrize("name", [".venv", "node_modules/.bin", ".venv/bin"])
 def test_a_link_of_the_project_on_the_path_shows_nothing_of_the_home(
     with_model: WithModel, name: str
