@@ -75,6 +75,23 @@ def test_a_questions_title_states_the_effect_and_no_line_is_hidden(workbench: Ma
     expect(question).to_contain_text("Execute Shell Command in ")
 
 
+@pytest.mark.parametrize(
+    ("command", "title"),
+    [
+        ("--- cli.py\n+++ cli.py\n@@ -1 +1 @@\n-1\n+2\n touch made", "Allow “--- cli.py …”?"),
+        ("(touch made)\n(touch more)\necho harmless", "Allow “(touch made) …”?"),
+    ],
+)
+def test_no_command_passes_for_something_else(workbench: Make, command: str, title: str) -> None:
+    """Bash goes on after a line that it cannot run: a command may look like a change of a file, or like the reason of a question."""
+    bench = workbench(scenarios(answering("do it", bash(command), {"content": "No."})), "--approve", "ask")
+    page = bench.page()
+    open_chat(page)
+    say(page, "do it")
+    question = page.get_by_role("form", name=title, exact=True)
+    expect(question.get_by_label("Requested action")).to_have_text(command)
+
+
 def test_a_refusal_can_give_instructions_and_questions_survive_a_reload(workbench: Make) -> None:
     bench = workbench(
         scenarios(answering("do it", bash("rm -r x"), {"content": "As you wish."})), "--approve", "ask"

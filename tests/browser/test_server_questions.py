@@ -95,7 +95,7 @@ def test_a_command_outside_of_the_sandbox_is_asked_about_by_its_words_and_with_a
     page = bench.page()
     open_chat(page)
     say(page, "go")
-    asked = page.get_by_role("form", name="Allow “touch ~/pushed”?", exact=True)
+    asked = page.get_by_role("form", name="Allow “touch ~/pushed” outside of the sandbox?", exact=True)
     expect(asked.get_by_label("Requested action")).to_contain_text("(outside of the sandbox: it can do")
     expect(asked.get_by_role("button", name="No", exact=True)).to_be_focused()
     assert not (bench.newel.home / "pushed").exists()

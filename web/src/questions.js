@@ -66,12 +66,16 @@ function frame(title, ...children) {
 const button = (words, onclick, props = {}) => h("button", { type: "button", onclick: onceClicked(onclick), ...props }, words);
 
 const MAX_TITLE = 80; // characters of the action that a title shows
+const CHANGES = new Set(["Edit File", "Write File"]); // the tools that show a diff: a command may look like one
+const OUTSIDE = "(outside of the sandbox: ";
+const NOTES = [OUTSIDE, "(your rule asks: ", "(what it runs is only known when it runs, "]; // why it is asked, above the action
 
 function approval(question, answer) {
-  const file = /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1];
+  const file = CHANGES.has(question.title) ? /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1] : undefined;
   const lines = question.preview.trim().split("\n");
-  const isNote = (line) => /^\(.+\)$/.test(line); // why it is asked, above the action
+  const isNote = (line) => NOTES.some((note) => line.startsWith(note));
   const [first, ...others] = lines.every(isNote) ? lines : lines.slice(lines.findIndex((line) => !isNote(line)));
+  const where = question.preview.startsWith(OUTSIDE) ? " outside of the sandbox" : "";
   const what = truncate(reveal(file ?? first), MAX_TITLE) + (!file && others.length > 0 ? " …" : "");
   const preview = file
     ? wholeDiffView(question.preview)
@@ -86,7 +90,7 @@ function approval(question, answer) {
   });
   const no = () => answer({ decision: "no", ...(word.value.trim() && { word: word.value.trim() }) });
   return frame(
-    `Allow ${file ? "changes to " : ""}“${what}”?`,
+    `Allow ${file ? "changes to " : ""}“${what}”${where}?`,
     h("p", { class: "dim" }, `${reveal(question.title)} in `, h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
     preview,
     h("div", { class: "row" },

@@ -5,6 +5,9 @@ import type { ApprovalAsked, RpcEvent, StateData, ToolExecutionEnd } from "newel
 
 /** Control characters but tab and line feed; what reverses or hides text. */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e007f}]/gu;
+/** Also what is drawn as nothing or as a space, and is part of much ordinary text. */
+const BLANK = /[\r\u00a0\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u202f\u205f\u2800\u3000\u3164\ufe00-\ufe0f\uffa0\ufff9-\ufffc]|[\u{e0100}-\u{e01ef}]/gu;
+const OUTSIDE = "(outside of the sandbox: ";
 const OUTPUT_LINES = 200;
 const MESSAGE_CHARACTERS = 300;
 
@@ -12,8 +15,10 @@ const MESSAGE_CHARACTERS = 300;
 export function clean(text: string): string {
   return text
     .replace(/\r\n?/g, "\n")
-    .replace(HIDDEN, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
+    .replace(HIDDEN, code);
 }
+
+const code = (found: string): string => `\\u{${found.codePointAt(0)?.toString(16)}}`;
 
 /** The text as it is, where VS Code would draw icons. */
 export const icons = (text: string): string => text.replaceAll("$(", "$\u200b(");
@@ -50,10 +55,11 @@ export function promptAbout(question: string, place: Place): string {
 
 /** The question of an approval, with its exact effect. */
 export function question(asked: ApprovalAsked): { title: string; preview: string; isLong: boolean } {
-  const preview = clean(asked.preview || JSON.stringify(asked.args, undefined, 2)).trimEnd();
+  const preview = clean((asked.preview || JSON.stringify(asked.args, undefined, 2)).replace(BLANK, code)).trimEnd();
   const lines = preview.split("\n");
   const isLong = lines.length > 10 || lines.some((line) => line.length > 80);
-  return { title: label(`Newel asks: ${asked.label}`), preview, isLong };
+  const where = preview.startsWith(OUTSIDE) ? " outside of the sandbox" : "";
+  return { title: label(`Newel asks: ${asked.label}${where}`), preview, isLong };
 }
 
 export type Choice = { label: string; description?: string; decision: "once" | "always" | "rule" | "no" };

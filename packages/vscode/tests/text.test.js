@@ -26,6 +26,16 @@ test("a long question is shown in an editor, a short one at once", () => {
   assert.equal(question({ ...asked, preview: `ls ${" ".repeat(100)}; rm -r x` }).isLong, true);
 });
 
+test("a question hides no character, and says that a command leaves the sandbox", () => {
+  const asked = { label: "Execute Shell Command", args: {}, preview: "" };
+  const preview = "(outside of the sandbox: it can do whatever you can)\nls \u3164\u00a0\u2800x\ry\r\nz";
+  assert.deepEqual(question({ ...asked, preview }), {
+    title: "Newel asks: Execute Shell Command outside of the sandbox",
+    preview: "(outside of the sandbox: it can do whatever you can)\nls \\u{3164}\\u{a0}\\u{2800}x\\u{d}y\\u{d}\nz",
+    isLong: false,
+  });
+});
+
 test("an answer about a server is for the session or for the project, and its question needs no editor", () => {
   const asked = { label: "Network", args: { server: "a.org" }, rule: "the server a.org", kind: "server" };
   const preview = "a.org\n\nA command in the sandbox wants to reach this server,\nand may send it anything that it can read.";

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 from newel.acp import protocol as p
@@ -29,6 +30,8 @@ YES_NO: Final = [
 ]
 
 NEVER: Final = "never run exactly this call in this session."
+
+_DIFF: Final = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 NOBODY: Final = Approval("nobody")
 
@@ -102,6 +105,8 @@ class PermissionAsker:
         locations = self._translator.locations(request.call.arguments)
         is_new = "--- /dev/null\n" in request.preview
         shown = list(diffs(locations[0].path, request.preview, is_new=is_new)) if locations else []
-        head = request.preview.partition("--- ")[0].strip() if shown else request.preview
+        # Above the diff, a line may have the same beginning: the name of a file is the project's.
+        start = _DIFF.search(request.preview) if shown else None
+        head = request.preview[: start.start()].strip() if start else request.preview
         text = p.ContentOfCall(content=p.TextBlock(text=fenced(escape_invisible(head))))
         return [*([text] if head else []), *shown]

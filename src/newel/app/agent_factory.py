@@ -254,7 +254,8 @@ async def build_agent(
     own_tools = await _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
-    instructions, templates = await _load_instructions(settings, workspaces.workspace)
+    is_private = secret_paths.holds_secrets
+    instructions, templates = await _load_instructions(settings, workspaces.workspace, is_private)
     compactor = _compactor(in_use)
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),
@@ -391,7 +392,7 @@ def _secrets(settings: Settings) -> list[str]:
 
 
 async def _load_instructions(
-    settings: Settings, project: Workspace
+    settings: Settings, project: Workspace, is_private: Callable[[str], bool]
 ) -> tuple[list[Instructions], dict[str, Template]]:
     """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
     from newel.context.file_reader import WorkspaceFolder
@@ -404,9 +405,9 @@ async def _load_instructions(
         WorkspaceFolder(home, f"{settings.home}/prompts"),
         WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
     ]
-    return await find_instructions(
-        project, home=WorkspaceFolder(home, str(settings.home))
-    ), await load_templates(prompts)
+    own = WorkspaceFolder(home, str(settings.home))
+    found = await find_instructions(project, home=own, is_private=is_private)
+    return found, await load_templates(prompts, is_private=is_private)
 
 
 async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost) -> RuleBook:

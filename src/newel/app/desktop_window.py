@@ -25,6 +25,7 @@ from newel.app.debugging_pipe import sign_in
 from newel.app.window_process import window_process
 from newel.concurrency import background_tasks
 from newel.text.sanitize import sanitize
+from newel.workspace.process.own_programs import own_path
 
 WindowKind = Literal["auto", "webview", "app", "browser"]
 
@@ -102,7 +103,7 @@ class DesktopWindow:
     async def _show_webview(self, url: str) -> None:
         if not find_spec("webview"):
             raise WindowError("pywebview is not installed. Install Newel with the extra: newel[desktop].")
-        arguments = [sys.executable, "-m", "newel.app.webview_main"]
+        arguments = [sys.executable, "-P", "-m", "newel.app.webview_main"]
         order = msgspec.json.encode([url, self._title, str(self._profile), WIDTH, HEIGHT]) + b"\n"
         async with window_process(arguments) as window:
             with contextlib.suppress(anyio.BrokenResourceError):  # it has ended already
@@ -125,7 +126,7 @@ class DesktopWindow:
         )  # later as the user left it
         address = url.partition("#")[0]
         flags = [f"--user-data-dir={self._profile}", *_FLAGS, *size, f"--app={address}"]
-        command = ["sh", "-c", _PIPES, "sh", browser, *flags]
+        command = ["/bin/sh", "-c", _PIPES, "sh", browser, *flags]
         async with (
             window_process(command) as window,
             background_tasks(partial(sign_in, window, address, url)),
@@ -146,7 +147,7 @@ def _describe(code: int) -> str:
 
 def find_browser() -> str | None:
     """The path of a browser that has an app mode."""
-    return next(filter(None, map(shutil.which, _BROWSERS)), None)
+    return next(filter(None, map(partial(shutil.which, path=own_path()), _BROWSERS)), None)
 
 
 def _require_display() -> None:

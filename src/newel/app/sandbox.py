@@ -260,15 +260,19 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     """The policy for the commands of a folder of a machine."""
     from newel.permissions.secret_paths import existing_denied_places, existing_secret_places
     from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
-    from newel.workspace.sandbox.repository import find_sandbox_repository
+    from newel.workspace.sandbox.repository import find_hook_folders, find_sandbox_repository
     from newel.workspace.sandbox.toolchains import find_toolchains
 
     home, disk = machine.home, machine.disk
     wanted = settings.sandbox
     secret = existing_secret_places(home, machine.newel, disk)
     # git's settings may include a file of `~/.ssh`.
+    inside = [machine.project, folder]
     tools = [
-        path for path in find_toolchains(home, machine.environ, disk) if not is_below(disk.real(path), secret)
+        path
+        for path in find_toolchains(home, machine.environ, disk)
+        if not is_below(disk.real(path), secret)
+        and (not is_below(path, inside) or _is_of_project(disk.real(path), inside, disk))
     ]
     repository = find_sandbox_repository(folder, home, disk)
     of_git = [repository.top, repository.common] if repository is not None else []
@@ -279,6 +283,8 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
     of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    hooks = find_hook_folders(repository, home, disk) if repository is not None else []
+    of_tools += [path for path in hooks if path.startswith(f"{folder}/") and path not in of_tools]
     # Behind a link within the project, a tool obeys what it leads to.
     of_tools += [
         real for path in of_tools if (real := disk.real(path)) != path and real.startswith(f"{folder}/")
@@ -300,6 +306,16 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         is_partial=is_partial,
         watched=[path for path in of_tools if is_partial and not is_below(path, allowed)],
     )
+
+
+def _is_of_project(real: str, inside: list[str], disk: SandboxDisk) -> bool:
+    """Whether a path of the project leads to where it may: in the project, or to an environment of Python elsewhere. A command may have put
+    another link there, or the repository has.
+    """
+    from newel.workspace.sandbox.policy import is_below
+
+    environments = (real, os.path.dirname(real))  # noqa: PTH120 — a text
+    return is_below(real, inside) or any(disk.is_file(f"{place}/pyvenv.cfg") for place in environments)
 
 
 def _links(paths: list[str], shown: list[str], hidden: list[str], disk: SandboxDisk) -> dict[str, str]:

@@ -254,11 +254,18 @@ async def _open_review(
 
 
 def open_browser(url: str) -> None:
-    """Open the user's default browser. In a thread: some browsers, above all those of a terminal, block their caller until they end."""
-    import webbrowser
+    """Open the user's default browser. In a thread: some browsers, above all those of a terminal, block their caller until they end.
+    In a process, as ``webbrowser`` looks for them on the ``PATH`` of its own.
+    """
+    import subprocess
     from threading import Thread
 
-    Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    from newel.workspace.process.own_programs import own_path
+
+    program = "import os, webbrowser; webbrowser.open(os.environ.pop('NEWEL_PAGE'))"
+    command = [sys.executable, "-I", "-c", program]
+    options = {"env": {**os.environ, "PATH": own_path(), "NEWEL_PAGE": url}, "check": False}
+    Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()
 
 
 def _announce(access: ServerAccess) -> None:

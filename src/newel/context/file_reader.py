@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.port import FileInfo, Workspace
+
+IsPrivate = Callable[[str], bool]
+"""Whether a real path may be read only after approval."""
 
 
 class WorkspaceFolder(msgspec.Struct, frozen=True):
@@ -65,16 +68,26 @@ def project_depth(marks: Sequence[FileInfo | None]) -> int:
     return next((depth for depth, mark in enumerate(marks) if mark is not None), 0)
 
 
-async def resolve_in_project(workspace: Workspace, path: str, bounds: str | None = None) -> str:
+def none_private(_: str) -> bool:
+    return False
+
+
+async def resolve_in_project(
+    workspace: Workspace, path: str, bounds: str | None = None, *, is_private: IsPrivate = none_private
+) -> str:
     """Resolve links in the path of a project's file; ``bounds`` is the project's root if known. Raises ``WorkspaceError`` for a
-    link out of the project: a cloned repository must not send the user's own files to a model.
+    link out of the project, or to a file that ``is_private``: a cloned repository must not send the user's own files to a model.
     """
     resolved = await workspace.resolve(path)
+    if resolved != path and is_private(resolved):
+        raise WorkspaceError(
+            f"{path} is a link to {resolved}, which often holds secrets, and is not followed."
+        )
     if not PurePosixPath(resolved).is_relative_to(bounds or workspace.root):
         if bounds is None:
             folders, marks = ancestors(workspace.root)
             return await resolve_in_project(
-                workspace, path, folders[project_depth(await workspace.stats(marks))]
+                workspace, path, folders[project_depth(await workspace.stats(marks))], is_private=is_private
             )
         raise WorkspaceError(f"{path} is a link to a file outside the project and is not followed.")
     return resolved

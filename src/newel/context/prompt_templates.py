@@ -19,7 +19,7 @@ import msgspec
 
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.file_reader import WorkspaceFolder, read_head, resolve_in_project
+from newel.context.file_reader import IsPrivate, WorkspaceFolder, none_private, read_head, resolve_in_project
 from newel.workspace.port import Workspace
 
 MAX_BYTES = 256 * 1024
@@ -69,19 +69,21 @@ class Template(Wire, frozen=True):
         return text if used or not arguments else f"{text.rstrip()}\n\n{arguments}"
 
 
-async def load_templates(folders: Sequence[WorkspaceFolder]) -> dict[str, Template]:
+async def load_templates(
+    folders: Sequence[WorkspaceFolder], *, is_private: IsPrivate = none_private
+) -> dict[str, Template]:
     """Load the templates of the folders, the user's before the project's, by name in alphabetical order.
 
     If both have a name, the project's becomes ``project.NAME``, and the description of the user's mentions it. Skipped are
     files that cannot be read, are not text, are larger than 256 KiB or have a name that is no command, and all beyond the
-    first 200 of a folder. Links out of the folder's project are not followed; the workspace of the user's folder is the whole
-    machine. Raises ``HostUnavailable``.
+    first 200 of a folder. Links out of the folder's project, and to what ``is_private``, are not followed; the workspace of the user's folder
+    is the whole machine. Raises ``HostUnavailable``.
     """
     templates: dict[str, Template] = {}
     for folder in folders:
         existing = dict(templates)
         for file, is_link in await _files(folder):
-            if (template := await _load(folder.workspace, file, is_link=is_link)) is None:
+            if (template := await _load(folder.workspace, file, is_private if is_link else None)) is None:
                 continue
             if (users := existing.get(template.name)) is not None:
                 template = msgspec.structs.replace(template, name=f"project.{template.name}")
@@ -111,14 +113,23 @@ async def _files(folder: WorkspaceFolder) -> list[tuple[PurePosixPath, bool]]:
     return [(file, is_link) for file, is_link in files if re.fullmatch(_NAME, file.stem)][:MAX_TEMPLATES]
 
 
-async def _load(workspace: Workspace, file: PurePosixPath, *, is_link: bool) -> Template | None:
+async def _load(workspace: Workspace, file: PurePosixPath, is_private: IsPrivate | None) -> Template | None:
+    """``is_private`` judges a file that a link leads to; it is None for others."""
     path, name = str(file), file.stem
     try:
-        place = await resolve_in_project(workspace, path) if is_link else path
+        place = (
+            path if is_private is None else await resolve_in_project(workspace, path, is_private=is_private)
+        )
     except HostUnavailable:
         raise
     except WorkspaceError as error:
-        return Template(name, "not used: links to a file outside the project", "", path, problem=str(error))
+        return Template(
+            name,
+            "not used: links to a file outside the project, or with secrets",
+            "",
+            path,
+            problem=str(error),
+        )
     try:
         head = await read_head(workspace, place, MAX_BYTES)
     except HostUnavailable:

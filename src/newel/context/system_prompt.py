@@ -12,8 +12,10 @@ from newel.agent.messages import Wire
 from newel.agent.ports import ToolSpec
 from newel.context.file_reader import (
     Head,
+    IsPrivate,
     WorkspaceFolder,
     ancestors,
+    none_private,
     project_depth,
     read_head,
     resolve_in_project,
@@ -38,12 +40,16 @@ class Instructions(Wire, frozen=True):
 
 
 async def find_instructions(
-    workspace: Workspace, *, home: WorkspaceFolder | None, max_bytes: int = MAX_BYTES
+    workspace: Workspace,
+    *,
+    home: WorkspaceFolder | None,
+    max_bytes: int = MAX_BYTES,
+    is_private: IsPrivate = none_private,
 ) -> list[Instructions]:
     """Find the AGENTS.md in ``home`` (the user's own), then those from the project's root down to the workspace's.
 
     The project's root is the nearest ancestor that holds ``.git``, or else the workspace's root. A duplicate counts once. A
-    project's file may not be a link out of the project. Raises ``HostUnavailable``: an agent must not start without the
+    project's file may not be a link out of the project, or to what ``is_private``. Raises ``HostUnavailable``: an agent must not start without the
     project's instructions.
     """
     files: list[tuple[Workspace, str, str | None]] = []
@@ -58,7 +64,7 @@ async def find_instructions(
     remaining = max_bytes
     for host, path, bounds in files:
         try:
-            head = await _read(host, path, max_bytes, bounds)
+            head = await _read(host, path, max_bytes, bounds, is_private)
         except HostUnavailable:
             raise
         except WorkspaceError as error:
@@ -114,9 +120,13 @@ async def _is_broken_link(workspace: Workspace, path: str) -> bool:
         return True
 
 
-async def _read(workspace: Workspace, path: str, limit: int, bounds: str | None) -> Head:
+async def _read(
+    workspace: Workspace, path: str, limit: int, bounds: str | None, is_private: IsPrivate
+) -> Head:
     resolved = await (
-        workspace.resolve(path) if bounds is None else resolve_in_project(workspace, path, bounds)
+        workspace.resolve(path)
+        if bounds is None
+        else resolve_in_project(workspace, path, bounds, is_private=is_private)
     )
     head = await read_head(workspace, resolved, limit)
     if not head.is_text:

@@ -10,6 +10,7 @@ contains nothing of the environment.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -104,9 +105,13 @@ class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
         ]
 
     def folder(self, root: Path) -> str:
-        """Its working folder; empty for a server at a URL."""
+        """Its working folder; empty for a server at a URL. A server of the user that is not confined starts in the project only if it is
+        told to: Python, npx and others take modules and settings from there, which would choose what runs.
+        """
         if self.command is None:
             return ""
+        if self.cwd is None and self.level == "user" and not self.is_confined:
+            return os.path.expanduser("~")  # noqa: PTH111 — an unknown home stays as it is
         return str(root / (self.cwd or "").replace(f"${{{WORKSPACE}}}", str(root)))
 
 

@@ -30,6 +30,7 @@ from newel.mcp.transport_stdio import ShutdownTimeouts, StdioTransport
 from newel.mcp.trust import Trust
 from newel.mcp.types import Caller, Sample, ServerState, ServerStatus, ToolInfo, ToolStatus, offered_name
 from newel.workspace.process.launcher import DIRECT, FindServerLauncher
+from newel.workspace.process.own_programs import with_project_last
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -232,9 +233,10 @@ class Server:
         launcher = (
             DIRECT if find_launcher is None else await find_launcher(config.name, self._callbacks.reach)
         )
-        return StdioTransport(
-            config, folder=str(folder), environ=environ, timeouts=timeouts, launcher=launcher
-        )
+        if config.level == "user" and not config.is_confined:
+            environ = with_project_last(environ, str(folder))
+        place = config.folder(folder)
+        return StdioTransport(config, folder=place, environ=environ, timeouts=timeouts, launcher=launcher)
 
     async def _wait_until_lost(self, client: Client, transport: Transport) -> None:
         async with background_tasks() as tasks:

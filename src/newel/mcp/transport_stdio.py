@@ -204,11 +204,10 @@ class StdioTransport:
 
     def _start(self) -> ProcessPipes:
         command = self._server.command or ""
-        folder = os.path.join(self._folder, self._server.cwd or "")  # noqa: PTH118 — a text for the system
         ours, theirs = _open_pipes()
         try:
             process = self._all.launch(
-                self._launcher, [command, *self._server.args], cwd=folder, streams=theirs
+                self._launcher, [command, *self._server.args], cwd=self._folder, streams=theirs
             )
         except (OSError, ValueError, WorkspaceError) as error:
             for descriptor in ours:

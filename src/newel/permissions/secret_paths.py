@@ -155,7 +155,7 @@ class SecretPaths:
 
     def why_not_attached(self, named: str, path: str) -> str:
         """Why a file that the user named in a prompt is not attached; empty if it is. The user may name files
-        outside the project. A file of the project that is a link to such a file is refused.
+        outside the project. A file of the project that is a link to such a file, or to one that often holds secrets, is refused.
         """
         judged = self.judge(path)
         if judged.level == "never" and judged.rule:
@@ -165,8 +165,11 @@ class SecretPaths:
                 f"{path} holds secrets ({judged.reason}). To allow it, put into your config.toml: "
                 f'[permissions] allow = ["read({path})"]'
             )
-        if judged.level == "ask" and self.is_inside(named) and not self.is_inside(path):
-            return f"it is a link to {path}, outside the project. To attach that file, name it itself."
+        if judged.level == "ask" and self.is_inside(named):
+            if not self.is_inside(path):
+                return f"it is a link to {path}, outside the project. To attach that file, name it itself."
+            if self.original(named) != self.original(path):
+                return f"it is a link to {path}, {judged.reason}. To attach that file, name it itself."
         return ""
 
     def refusal(self, path: str, judged: Judgement, *, writes: bool) -> str:

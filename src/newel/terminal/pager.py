@@ -12,6 +12,7 @@ from typing import TextIO
 
 from newel.terminal.renderers import styles
 from newel.workspace.process.environment import child_env
+from newel.workspace.process.own_programs import own_path
 
 LESS = "FRX"
 """Default options of ``less``: quit if the text fits on the screen, keep colours, do not clear the screen at the end."""
@@ -23,7 +24,8 @@ def pager_of(environ: Mapping[str, str]) -> list[str]:
         command = shlex.split(environ.get("PAGER", "less"))
     except ValueError:  # an unclosed quote
         return []
-    return command if command and command != ["cat"] and shutil.which(command[0]) else []
+    is_used = command and command != ["cat"] and shutil.which(command[0], path=own_path(environ=environ))
+    return command if is_used else []
 
 
 def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> bool:
@@ -37,7 +39,8 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
     if text.count("\n") < height:
         return False
     painted = styles.Styles(environ).paint(styles.with_diff(text), width)
-    pager_environ = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS)}
+    own = {"PATH": own_path(environ=environ)}
+    pager_environ = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS), **own}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         subprocess.run(

@@ -11,7 +11,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Protocol
 
+from newel.agent.errors import WorkspaceError
+from newel.workspace.disk import files
 from newel.workspace.process.environment import child_env
+from newel.workspace.process.own_programs import find_git, own_path
 
 TIMEOUT_S: Final = 60.0
 """For one command."""
@@ -26,26 +29,28 @@ SAFE_OPTIONS: Final = (
 
 SAFE_GIT: Final = (
     "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
-    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(SAFE_OPTIONS)}"
+    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL= git {' '.join(SAFE_OPTIONS)}"
 )
 """The same as sh text; git's arguments follow."""
 
 
-def safe_environment() -> dict[str, str]:
-    """Variables for git: no overrides of the repository, no optional locks, no prompts."""
+def safe_environment(folder: str) -> dict[str, str]:
+    """Variables for git: no overrides of the repository, no optional locks, no prompts, no server."""
     environ = {name: value for name, value in child_env(os.environ).items() if not name.startswith("GIT_")}
-    return environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    own = {"PATH": own_path(folder), "GIT_ALLOW_PROTOCOL": ""}
+    return environ | own | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
 def run_git(folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
     """What git prints in a folder; None if its exit code is not one of ``ok_codes``, there is no git, or it would wait for a file. Blocks."""
-    if _would_wait(folder):
+    git = find_git(folder)
+    if git is None or _would_wait(folder):
         return None
     try:
         done = subprocess.run(
-            ["git", *SAFE_OPTIONS, *args],
+            [git, *SAFE_OPTIONS, *args],
             cwd=folder,
-            env=safe_environment(),
+            env=safe_environment(folder),
             input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -131,7 +136,7 @@ class GitBackend(Protocol):
     def run_git(self) -> RunGit: ...
 
     def read_file(self, path: str, /) -> bytes | None:
-        """The content of a regular file; None if there is none."""
+        """The content of a regular file; None if there is none, or a link in its path: a hostile repository would have it lead to a key."""
         ...
 
     def write_file(self, path: str, data: bytes, /) -> None:
@@ -145,8 +150,10 @@ class LocalGit:
     run_git = staticmethod(run_git)
 
     def read_file(self, path: str, /) -> bytes | None:
-        with contextlib.suppress(OSError):
-            return Path(path).read_bytes()
+        with contextlib.suppress(OSError, WorkspaceError):
+            descriptor, _ = files.open_regular(path, nofollow=True)
+            with os.fdopen(descriptor, "rb") as file:
+                return file.read()
         return None
 
     def write_file(self, path: str, data: bytes, /) -> None:

@@ -12,6 +12,7 @@ import shlex
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire
+from newel.text.sanitize import escape_line
 from newel.workspace.git import SAFE_GIT
 from newel.workspace.port import Completed
 from newel.workspace.tracked import TrackedWorkspace
@@ -20,6 +21,14 @@ TIMEOUT = 120.0
 """Seconds for git, which may have to write a large repository to the disk."""
 
 MAX_NUMBER = 1000
+
+_PROGRAMS = r"^filter\..*\.(clean|smudge|process)$"
+
+_TAKEN = "already exists"
+"""What git says, in English, about a branch or a folder of that name. After other failures, too, a new branch may be there."""
+
+NOT_SET = 1
+"""The exit code of `git config` if there is no such setting."""
 
 NOT_FOUND = 127
 """The shell's exit code for a missing program."""
@@ -53,6 +62,7 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
         "HEAD^{commit}",
         message=f"{top} has no commits yet, so no worktree can be created. Commit something, or start without a worktree.",
     )
+    await _refuse_programs(project)
     # Without repositories inside: git would start programs that their settings name.
     status = await _ask(project.at(top), "status", "--porcelain", "--ignore-submodules=all")
     changed = len(status.splitlines())
@@ -66,6 +76,21 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
     await _make(project, folder)  # the project's folder may contain no committed file
     subfolder = project.at(await project.resolve(folder))
     return Worktree(path=path, folder=subfolder.name, branch=branch, notice=notice)
+
+
+async def _refuse_programs(project: TrackedWorkspace) -> None:
+    """Raises ``WorktreeError`` if the repository's own settings name a program that git would run for files that it writes or compares.
+    The user's own, such as Git LFS, may run.
+    """
+    done = await _git(project, "config", "--show-scope", "--name-only", "--get-regexp", _PROGRAMS)
+    settings = (line.partition("\t") for line in done.stdout.splitlines())
+    own = [name for scope, _, name in settings if scope not in {"system", "global", "command"}]
+    if own or done.exit_code not in (0, NOT_SET):
+        what = f"name a program for that ({escape_line(own[0], 80)})" if own else "cannot be read"
+        raise WorktreeError(
+            f"No worktree is created, as the settings of the repository itself {what}, which Newel does not run. "
+            "Start without one, or create it with `git worktree add` and start in it."
+        )
 
 
 async def _make(project: TrackedWorkspace, folder: str) -> None:
@@ -86,7 +111,7 @@ async def _add(project: TrackedWorkspace, place: str, agent: str, commit: str) -
         done = await _git(project, "worktree", "add", "--quiet", "-b", branch, path, commit)
         if done.exit_code == 0:
             return path, branch
-        if not await _is_taken(project, path, branch):  # else another agent has just taken it
+        if _TAKEN not in done.stderr:  # else another agent has just taken it
             raise WorktreeError(f"Cannot create the worktree {path} (git: {_last_line(done)})")
     raise WorktreeError(f"Too many worktrees named {place}-{name}. Remove some with `git worktree remove`.")
 
@@ -117,7 +142,7 @@ def _last_line(done: Completed) -> str:
 
 async def _git(project: TrackedWorkspace, *args: str) -> Completed:
     """Raises ``WorktreeError`` if git is missing."""
-    done = await project.run(f"{SAFE_GIT} {shlex.join(args)}", timeout=TIMEOUT)
+    done = await project.run(f"export LC_ALL=C; {SAFE_GIT} {shlex.join(args)}", timeout=TIMEOUT)
     if done.exit_code == NOT_FOUND:
         raise WorktreeError(f"A worktree requires git. {_last_line(done)}")
     return done

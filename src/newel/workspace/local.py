@@ -122,12 +122,17 @@ class LocalWorkspace:
         from newel.workspace.process.launcher import DIRECT, WithLimits
         from newel.workspace.process.runner import run_process
 
-        find_launcher = None if options.get("unsandboxed") else self._find_launcher
+        find_launcher, environ = self._find_launcher, self._environ
+        if find_launcher is not None and options.get("unsandboxed"):
+            from newel.workspace.process.own_programs import with_project_last
+
+            # Commands inside may have put a `git` into the project, and the user has said yes to another one.
+            find_launcher, environ = None, with_project_last(environ, self._root)
         launcher = find_launcher(self._root) if find_launcher else DIRECT
         done = await run_process(
             [*self._find_shell(), command],
             cwd=self._root,
-            environ=self._environ,
+            environ=environ,
             limits=self._limits,
             launcher=launcher,
             **options,
@@ -181,11 +186,13 @@ class LocalWorkspace:
         return LocalSnapshotSource(self._root, excluded=left_out)
 
     def _find_shell(self) -> list[str]:
-        """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""
+        """A shell that reads no start-up file, and is not the project's; ``--`` because a command may begin with a dash."""
         if self._shell is None:
             import shutil
 
-            path = self._environ.get("PATH")
+            from newel.workspace.process.own_programs import with_project_last
+
+            path = with_project_last(self._environ, self._root)["PATH"] if "PATH" in self._environ else None
             if bash := shutil.which("bash", path=path):
                 # --norc: a bash that believes it was started by sshd would read ~/.bashrc
                 self._shell = [bash, "--norc", "-c", "--"]
@@ -245,7 +252,10 @@ class LocalHost:
         return LocalWorkspace(folder, limits=limits, find_launcher=self._find_launcher)
 
     def own_workspace(self) -> LocalWorkspace:
-        return LocalWorkspace(self.name)
+        from newel.workspace.process.own_programs import own_path
+
+        environ = child_env(os.environ)
+        return LocalWorkspace(self.name, environ={**environ, "PATH": own_path(self.name, environ)})
 
     async def policy(self, folder: str, /) -> SandboxPolicy | None:
         return None if self._find_policy is None else self._find_policy(folder)

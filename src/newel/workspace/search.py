@@ -39,6 +39,12 @@ MOST_FILES: Final = 100_000
 CONTEXT: Final = 4
 """Lines shown before and after a match."""
 
+_OWN_PATH: Final = (
+    'set -f; IFS=:; own=; for d in $PATH; do case $d in "$PWD"|"$PWD"/*|[!/]*|"") ;; *) own=$own:$d ;; esac; done; '
+    "PATH=${own#:}; unset IFS; set +f; "
+)
+"""No search runs a program of the project, as tools that read run unasked."""
+
 _GREP: Final = (
     "command -v grep >/dev/null && command -v find >/dev/null || exit 127; cd -- {base} 2>/dev/null || exit 0; "
     "export LC_ALL=C; z=--null; grep -q $z -e . /dev/null 2>/dev/null; [ $? -le 1 ] || z=; "
@@ -160,7 +166,7 @@ async def _rg_candidates(workspace: Workspace, needle: _SearchText, glob: Glob) 
         *("--encoding=none", "--glob=!.git", "--files-with-matches", "--null"),
         *(f"--regexp={needle.for_rg}", "--", f"./{glob.base}"),
     ]
-    done = await workspace.run(f"exec {shlex.join(arguments)}")
+    done = await workspace.run(f"{_OWN_PATH}exec {shlex.join(arguments)}")
     if done.exit_code not in {0, 1} or done.truncated:
         return None
     return [path.removeprefix("./") for path in done.stdout.split("\0")[:-1]]
@@ -172,7 +178,10 @@ async def _grep_candidates(workspace: Workspace, needle: _SearchText, glob: Glob
         return None
     left_out = "-name .git" if glob.names_hidden else "-name '.?*'"
     done = await workspace.run(
-        _GREP.format(base=shlex.quote(f"./{glob.base}"), left_out=left_out, words=shlex.join(needle.for_grep))
+        _OWN_PATH
+        + _GREP.format(
+            base=shlex.quote(f"./{glob.base}"), left_out=left_out, words=shlex.join(needle.for_grep)
+        )
     )
     if done.exit_code != 0 or done.truncated:
         return None

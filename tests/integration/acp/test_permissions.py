@@ -52,6 +52,22 @@ async def test_a_change_is_shown_exactly_before_it_is_allowed(with_model: WithMo
     assert (newel.project / "a.txt").read_text() == "new\n"
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a--- b.txt", "--- b.txt"])
+async def test_where_a_link_leads_is_shown_whatever_its_name(with_model: WithModel, name: str) -> None:
+    """A hostile repository names its links so that the question would end before their targets."""
+    arguments = {"file_path": name, "content": "new\n"}
+    call = {"tool_calls": [{"function": {"name": "write", "arguments": arguments}}]}
+    newel = with_model(scenario("write", call, DONE))
+    outside = newel.home / "outside.txt"
+    outside.write_text("old\n")
+    (newel.project / name).symlink_to(outside)
+    async with editing(newel) as ide:
+        ide.editor.decide = lambda _: "reject_once"
+        await ide.new_session()
+        await ide.prompt("write")
+        assert f"{name} → {outside}" in str(ide.editor.asked[0]["toolCall"]["content"])
+
+
 @pytest.mark.parametrize("kind", ["reject_once", "reject_always", None])
 async def test_a_rejected_command_does_not_run(with_model: WithModel, kind: str | None) -> None:
     newel = with_model(scenario("run", TOUCH, DONE))

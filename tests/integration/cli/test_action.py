@@ -68,6 +68,20 @@ def test_a_hostile_prompt_reaches_the_model_word_for_word_and_runs_nothing(
     assert done.outputs["answer"] == "No."
 
 
+def test_the_installation_runs_no_module_of_a_pull_request(
+    with_model: Make, act: Callable[[Newel], Act], tmp_path: Path
+) -> None:
+    """It could change the next step, which has the key."""
+    newel = with_model()
+    newel.environ["PIP_NO_INDEX"] = "1"  # it ends soon
+    for name in ("venv", "ensurepip", "pip"):
+        (newel.project / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    done = act(newel)(prompt="go", version="action")
+    assert done.code != 0
+    assert "pip" in done.log or "hatchling" in done.log, done.log
+    assert not (tmp_path / "ran").exists()
+
+
 def test_the_outputs_are_the_answer_the_session_and_the_cost(
     with_model: Make, act: Callable[[Newel], Act]
 ) -> None:

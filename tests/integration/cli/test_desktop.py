@@ -261,3 +261,16 @@ def test_wrong_usage_is_reported(desk: Desk, words: list[str], reason: str) -> N
     assert done.returncode == 2
     assert reason in done.stderr
     assert not desk.browser()
+
+
+def test_a_window_runs_no_module_of_the_project(desk: Desk) -> None:
+    """The project is the working folder, where Python would look first."""
+    modules = desk.folder / "modules"
+    modules.mkdir()
+    (modules / "webview.py").write_text("raise SystemExit('the real module')\n")
+    desk.newel.environ["PYTHONPATH"] = str(modules)
+    for name in ("newel", "webview", "anyio", "msgspec"):
+        (desk.newel.project / f"{name}.py").write_text(f"open({str(desk.folder / 'ran')!r}, 'w')\n")
+    done = desk.newel("desktop", "--window", "webview")
+    assert not (desk.folder / "ran").exists()
+    assert "the real module" in done.stderr

@@ -15,6 +15,7 @@ import pytest
 from tests.answering import wait_until_accepted
 from tests.driver import Driver
 from tests.forked import start
+from tests.requirements import require_program
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -119,6 +120,21 @@ def test_a_conversation_started_with_a_prompt_continues_at_the_terminal(
     terminal.type("/quit\n")
     assert terminal.end() == 0
     assert [message["role"] for message in newel.requests[1]["messages"]].count("user") == 2
+
+
+def test_below_a_command_of_any_length_the_question_says_that_it_leaves_the_sandbox(
+    with_model: Make, open_terminal: Callable[..., Terminal]
+) -> None:
+    """The words above a long command have left the screen."""
+    require_program("bwrap", "bubblewrap")
+    arguments = {"command": "touch made" + "\n" * 200 + "ls", "unsandboxed": True}
+    call = {"tool_calls": [{"function": {"name": "bash", "arguments": arguments}}]}
+    newel = with_model(scenario("go", call, {"content": "Done."}))
+    terminal = open_terminal(newel, "newel", "--sandbox", "workspace", "go")
+    terminal.wait_for("Run this outside of the sandbox? y once")
+    terminal.answer("n\n")
+    assert terminal.end() == 0
+    assert not (newel.project / "made").exists()
 
 
 def test_a_prompt_on_the_command_line_asks_at_the_terminal_before_it_acts(

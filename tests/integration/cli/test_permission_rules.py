@@ -116,7 +116,15 @@ def test_commands_that_only_read_run_unasked(with_model: Make, command: str) -> 
 
 @pytest.mark.parametrize(
     "setting",
-    ["core.fsmonitor", "core.pager", "diff.external", "filter.x.clean", "include.path", "alias.x"],
+    [
+        "core.fsmonitor",
+        "core.pager",
+        "diff.external",
+        "filter.x.clean",
+        "include.path",
+        "alias.x",
+        "lfs.extension.x.clean",
+    ],
 )
 def test_git_is_asked_about_in_a_repository_that_starts_programs(with_model: Make, setting: str) -> None:
     newel = with_model(scenario("work", bash("git status"), {"content": "Done."}))

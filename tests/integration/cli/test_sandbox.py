@@ -75,6 +75,28 @@ def test_the_file_tools_have_the_same_limits(with_model: WithModel) -> None:
     assert ["sandbox" in result for result in results(newel)] == [True, True, True, False]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mise.toml",
+        ".config/mise/config.toml",
+        "lefthook.yml",
+        ".vimrc",
+        ".devcontainer/devcontainer.json",
+        ".qwen/settings.json",
+    ],
+)
+def test_what_runs_when_a_user_enters_or_opens_the_project_stays(with_model: WithModel, name: str) -> None:
+    """A shell obeys mise.toml at its next prompt, and git lefthook.yml at the next commit."""
+    newel = with_model(
+        scenario("go", bash(f"echo evil >> {name}"), tool("write", file_path=name, content="evil\n"), DONE)
+    )
+    (newel.project / name).parent.mkdir(parents=True, exist_ok=True)
+    (newel.project / name).write_text("mine\n")
+    newel("--sandbox", "workspace", "go")
+    assert (newel.project / name).read_text() == "mine\n"
+
+
 def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) -> None:
     """A protected name in a hostile repository may be a link."""
     newel = with_model(scenario("go", bash("cat ~/papers/a.txt .vscode/a.txt"), DONE))
@@ -83,6 +105,68 @@ def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) 
     (newel.project / ".vscode").symlink_to(newel.home / "papers")
     newel("--sandbox", "workspace", "go")
     assert "very secret" not in results(newel)[0]
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("local", ".githooks"),
+        ("local", "./.githooks/"),
+        ("local", "{project}/.githooks"),
+        ("global", ".githooks"),
+    ],
+)
+def test_the_hooks_that_git_is_told_of_stay(with_model: WithModel, where: str, value: str) -> None:
+    """The user's next commit runs them, outside."""
+    change = bash("echo evil >> .githooks/pre-commit; echo x > ordinary.txt")
+    newel = with_model(
+        scenario("go", change, tool("write", file_path=".githooks/pre-push", content="evil"), DONE)
+    )
+    hook = newel.project / ".githooks/pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("mine\n")
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
+    words = ["git", "config", f"--{where}", "core.hooksPath", value.format(project=newel.project)]
+    environ = {**newel.environ, "HOME": str(newel.home)}
+    subprocess.run(words, cwd=newel.project, check=True, env=environ)
+    newel("--sandbox", "workspace", "go")
+    assert hook.read_text() == "mine\n"
+    assert not (newel.project / ".githooks/pre-push").exists()
+    assert (newel.project / "ordinary.txt").exists()
+
+
+@pytest.mark.parametrize("name", [".venv", "node_modules/.bin", ".venv/bin"])
+def test_a_link_of_the_project_on_the_path_shows_nothing_of_the_home(
+    with_model: WithModel, name: str
+) -> None:
+    """A command may have put it in place of an environment, for the next session."""
+    newel = with_model(scenario("go", bash(f"cat ~/papers/a.txt {name}/a.txt"), DONE))
+    (newel.home / "papers").mkdir()
+    (newel.home / "papers/a.txt").write_text("very secret\n")
+    (newel.project / name).parent.mkdir(exist_ok=True)
+    (newel.project / name).symlink_to(newel.home / "papers")
+    newel.environ |= {
+        "PATH": f"{newel.project / name}:{newel.environ['PATH']}",
+        "VIRTUAL_ENV": str(newel.project / name),
+    }
+    newel("--sandbox", "workspace", "go")
+    assert "very secret" not in results(newel)[0]
+
+
+def test_an_environment_that_the_project_links_to_is_shown(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", bash("cat .venv/pyvenv.cfg; tool"), DONE))
+    environment = newel.home / "environments/x"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (environment / "bin/tool").write_text("#!/bin/sh\necho tool runs\n")
+    (environment / "bin/tool").chmod(0o755)
+    (newel.project / ".venv").symlink_to(environment)
+    newel.environ |= {
+        "PATH": f"{newel.project}/.venv/bin:{newel.environ['PATH']}",
+        "VIRTUAL_ENV": f"{newel.project}/.venv",
+    }
+    newel("--sandbox", "workspace", "go")
+    assert results(newel)[0].startswith("stdout:\nhome = /usr/bin\ntool runs\n")
 
 
 def test_settings_of_tools_are_protected_behind_links(with_model: WithModel) -> None:

@@ -246,6 +246,20 @@ def test_the_projects_dotenv_needs_approval_and_its_example_does_not(with_model:
     assert "put-yours-here" in sent(newel)
 
 
+@pytest.mark.parametrize("target", [".env", "deep/server.pem"])
+def test_no_link_of_a_project_makes_its_secrets_instructions(with_model: Make, target: str) -> None:
+    """They would be sent with the first request, before anybody is asked."""
+    newel = with_model(scenario("look", {"content": "Done."}))
+    put(newel.project / target, "TOKEN=hidden-4711\n")
+    (newel.project / "AGENTS.md").symlink_to(target)
+    put(newel.project / ".newel/prompts/plain.md", "look at $1.")
+    (newel.project / ".newel/prompts/look.md").symlink_to(f"../../{target}")
+    for prompt in ("look", "/look at it", "/plain it"):
+        newel(prompt, "--approve", "read-only")
+    assert "hidden-4711" not in sent(newel)
+    assert "look at it" in sent(newel)
+
+
 def test_the_saved_output_of_a_command_stays_readable(with_model: Make) -> None:
     spill = r"{{ tool_result | output is in (\S+?\.txt) }}"
     newel = with_model(
@@ -276,6 +290,17 @@ def test_a_mention_of_a_link_out_of_the_project_is_not_attached_with_a_reason(wi
     assert "the notes of the user" not in sent(newel)
     assert f"README.md was not attached: {key} holds secrets" in done.stderr
     assert f"NOTES was not attached: it is a link to {notes}, outside the project" in done.stderr
+
+
+def test_a_mention_of_a_link_to_a_secret_of_the_project_is_not_attached(with_model: Make) -> None:
+    newel = with_model(scenario("explain", {"content": "Done."}))
+    dotenv = put(newel.project / ".env", "TOKEN=hidden-4711\n")
+    (newel.project / "README.md").symlink_to(".env")
+    done = newel("explain @README.md")
+    assert "hidden-4711" not in sent(newel)
+    assert f"README.md was not attached: it is a link to {dotenv}" in done.stderr
+    newel("explain @.env")
+    assert "hidden-4711" in sent(newel)
 
 
 def test_a_mentioned_file_outside_is_attached_unless_it_is_secret(with_model: Make) -> None:

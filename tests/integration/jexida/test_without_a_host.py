@@ -16,12 +16,16 @@ from tests.tmux import Tmux
 JEXIDA = str(BIN / "jexida")
 
 
+def folder_of_programs(working: Path) -> Path:
+    return working.with_name(f"{working.name}-programs")
+
+
 @pytest.fixture
 def ssh(tmp_path: Path) -> Callable[[], str]:
-    """The arguments of ssh, from a wrapper program."""
+    """The arguments of ssh, from a wrapper program. It is not in the working folder, from which no program is taken."""
     told = tmp_path / "told"
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "ssh"
+    folder_of_programs(tmp_path).mkdir()
+    program = folder_of_programs(tmp_path) / "ssh"
     program.write_text(f'#!/bin/sh\necho "$@" >> {told}\nexit 255\n')
     program.chmod(0o755)
     return lambda: told.read_text() if told.exists() else ""
@@ -29,7 +33,7 @@ def ssh(tmp_path: Path) -> Callable[[], str]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> dict[str, str]:
-    return {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    return {"PATH": f"{folder_of_programs(tmp_path)}:{os.environ['PATH']}"}
 
 
 def test_without_a_user_it_explains_how_to_name_a_host(

@@ -132,6 +132,7 @@ async def test_no_hostile_command_runs_unasked(view: WorkspaceView, kind: str) -
         ("cd ./sub && git status && cat c.txt", "reads"),
         ("touch x | head -3 && pwd", "allow"),
         ("cat a.txt && touch x", "allow"),
+        ("grep -n -- one a.txt && git log -- a.txt && find -H sub -name c.txt", "reads"),
         ("touch x && cat link", "none"),
         ("touch x && cat a.txt", "none"),
         ("touch x && git diff", "none"),
@@ -150,6 +151,30 @@ async def test_what_is_read_after_an_allowed_command_is_not_known(
         allow=tuple(map(parse_rule, ["bash(cd *)", "bash(touch *)", "bash(git status)", "bash(git log)"]))
     )
     assert (await judge_command(command, rules, view)).effect == effect
+
+
+@pytest.mark.parametrize("link", ["file", "symbolic", "worktree of another", "worktree"])
+async def test_a_repository_elsewhere_is_not_read_unasked(tmp_path: Path, link: str) -> None:
+    """The `.git` of an unpacked project may name any repository of the user; one that names the project in turn is its own."""
+    other, project = tmp_path / "other", tmp_path / "project"
+    other.mkdir()
+    git = "git -c user.name=a -c user.email=a@b"
+    _sh(other, f"git init -q -b main && echo {SECRET} > a.txt && git add a.txt && {git} commit -qm 1")
+    if "worktree" in link:
+        _sh(other, f"git worktree add -q {project if link == 'worktree' else tmp_path / 'third'}")
+    if link != "worktree":
+        project.mkdir()
+    match link:
+        case "symbolic":
+            (project / ".git").symlink_to(other / ".git")
+        case "file":
+            (project / ".git").write_text(f"gitdir: {other}/.git\n")
+        case "worktree of another":
+            shutil.copy(tmp_path / "third/.git", project / ".git")
+        case _:
+            pass
+    shown = await judge_command("git show HEAD:a.txt", RuleSet(), view_of(project, tmp_path / "home"))
+    assert shown.effect == ("reads" if link == "worktree" else "none")
 
 
 @pytest.mark.parametrize("subcommand", ["blame", "diff", "log", "show", "status"])

@@ -11,8 +11,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from newel.permissions.commands.judge import judge_command
 from newel.permissions.commands.parse import parse
+from newel.permissions.rules import RuleSet, parse_rule
 from tests.properties import examples
+from tests.unit.permissions.test_hostile_commands import view_of
 
 PROGRAMS: Final = ("one", "two", "git")
 
@@ -116,12 +119,63 @@ def test_any_text_is_parsed(text: str) -> None:
         "ssh-agent rm x",
         "perf stat rm x",
         "chrt 1 rm x",
+        "rm >f x",
+        "rm 2>&1 x",
+        "env 2>/dev/null rm x",
+        "a | rm &>f x",
+        "a && rm <f >g x",
+        ">f >g rm >h x",
+        "rm <<E x\ny\nE",
+        "rm <<E >f x\ny\nE",
+        "sh >f -c 'rm x'",
+        "a `a \\`rm x\\``",
+        "[[ 'a[$(rm x)]' -eq 1 ]]",
+        "[ 'a[$(rm x)]' -eq 1 ]",
+        "y='a[$(rm x)]'; ((y))",
+        "y='$(rm x)'; : ${y@P}",
+        "PS4='$(rm x)' bash -x -c :",
+        "a['$(rm x)']=1",
+        "shopt -s expand_aliases\nalias z='rm x'\nz",
+        "compgen -C 'rm x'",
+        "compgen -W '$(rm x)'",
+        "git submodule foreach 'rm x'",
+        "git -c core.sshCommand='rm x' fetch",
+        "git difftool --extcmd='rm x'",
+        "git grep -O'rm x' y",
+        "git filter-branch --tree-filter 'rm x' HEAD",
+        "pkexec rm x",
+        "linux64 rm x",
+        "conda run -n y rm x",
     ],
 )
 def test_a_command_is_found_wherever_it_stands(text: str) -> None:
     """A rule that denies it would be no rule otherwise."""
     found = [((words[0] or "").rpartition("/")[2], *words[1:]) for words in parse(text).commands if words]
     assert ("rm", "x") in found
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("text", "effect"),
+    [
+        ("git push x", "deny"),
+        ("git 2>&1 push x", "deny"),
+        ("git -c alias.p=push p x", "deny"),
+        ("git -c 'alias.p=push x' p", "deny"),
+        ("git -c 'alias.p=-c a.b=c push' p x", "deny"),
+        ("git --attr-source HEAD push x", "deny"),
+        ("/usr/lib/git-core/git-push x", "deny"),
+        ("xargs git push", "ask"),
+        ("echo push x | xargs -n 2 git", "ask"),
+        ("parallel git ::: push", "ask"),
+        ("fd -x git", "ask"),
+        ("ls | xargs git add", "none"),
+        ("git -c alias.p=pull p x", "none"),
+    ],
+)
+async def test_a_rule_for_git_sees_its_subcommand(text: str, effect: str, tmp_path: Path) -> None:
+    rules = RuleSet(deny=(parse_rule("bash(git push x)"),))
+    assert (await judge_command(text, rules, view_of(tmp_path, tmp_path))).effect == effect
 
 
 @pytest.mark.parametrize(
@@ -136,6 +190,9 @@ def test_a_command_is_found_wherever_it_stands(text: str) -> None:
         "echo 'rm x' | sh",
         "bash -s",
         "sh <<< 'rm x'",
+        "bash /dev/stdin <<< 'rm x'",
+        ". /dev/fd/0 <<< 'rm x'",
+        "xargs -I{} {} x",
         "a '",
         "{a,b}",
         "x" * 30_000,

@@ -115,6 +115,40 @@ async def test_the_repositorys_own_hooks_do_not_run(of: Open, shop: Path, tmp_pa
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("action", ["clean", "smudge", "process"])
+async def test_the_repositorys_own_filters_do_not_run(
+    of: Open, shop: Path, tmp_path: Path, action: str
+) -> None:
+    """Who unpacks a project gets its `.git/config`, too."""
+    (shop / ".gitattributes").write_text("* filter=a=b\n")
+    git(shop, "add", "-A")
+    git(shop, "commit", "-qm", "Second")
+    git(shop, "config", f"filter.a=b.{action}", f"touch {tmp_path}/ran; exit 1")
+    next(path for path in (shop / "src").iterdir() if path.is_file()).touch()
+    with pytest.raises(WorktreeError, match=rf"filter\.a=b\.{action}"):
+        await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_no_server_is_asked_for_what_a_repository_lacks(of: Open, shop: Path, tmp_path: Path) -> None:
+    """A repository that claims to be partial names the program that is asked."""
+    settings = {
+        "remote.o.url": f"ext::sh -c 'touch {tmp_path}/ran'",
+        "remote.o.promisor": "true",
+        "protocol.ext.allow": "always",
+        "extensions.partialClone": "o",
+        "core.repositoryFormatVersion": "1",
+    }
+    for name, value in settings.items():
+        git(shop, "config", name, value)
+    file = next(path for path in (shop / "src").iterdir() if path.is_file())
+    blob = git(shop, "rev-parse", f"HEAD:src/{file.name}").strip()
+    (shop / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(WorktreeError):
+        await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_other_users_cannot_read_the_worktrees(of: Open, shop: Path, tmp_path: Path) -> None:
     await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
     assert (tmp_path / "home" / "worktrees").stat().st_mode & 0o777 == 0o700

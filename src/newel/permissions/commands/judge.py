@@ -40,6 +40,10 @@ class ProjectView(Protocol):
         """Whether files, relative to the project's folder or absolute, may be read unasked, with ``recurses`` all that is below, too."""
         ...
 
+    async def is_own_program(self, name: str, /) -> bool:
+        """Whether a command of that name is not a program of the project, as far as that is known."""
+        ...
+
     async def is_git_safe(self, folder: str, /) -> bool:
         """Whether no command of git that reads starts a program that the repository of a folder names, or shows files that
         may not be read unasked.
@@ -69,9 +73,12 @@ def _find(rules: Sequence[Rule], commands: Sequence[Words], *, unknown: bool) ->
     for rule in rules:
         if isinstance(rule, CommandRule):
             for words in commands:
-                forms = [words, (program(words), *words[1:])]
-                if program(words) == "git":
+                name = program(words)
+                forms = [words, (name, *words[1:])]
+                if name == "git":
                     forms.append(("git", *without_global_options(words)[1:]))
+                if name.startswith("git-"):
+                    forms.append(("git", name[4:], *words[1:]))
                 if any(
                     words and words[0] is not None and rule.matches(form, unknown=unknown) for form in forms
                 ):
@@ -95,7 +102,12 @@ async def _judge_plain(
         plain = plain[1:]
     for words in plain:
         reads = find_reads(words)
-        if reads and (only_reads or reads.needs_no_file) and await _may_read(reads, bases, project):
+        if (
+            reads
+            and (only_reads or reads.needs_no_file)
+            and await _may_read(reads, bases, project)
+            and await project.is_own_program(words[0])
+        ):
             continue
         only_reads = False
         if not any(rule.matches(words) for rule in allowed):

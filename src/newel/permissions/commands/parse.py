@@ -32,8 +32,15 @@ _PLAIN: Final = frozenset(
     {"comment", "program", "list", "pipeline", "command", "command_name", "redirected_statement"}
 )
 _WORDS: Final = frozenset({"word", "number", "raw_string", "string", "string_content", "concatenation"})
-_EVALUATING: Final = frozenset({"unset_command", "declaration_command", "unary_expression"})
-"""Nodes for commands that evaluate the index of an array in a quoted word, as those in ``programs().evaluating`` do."""
+_EVALUATING: Final = frozenset(
+    {
+        *("unset_command", "declaration_command", "unary_expression", "binary_expression"),
+        *("variable_assignment", "subscript"),
+    }
+)
+"""Nodes in which a quoted word may be evaluated, now or later: the index of an array, as by the programs in ``programs().evaluating``, and
+what ``PS4`` or ``${x@P}`` expand.
+"""
 
 _TOKENS: Final = frozenset({"&&", "||", ";", "|", "\n", '"'})
 _SAFE_REDIRECT: Final = re.compile(r"[012]?>&[12]|(?:[012]|&)?>>?\s*/dev/null|0?<\s*/dev/null")
@@ -46,12 +53,25 @@ _UNUSUAL: Final = re.compile(
 _SPECIAL: Final = re.compile(r"[*?\[\]{}~!$`]")
 """In a word without quotes, what bash may replace by something else."""
 
-_RUN_BY_GIT: Final = re.compile(r"(?s)(?:alias\.[^=]*=!|--exec=)(.*)")
+_RUN_BY_GIT: Final = re.compile(
+    r"(?si)(?:alias\.[^=]*=!|(?:core|sequence|diff|filter|merge|difftool|mergetool|pager|gpg|credential)\.[^=]*=!?"
+    r"|--(?:exec|extcmd|open-files-in-pager|upload-pack|receive-pack)=|-O)(.*)"
+)
 """Arguments of git that have a command in them."""
 
+_ALIAS: Final = re.compile(r"(?si)alias\.([^=]*)=(?!!)(.*)")
+
 _GLOBAL_WITH_VALUE: Final = frozenset(
-    {"-c", "-C", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"}
+    {
+        *("-c", "-C", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix"),
+        *("--config-env", "--attr-source"),
+    }
 )
+
+_APPENDING: Final = frozenset({"fd", "parallel", "xargs"})
+"""Programs that start others with more arguments than they name."""
+
+_INPUT: Final = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 class ParsedCommand(NamedTuple):
@@ -93,6 +113,8 @@ def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], dep
             literal = tuple(word for word in words if word is not None)
             is_plain &= bool(literal) and len(literal) == len(words)
             plain.append(literal)
+        for script in _hidden_scripts(node) if depth < MAX_DEPTH else ():
+            _collect(script, commands, [], depth + 1)
         if node.type == "raw_string" and node.parent is not None and node.parent.type in _EVALUATING:
             _collect_evaluated(_text(node), commands, depth)
         is_plain &= _is_plain(node)
@@ -101,6 +123,41 @@ def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], dep
     if "\\\n" in text and depth < MAX_DEPTH:  # bash joins the lines, also within a word
         _collect(text.replace("\\\n", ""), commands, [], depth + 1)
     return is_plain
+
+
+def _hidden_scripts(node: Node) -> Iterator[str]:
+    """Commands that the parser does not show as such: with words behind a redirection, as in ``git >f push``, and in backquotes within
+    backquotes.
+    """
+    if node.type == "command_substitution" and "\\`" in (text := _text(node)) and text.startswith("`"):
+        yield text[1:-1].replace("\\`", "`")
+    if node.type != "redirected_statement":
+        return
+    cuts = [span for child in node.children_by_field_name("redirect") for span in _redirections(child)]
+    data, at, kept = node.text or b"", node.start_byte, list[bytes]()
+    for start, end in cuts:
+        kept.append(data[at - node.start_byte : start - node.start_byte])
+        at = end
+    kept.append(data[at - node.start_byte :])
+    if b"".join(kept[1:]).strip() or node.child_by_field_name("body") is None:
+        yield b" ".join(kept).decode("utf-8", "replace")
+
+
+def _redirections(node: Node) -> Iterator[tuple[int, int]]:
+    """Where the redirections of a node are, without words behind them."""
+    if node.type == "file_redirect":
+        targets = node.children_by_field_name("destination")
+        yield node.start_byte, targets[0].end_byte if targets else node.end_byte
+    elif node.type == "heredoc_redirect":
+        start = next((child for child in node.children if child.type == "heredoc_start"), node)
+        yield node.start_byte, start.end_byte
+        for child in node.children:
+            if child.type in {"heredoc_body", "heredoc_end"}:
+                yield child.start_byte, child.end_byte
+            else:
+                yield from _redirections(child)
+    elif node.type == "herestring_redirect":
+        yield node.start_byte, node.end_byte
 
 
 def _collect_evaluated(text: str, commands: list[Words], depth: int) -> None:
@@ -212,6 +269,9 @@ def _started(words: Words) -> Iterator[Words]:
         for at in range(1, len(words)):
             if words[at] is None or not str(words[at]).startswith("-"):
                 yield words[at:]
+                if name in _APPENDING:
+                    end = words.index(":::", at) if ":::" in words[at:] else len(words)
+                    yield (*words[at:end], None)
     if name == "git" and (plain := without_global_options(words)) != words:
         yield plain
 
@@ -231,10 +291,20 @@ def _scripts(words: Words) -> Iterator[str]:
         yield from (found[1] for word in texts if (found := _RUN_BY_GIT.match(word)))
         yield from (word for option, word in pairwise(texts) if option in {"--exec", "-x"})
         yield from (
-            " ".join(map(shlex.quote, texts[at + 1 :]))
+            script
             for at, word in enumerate(texts)
             if word in {"foreach", "run"}
+            for script in (" ".join(map(shlex.quote, texts[at + 1 :])), " ".join(texts[at + 1 :]))
         )
+        yield from (word for option, word in pairwise(texts) if option.endswith("-filter"))
+        rest = [word or "" for word in without_global_options(words)[1:]]
+        yield from (
+            f"git {found[2]} {shlex.join(rest[1:])}"
+            for word in texts
+            if (found := _ALIAS.match(word)) and rest[:1] == [found[1]]
+        )
+    if name == "alias":
+        yield from (word.partition("=")[2] for word in texts)
     if name in known.evaluating:
         yield from (f': "{word}"' for word in texts if "$(" in word or "`" in word)
     if name in {"eval", "exec"} and None not in words:
@@ -252,7 +322,7 @@ def reads_program(words: Words) -> bool:
     """Whether a shell or an interpreter runs what it reads from its standard input."""
     known = programs()
     return program(words) in known.shells | known.interpreters and all(
-        word is not None and word.startswith("-") for word in words[1:]
+        word is not None and (word.startswith("-") or word in _INPUT) for word in words[1:]
     )
 
 

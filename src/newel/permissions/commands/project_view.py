@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,7 @@ from newel.permissions.commands.reading import GIT_SETTINGS
 from newel.permissions.secret_paths import SecretPaths
 from newel.workspace.git import RunGit, run_git
 from newel.workspace.port import Workspace
+from newel.workspace.process.own_programs import own_path
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MAX_ENTRIES = 50_000
@@ -33,6 +35,10 @@ class ViewedFiles(Protocol):
 
     async def in_thread(self, work: Callable[[], bool], /) -> bool:
         """Do work that uses the other methods."""
+        ...
+
+    def is_own_program(self, name: str, folder: str, /) -> bool:
+        """Whether a command of that name, in a folder, is not a program of the project."""
         ...
 
     def below(self, folders: Sequence[str], /) -> Iterator[str]:
@@ -57,6 +63,11 @@ class LocalViewedFiles:
 
     async def in_thread(self, work: Callable[[], bool], /) -> bool:
         return await anyio.to_thread.run_sync(work)
+
+    def is_own_program(self, name: str, folder: str, /) -> bool:
+        path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        in_folder = os.pathsep.join(os.path.join(folder, entry) for entry in path)  # noqa: PTH118 — texts
+        return shutil.which(name, path=in_folder) == shutil.which(name, path=own_path(folder))
 
     def below(self, folders: Sequence[str], /) -> Iterator[str]:
         waiting = [folder for folder in folders if Path(folder).is_dir()]
@@ -89,6 +100,9 @@ class WorkspaceView:
         except NewelError:
             return False
 
+    async def is_own_program(self, name: str, /) -> bool:
+        return await self._files.in_thread(lambda: self._files.is_own_program(name, self._workspace.root))
+
     async def is_git_safe(self, folder: str, /) -> bool:
         try:
             where = await self._workspace.resolve(folder or ".")
@@ -116,6 +130,8 @@ class WorkspaceView:
         if answer is None:
             return False
         top, own, common = os.fsdecode(answer).split("\n")[:3]
+        if own != f"{top}/.git" and not self._is_linked(top):
+            return False
         common = posixpath.normpath(posixpath.join(folder, common))
         stamps = files.stamps([f"{own}/index", f"{common}/config", f"{own}/config.worktree"])
         known = self._checked.get(top)
@@ -124,6 +140,13 @@ class WorkspaceView:
         hooks = known[1]
         # The one hook that reading may run.
         return hooks is not None and not any(files.stamps([f"{path}/post-index-change" for path in hooks]))
+
+    def _is_linked(self, top: str) -> bool:
+        """Whether the repository, which is elsewhere, names the folder in turn. The ``.git`` of a hostile project may name any."""
+        trees = self._files.run_git(top, "worktree", "list", "--porcelain", "-z")
+        if trees is None:  # before git 2.36
+            trees = (self._files.run_git(top, "worktree", "list", "--porcelain") or b"").replace(b"\n", b"\0")
+        return b"worktree " + os.fsencode(top) in trees.split(b"\0")
 
     def _find_hooks(self, top: str, common: str) -> list[str] | None:
         """The folders of hooks; None if reading may start another program, or shows what may not be read unasked."""

@@ -32,7 +32,7 @@ GIT_SETTINGS: Final = re.compile(
     r"core\.(?:fsmonitor|pager|editor|sshcommand|askpass|gitproxy|alternaterefscommand|attributesfile)|diff\.external|diff\..*\.(?:command|textconv)"
     r"|filter\..*|merge\..*\.driver|pager\..*|gpg\..*|log\.showsignature|interactive\.difffilter|include(?:if)?\..*|credential\..*|browser\..*|man\..*"
     r"|alias\..*|extensions\..*|trailer\..*|uploadpack\..*|remote\..*\.(?:uploadpack|receivepack|vcs|proxy|promisor|partialclonefilter)|core\.worktree|submodule\..*\.update|grep\.fallbacktonoindex"
-    r"|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule|diff\.orderfile|blame\.ignorerevsfile|mailmap\..*",
+    r"|lfs\.(?:extension|customtransfer)\..*|lfs\.standalonetransferagent|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule|diff\.orderfile|blame\.ignorerevsfile|mailmap\..*",
     re.IGNORECASE,
 )
 """Settings of a repository with which a command of git that reads might start a program, or read another place."""
@@ -97,7 +97,12 @@ def _split(arguments: Sequence[str], short: str, long: frozenset[str]) -> _Argum
     found = _Arguments([], [], [])
     for at, word in enumerate(arguments):
         if word == "--":
-            found.operands.extend(arguments[at + 1 :])
+            rest = arguments[at + 1 :]
+            # Behind an option it may be the value of that option, as in `rg -g -- --pre=PROGRAM`: then options follow.
+            may_be_value = at > 0 and arguments[at - 1].startswith("-")
+            if may_be_value and any(other.startswith("-") and other != "-" for other in rest):
+                return None
+            found.operands.extend(rest)
             return found
         if not word.startswith("-") or word == "-":
             found.operands.append(word)
@@ -121,12 +126,10 @@ def _find(arguments: Sequence[str]) -> Reads | None:
     paths: list[str] = []
     has_tests = False
     for word in arguments:
+        if word == "-H" and not has_tests:
+            continue  # paths follow
         has_tests |= word.startswith(("-", "!", "("))
-        if (
-            word.startswith("-")
-            and word not in programs().find
-            and not re.fullmatch(r"-\d+[A-Za-z]?|-HP?", word)
-        ):
+        if word.startswith("-") and word not in programs().find and not re.fullmatch(r"-\d+[A-Za-z]?", word):
             return None
         if not has_tests:
             paths.append(word)

@@ -25,6 +25,8 @@ QUESTION: Final = (
 )
 QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p always in this project · n no")
 """What ``p`` allows is said above it."""
+OUTSIDE: Final = ("Run this?", "Run this outside of the sandbox?")
+"""The words above a long command are no longer on the screen."""
 QUESTION_ABOUT_SERVER: Final = "Allow it? y for this session · p always in this project · n no (Enter): "
 
 _ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
@@ -91,8 +93,12 @@ class Approver:
 
 
 async def _approve(ask: AskLine, record: Callable[[str], None] | None, request: ApprovalRequest) -> Approval:
+    from newel.tools.bash import OUTSIDE_SANDBOX  # loaded with the tools, not with the front end
+
     about = present(request)
     question = QUESTION_WITH_RULE if request.offer else QUESTION
+    if request.preview.startswith(f"({OUTSIDE_SANDBOX})"):
+        question = question.replace(*OUTSIDE)
     if request.kind == "server":
         question = QUESTION_ABOUT_SERVER
     while is_unclear(answer := await ask(question, about, interrupting=True)) or (

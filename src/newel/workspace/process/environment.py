@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 SENSITIVE: Final = (
-    "(^|_)(TOKEN|SECRETS?|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|MNEMONIC)(_|$)|PASSWORD(_|$)"
-    "|_(KEYS?|PAT|AUTH|PASS|PWD|JWT|COOKIE|AUTH_CONFIG)$|(^|_)KEY_ID$"
+    "(^|_)(TOKEN|SECRETS?|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|MNEMONIC|BEARER|AUTHORIZATION|SEED_PHRASE)(_|$)"
+    "|PASSWORD(_|$)|_(KEYS?|PAT|AUTH|PASS|PWD|PW|PEM|AUTH_CONFIG|SERVICE_ACCOUNT_JSON)$|(^|_)(JWT|COOKIE|DBPASS|KEY_ID)$"
+    "|(^|_)WEBHOOK(_URL)?$"
     "|(API|ACCESS|AUTH|PRIVATE|SECRET|SIGNING|ENCRYPTION)_?KEYS?[0-9]*(_|$)|(TOKEN|SECRET|SSHPASS|BINDPW)$"
 )
 """Matches names of secrets in upper case. Valid as a POSIX extended and as a Python regular expression."""

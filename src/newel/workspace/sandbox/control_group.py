@@ -216,7 +216,7 @@ def try_limits(wanted: Mapping[str, int]) -> str:
     """Make a group, with a process in it; returns the limits that it has, for the user. Raises ``NoControlGroup``."""
     group = ControlGroup(find_group_place(), wanted)
     try:
-        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
             group.add(process.pid)
         if not group.describe():
             raise NoControlGroup(f"the limits of {group.folder} cannot be written")

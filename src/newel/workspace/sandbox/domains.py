@@ -87,7 +87,14 @@ def parse_host(text: str) -> str:
 METADATA: Final = frozenset(
     map(
         ipaddress.ip_address,
-        ("169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254"),
+        (
+            "169.254.169.254",
+            "169.254.170.2",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "fd00:ec2::254",
+        ),
     )
 )
 """Where clouds hand out the credentials of their machines."""

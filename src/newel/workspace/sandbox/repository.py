@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import re
 from typing import Final
 
 import msgspec
 
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
+
+_HOOKS: Final = re.compile(rb'(?im)(?:^|\])\s*hookspath\s*=\s*"?([^"\n;#]+)')
+
+MAX_SETTINGS: Final = 64 << 10
+"""Bytes of a file of git's settings."""
 
 MAX_POINTER: Final = 4096
 """Bytes of a file that names a folder of git."""
@@ -49,6 +55,19 @@ def find_sandbox_repository(
         if names_it and is_linked and disk.is_file(f"{common}/config"):
             return SandboxRepository(top=top, folder=folder, common=common)
     return None
+
+
+def find_hook_folders(repository: SandboxRepository, home: str, disk: SandboxDisk = LOCAL_DISK) -> list[str]:
+    """The folders in which git looks for hooks besides its own, as the user's settings and the repository's name them. The files that they
+    include are not read.
+    """
+    settings = [
+        *(f"{home}/.gitconfig", f"{home}/.config/git/config"),
+        *(f"{repository.common}/config", f"{repository.folder}/config.worktree"),
+    ]
+    named = [name.strip() for file in settings for name in _HOOKS.findall(disk.read(file, MAX_SETTINGS))]
+    paths = [os.fsdecode(re.sub(rb"^~(?=/)", lambda _: os.fsencode(home), name)) for name in named]
+    return [posixpath.normpath(posixpath.join(repository.top, path)) for path in paths]
 
 
 def _find_top(folder: str, disk: SandboxDisk) -> str | None:

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from newel.workspace.process.environment import child_env
+from newel.workspace.process.own_programs import own_path
 from newel.workspace.ssh.connection_errors import explain, no_answer, no_ssh
 from newel.workspace.ssh.target import Target
 
@@ -67,7 +68,11 @@ class SshCommand:
         self.asked = asked
         self.keys: tuple[str, ...] = ()
         """The files of the keys that ssh tries, known after ``resolve``."""
-        self.environ = {**child_env(environ), "SSH_ASKPASS_REQUIRE": "never"}
+        self.environ = {
+            **child_env(environ),
+            "SSH_ASKPASS_REQUIRE": "never",
+            "PATH": own_path(environ=environ),
+        }
         self._program = ["ssh", *(["-F", config] if config else [])]
         self._folder = _make_folder(environ)
         alive = (

@@ -267,6 +267,25 @@ async def test_git_works_in_the_copy_and_the_repository_is_not_affected(
     assert git(mirror.root, "remote") == ""
 
 
+@pytest.mark.parametrize("name", ["info/exclude", "shallow", "info"])
+async def test_a_link_in_a_repository_brings_no_secret_into_the_copy(
+    mirrored: Disks, project: Path, tmp_path: Path, name: str
+) -> None:
+    """Commands in a sandbox read the copy, and not what the link of a hostile repository leads to."""
+    git(project, "init", "-q", "-b", "main")
+    git(project, "commit", "-q", "--allow-empty", "-m", "one")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "exclude").write_text("SECRET\n")
+    link = project / ".git" / name
+    shutil.rmtree(link) if link.is_dir() else link.unlink(missing_ok=True)
+    link.symlink_to(secret if name == "info" else secret / "exclude")
+    mirror = await mirrored(project)
+    await update(mirror)
+    texts = [path.read_bytes() for path in copy_in(mirror).rglob("*") if path.is_file()]
+    assert not any(b"SECRET" in text for text in texts)
+
+
 async def test_git_works_in_the_copy_of_a_worktree_and_of_a_folder_in_a_repository(
     tmp_path: Path, mirrored: Disks
 ) -> None:

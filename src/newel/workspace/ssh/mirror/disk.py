@@ -234,7 +234,8 @@ class SshMirrorBackend:
                 self._change(self._scripts.write(others))
 
     def read_file(self, path: str, /) -> bytes | None:
-        answer = self._shell.ask(f"[ -f {quote(path)} ] && cat -- {quote(path)}")
+        text = 'p={path}; [ -f "$p" ] && [ "$(readlink -f -- "$p")" = "$p" ] && cat -- "$p"'
+        answer = self._shell.ask(f"({text.format(path=quote(path))})")
         return answer.data if answer.status == 0 else None
 
     def write_file(self, path: str, data: bytes, /) -> None:
