@@ -37,6 +37,11 @@ _OPTION = r"(?s)--?([A-Za-z][\w-]*)(?:=(.*))?"
 WORKSPACE: Final = "workspaceFolder"
 """The variable that stands for the working folder."""
 
+RELATIVE_ARGUMENT: Final = (
+    "Its argument `{path}` is relative to its working folder, which is your home folder. Write `${{workspaceFolder}}` for the project, or set "
+    '`"cwd": "${{workspaceFolder}}"`.'
+)
+
 
 class _ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A server's entry in a file; keys of other programs are ignored."""
@@ -110,9 +115,21 @@ class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
         """
         if self.command is None:
             return ""
-        if self.cwd is None and self.level == "user" and not self.is_confined:
+        if self._starts_at_home:
             return os.path.expanduser("~")  # noqa: PTH111 — an unknown home stays as it is
         return str(root / (self.cwd or "").replace(f"${{{WORKSPACE}}}", str(root)))
+
+    def check_arguments(self) -> None:
+        """Raises ``ConfigError`` for a relative path in the arguments of a server that starts in the home folder: it was meant for the
+        project, and would open everything of the user's instead.
+        """
+        relative = next((word for word in self.args if re.match(r"\.\.?(/|$)", word)), None)
+        if relative is not None and self._starts_at_home:
+            raise ConfigError(RELATIVE_ARGUMENT.format(path=relative))
+
+    @property
+    def _starts_at_home(self) -> bool:
+        return self.cwd is None and self.level == "user" and not self.is_confined
 
 
 def server_key(origin: Path, name: str) -> str:

@@ -222,9 +222,10 @@ class Server:
         return (anyio.current_time() - started_at if started_at else 0.0), exited
 
     async def _transport(self) -> Transport:
-        """The transport to it. Raises ``ConfigError`` if a variable is missing."""
+        """The transport to it. Raises ``ConfigError`` if a variable is missing, or an argument means another folder than it seems."""
         environ, folder = self._context.environ, self._context.root
         config = expand(self.config, environ, folder)
+        config.check_arguments()
         await sdk.load()
         if config.url is not None:
             return HttpTransport(config)

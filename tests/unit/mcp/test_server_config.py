@@ -218,3 +218,15 @@ def test_each_server_of_any_file_is_valid_or_reported(servers: dict[str, Any]) -
         write(Path(folder) / "mcp_config.json", servers)
         found, problems = load_servers(home=Path(folder), cwd=Path(folder))
         assert len(found) + len(problems) == len(servers)
+
+
+@pytest.mark.parametrize("path", [".", "..", "./data", "../other"])
+def test_a_relative_path_never_opens_the_home_folder_by_mistake(path: str, tmp_path: Path) -> None:
+    """The server of a user starts in the home folder, and `.` was meant for the project."""
+    with pytest.raises(ConfigError, match=r"Its argument `.*` is relative .*\$\{workspaceFolder\}"):
+        one(args=("-y", path)).check_arguments()
+    one(args=("-y", path), cwd="${workspaceFolder}").check_arguments()
+    one(args=("-y", path), sandbox=True).check_arguments()
+    one(args=("-y", path), level="project").check_arguments()
+    one(args=("-y", "...", ".hidden", "a/.."), env={"X": path}).check_arguments()
+    expand(one(args=("${workspaceFolder}",)), {}, tmp_path).check_arguments()
