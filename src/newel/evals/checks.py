@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError, WorkspaceError
-from newel.evals.task import FILES, Attempt, Check, Task, TaskError
+from newel.evals.task import FILES, Attempt, Task, TaskCheck, TaskError
 from newel.storage.files import read_regular
 from newel.workspace.port import Workspace
 
@@ -76,7 +76,7 @@ async def run_checks(
     leave some behind.
     """
     after = await hash_files(project)
-    problems: dict[Check, str] = {}
+    problems: dict[TaskCheck, str] = {}
     for check in task.checks:
         if not check.run:
             problems[check] = await anyio.to_thread.run_sync(
@@ -89,11 +89,11 @@ async def run_checks(
     return [CheckResult(describe(check), _because(check, problems[check])) for check in task.checks]
 
 
-def _because(check: Check, problem: str) -> str:
+def _because(check: TaskCheck, problem: str) -> str:
     return f"{problem} ({check.why})" if problem and check.why else problem
 
 
-def _problem_of(check: Check, project: Path, reply: Reply, before: FileHashes, after: FileHashes) -> str:
+def _problem_of(check: TaskCheck, project: Path, reply: Reply, before: FileHashes, after: FileHashes) -> str:
     if check.answer or check.no_answer:
         return _problem_of_answer(check, reply.answer)
     if check.asked is not None:
@@ -103,7 +103,7 @@ def _problem_of(check: Check, project: Path, reply: Reply, before: FileHashes, a
     return _problem_of_file(check, project) if check.file else _problem_of_changes(check, before, after)
 
 
-def describe(check: Check) -> str:
+def describe(check: TaskCheck) -> str:
     """A few words for a check."""
     if check.run:
         return f"run {_first_line(check.run)}"
@@ -169,7 +169,7 @@ async def _run(workspace: Workspace, command: str, what: str) -> None:
         raise TaskError(f"{what} {end}: {_first_line(command)}\n{_tail(done.stderr or done.stdout)}")
 
 
-async def _problem_of_command(check: Check, workspace: Workspace) -> str:
+async def _problem_of_command(check: TaskCheck, workspace: Workspace) -> str:
     try:
         done = await workspace.run(check.run, timeout=check.timeout)
     except NewelError as error:
@@ -184,7 +184,7 @@ async def _problem_of_command(check: Check, workspace: Workspace) -> str:
     return ""
 
 
-def _problem_of_answer(check: Check, answer: str) -> str:
+def _problem_of_answer(check: TaskCheck, answer: str) -> str:
     if check.answer and not re.search(check.answer, answer):
         return f"the answer does not match: {_tail(answer) or 'there was none'}"
     if check.no_answer and (match := re.search(check.no_answer, answer)):
@@ -192,7 +192,7 @@ def _problem_of_answer(check: Check, answer: str) -> str:
     return ""
 
 
-def _problem_of_file(check: Check, project: Path) -> str:
+def _problem_of_file(check: TaskCheck, project: Path) -> str:
     path = project / check.file
     if check.absent:
         return "it exists" if path.is_symlink() or path.exists() else ""
@@ -210,7 +210,7 @@ def _problem_of_file(check: Check, project: Path) -> str:
     return ""
 
 
-def _problem_of_changes(check: Check, before: FileHashes, after: FileHashes) -> str:
+def _problem_of_changes(check: TaskCheck, before: FileHashes, after: FileHashes) -> str:
     changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
     if check.only is not None:
         wrong = [name for name in changed if not _is_one_of(name, check.only)]

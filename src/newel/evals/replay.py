@@ -30,7 +30,7 @@ _VERDICT: Final = '{"satisfied": true, "why": "All that was asked for is done.",
 """What the judge of a contract is asked, and answers: its acceptance command decides."""
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GoldenAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer of a model: text, and calls of tools, each with ``name`` and ``arguments``."""
 
     content: str = ""
@@ -41,7 +41,7 @@ class GoldenTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The answers to each of a task's prompts, and to that of the re-run if files change meanwhile. ``made_by`` is the model, or ``hand``."""
 
     made_by: str
-    answers: list[list[Answer]]
+    answers: list[list[GoldenAnswer]]
     made_on: str = ""
 
 
@@ -71,17 +71,17 @@ def _from_reference(task: Task) -> GoldenTrace:
             f"{task.name} needs a {GOLDEN} for a replay: how to propose edits does not follow from its reference."
         )
     reference = task.reference
-    steps: list[Answer] = []
+    steps: list[GoldenAnswer] = []
     for name, text in reference.files.items():
         # Newel wants a write that drops most of a file to be repeated.
         steps += [_call("write", path=name, content=text)] * (2 if name in task.files else 1)
     steps += [_call("bash", command=reference.run)] if reference.run else []
-    said = Answer(content=reference.answer or "Done.")
+    said = GoldenAnswer(content=reference.answer or "Done.")
     return GoldenTrace(FROM_REFERENCE, [[*steps, said], *([said] for _ in task.then)])
 
 
-def _call(name: str, **arguments: str) -> Answer:
-    return Answer(tool_calls=[{"name": name, "arguments": arguments}])
+def _call(name: str, **arguments: str) -> GoldenAnswer:
+    return GoldenAnswer(tool_calls=[{"name": name, "arguments": arguments}])
 
 
 @asynccontextmanager
@@ -121,7 +121,7 @@ def _scenarios(task: Task) -> dict[str, Any]:
     }
 
 
-def _response(answer: Answer) -> dict[str, Any]:
+def _response(answer: GoldenAnswer) -> dict[str, Any]:
     calls = [
         {"function": {"name": call["name"], "arguments": call["arguments"]}} for call in answer.tool_calls
     ]

@@ -38,7 +38,7 @@ class TaskError(NewelError):
     """A task that cannot be used; the message names the file, the line and the field."""
 
 
-class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TaskCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A condition for success, of one kind:
 
     - ``run``: a shell command in the project that must exit with 0 within ``timeout`` seconds; with ``output``, a regular expression that
@@ -130,7 +130,7 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     setup: str = ""
     accept: str = ""
     review: Review | None = None
-    checks: tuple[Check, ...]
+    checks: tuple[TaskCheck, ...]
     reference: Attempt
     wrong: tuple[Attempt, ...]
 
@@ -167,7 +167,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     setup: str
     accept: str
     review: Review | None
-    checks: tuple[Check, ...]
+    checks: tuple[TaskCheck, ...]
     reference: Attempt
     wrong: tuple[Attempt, ...]
     digest: str

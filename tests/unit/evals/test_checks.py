@@ -12,7 +12,7 @@ import pytest
 
 from newel.evals.checks import Reply, prepare, run_checks
 from newel.evals.proof import prove
-from newel.evals.task import Check, Task, TaskError, load_task
+from newel.evals.task import Task, TaskCheck, TaskError, load_task
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
 from tests.host_connection import anyio_backend
@@ -33,7 +33,7 @@ def task_with(
     folder: Path, *checks: dict[str, Any], setup: str = "", files: dict[str, str] | None = None
 ) -> Task:
     task = load_task(write(folder, GOOD))
-    built = tuple(msgspec.convert(check, Check) for check in checks)
+    built = tuple(msgspec.convert(check, TaskCheck) for check in checks)
     return msgspec.structs.replace(task, checks=built, setup=setup, files=files or {})
 
 

@@ -45,12 +45,7 @@ from newel.review.tracking.effects import (
     TrackedRun,
     retry,
 )
-from newel.review.tracking.file_states import (
-    FileTooLarge,
-    changes_of_killed,
-    read_state,
-    too_large,
-)
+from newel.review.tracking.file_states import FileTooLarge, changes_of_killed, read_state, too_large
 from newel.review.tracking.secret_tests import secret_tests
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
@@ -330,11 +325,11 @@ class ChangeRecorder:
 
     async def _save_known(self) -> None:
         """Save the states of the files for the next process. All changes until now are recorded."""
-        if self._log.is_kept:
-            with anyio.CancelScope(shield=True):  # the snapshot does not report the same states again
-                states = await self._snapshots.export_index(whole=self._log.wants_all)
-                if states:
-                    await anyio.to_thread.run_sync(self._log.save_known, states)
+        if not self._log.is_kept:
+            return
+        with anyio.CancelScope(shield=True):  # the snapshot does not report the same states again
+            if states := await self._snapshots.export_index(whole=self._log.wants_all):
+                await anyio.to_thread.run_sync(self._log.save_known, states)
 
     async def _record_ended(self) -> None:
         while self._ended:
