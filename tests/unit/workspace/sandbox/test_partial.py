@@ -50,6 +50,7 @@ NOT_HELD = {
 """The forbidden acts that succeed in a partial sandbox, with the row of the docs that says so."""
 
 NOT_TRIED = {
+    "Newel and environments, where they are in the project",
     "what your rules deny in the project",
     "the shared memory of this machine",
     "servers that commands start",

@@ -395,7 +395,7 @@ class TestLeavingNothing:
 @pytest.fixture
 def runtime() -> Generator[Path]:
     """A folder with a path as short as those of real systems; pytest's are too long for sockets."""
-    folder = Path(tempfile.mkdtemp(prefix="newel-run-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="newel-ssh-test-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder)
 
