@@ -86,11 +86,7 @@ async def run_checks(
         async with open_folder(project) as workspace:
             for check in commands:
                 problems[check] = await _problem_of_command(check, workspace)
-    return [CheckResult(describe(check), _because(check, problems[check])) for check in task.checks]
-
-
-def _because(check: TaskCheck, problem: str) -> str:
-    return f"{problem} ({check.why})" if problem and check.why else problem
+    return [CheckResult(describe(check), problems[check]) for check in task.checks]
 
 
 def _problem_of(check: TaskCheck, project: Path, reply: Reply, before: FileHashes, after: FileHashes) -> str:
@@ -104,7 +100,9 @@ def _problem_of(check: TaskCheck, project: Path, reply: Reply, before: FileHashe
 
 
 def describe(check: TaskCheck) -> str:
-    """A few words for a check."""
+    """What a check is about, as its author says, or else what it does."""
+    if check.why:
+        return check.why
     if check.run:
         return f"run {_first_line(check.run)}"
     if check.file:

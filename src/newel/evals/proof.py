@@ -16,13 +16,20 @@ async def prove(task: Task, place: Path, open_folder: OpenFolder) -> list[str]:
     that is not a check.
     """
     problems: list[str] = []
-    failed = _failed(await _results(task, task.reference, place / "reference", open_folder))
-    problems += [f"its reference fails `{result.what}`: {result.problem}" for result in failed]
+    solutions = {"the reference": task.reference}
+    solutions |= {f"right solution {number}": right for number, right in enumerate(task.right, 1)}
+    for name, solution in solutions.items():
+        failed = _failed(await _results(task, solution, place / name.replace(" ", "-"), open_folder))
+        problems += [f"{name} fails `{result.what}`: {result.problem}" for result in failed]
     if not _failed(await _results(task, _NOTHING, place / "nothing", open_folder)):
         problems.append("doing nothing passes all checks")
     for number, wrong in enumerate(task.wrong, 1):
-        if not _failed(await _results(task, wrong, place / f"wrong-{number}", open_folder)):
+        failed = _failed(await _results(task, wrong, place / f"wrong-{number}", open_folder))
+        if not failed:
             problems.append(f"a wrong answer passes all checks: {wrong.why}")
+        elif not any(wrong.fails in result.what for result in failed):
+            others = ", ".join(f"`{result.what}`" for result in failed)
+            problems.append(f"a wrong answer fails {others} instead of `{wrong.fails}`: {wrong.why}")
     return problems
 
 

@@ -50,7 +50,7 @@ class TaskCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     - ``answer``: a regular expression that the last answer must contain; ``no_answer``: one that it must not.
     - ``asked``: whether the agent must have asked the user a question, or must not; for tasks with ``[review]``.
 
-    ``why`` is shown when it fails.
+    ``why`` says what it is about.
     """
 
     run: str = ""
@@ -95,7 +95,7 @@ class TaskCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What somebody might do about a task: write ``files``, run a command, answer. ``asked``: a question to the user comes first. ``why`` says
-    what is wrong with it, if it is.
+    what is wrong with it, if it is, and ``fails`` is a part of the ``why`` or the text of the check that must reject it.
     """
 
     files: dict[str, str] = {}
@@ -103,6 +103,7 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     answer: str = ""
     asked: bool = False
     why: str = ""
+    fails: str = ""
 
 
 class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -132,6 +133,7 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     review: Review | None = None
     checks: tuple[TaskCheck, ...]
     reference: Attempt
+    right: tuple[Attempt, ...] = ()
     wrong: tuple[Attempt, ...]
 
     def __post_init__(self) -> None:
@@ -169,6 +171,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     review: Review | None
     checks: tuple[TaskCheck, ...]
     reference: Attempt
+    right: tuple[Attempt, ...]
+    """Other solutions, which must pass, too."""
     wrong: tuple[Attempt, ...]
     digest: str
     """Of all files in ``folder``."""
@@ -252,7 +256,7 @@ def _check_paths(path: Path, file: _TaskFile) -> None:
 def _paths(file: _TaskFile) -> Iterator[str]:
     yield from file.files
     yield from file.reference.files
-    for attempt in file.wrong:
+    for attempt in (*file.right, *file.wrong):
         yield from attempt.files
     for check in file.checks:
         if check.file:

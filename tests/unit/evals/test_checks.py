@@ -136,5 +136,23 @@ async def test_a_task_that_measures_nothing_is_told(tmp_path: Path) -> None:
     ]
     strict = GOOD.replace('contains = "^hello$"', 'contains = "^Hello$"')
     assert await prove(load_task(write(tmp_path, strict)), tmp_path / "strict", open_folder) == [
-        "its reference fails `file hello.txt`: it does not match `^Hello$`"
+        "the reference fails `file hello.txt`: it does not match `^Hello$`"
+    ]
+
+
+async def test_other_solutions_have_to_pass(tmp_path: Path) -> None:
+    """Or a task fails who does it in another way."""
+    other = GOOD.replace("[[wrong]]", "[[right]]\nrun = \"printf 'hello\\\\n' > hello.txt\"\n\n[[wrong]]", 1)
+    assert await prove(load_task(write(tmp_path, other)), tmp_path / "good", open_folder) == []
+    strict = other.replace('contains = "^hello$"', 'equals = "hello"')
+    (told,) = await prove(load_task(write(tmp_path, strict)), tmp_path / "strict", open_folder)
+    assert told.startswith("right solution 1 fails `file hello.txt`")
+
+
+async def test_a_wrong_answer_may_not_fail_by_a_slip_of_its_author(tmp_path: Path) -> None:
+    named = GOOD.replace('why = "It greets', 'fails = "file hello"\nwhy = "It greets')
+    assert await prove(load_task(write(tmp_path, named)), tmp_path / "good", open_folder) == []
+    other = named.replace('fails = "file hello"', 'fails = "only"')
+    assert await prove(load_task(write(tmp_path, other)), tmp_path / "bad", open_folder) == [
+        "a wrong answer fails `file hello.txt` instead of `only`: It greets the world."
     ]
