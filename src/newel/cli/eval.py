@@ -28,7 +28,9 @@ from newel.cli.eval_tables import (
     print_results,
 )
 from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
+from newel.concurrency import task_group
 from newel.config.settings import Flags, Settings, load_settings, newel_home
+from newel.evals.checks import OpenFolder
 from newel.evals.export import export_line
 from newel.evals.report import ReportedRun, to_html
 from newel.evals.requests import compare_requests, same_tasks
@@ -95,36 +97,49 @@ def _list(arguments: Sequence[str]) -> int:
 
 
 def _check(arguments: Sequence[str]) -> int:
-    options = _parser(
+    parser = _parser(
         "check",
-        "Prove that tasks measure something: the reference passes, doing nothing fails, and each wrong answer fails.",
-    ).parse_args(arguments)
+        "Prove that tasks measure something: the reference and other right solutions pass, doing nothing fails, and each wrong answer fails.",
+    )
+    parser.add_argument(
+        "-j", "--jobs", type=positive_int, default=1, metavar="N", help="prove N tasks at a time"
+    )
+    options = parser.parse_args(arguments)
     settings = load_settings(Flags(), cwd=Path.cwd(), environ=os.environ)
-    bad = anyio.run(_prove_all, _tasks(options), settings)
+    tasks = _tasks(options)
+    bad = anyio.run(_prove_all, tasks, check_folder_opener(settings), options.jobs)
+    print(f"{pluralize(len(tasks), 'task')}, {f'{bad} with problems' if bad else 'all good'}")
     return 1 if bad else 0
 
 
-async def _prove_all(tasks: Sequence[Task], settings: Settings) -> int:
+async def _prove_all(tasks: Sequence[Task], open_folder: OpenFolder, slots: int) -> int:
     """The number of tasks with problems, which are printed."""
-    from newel.evals.proof import prove
+    limiter = anyio.CapacityLimiter(slots)
+    bad: list[Task] = []
 
-    bad = 0
-    for task in tasks:
-        with tempfile.TemporaryDirectory(prefix="newel-eval-") as place:
-            try:
-                problems = await prove(task, Path(place), check_folder_opener(settings))
-            except NewelError as error:
-                problems = [str(error)]
-        bad += bool(problems)
+    async def prove_one(task: Task) -> None:
+        async with limiter:
+            problems = await _problems(task, open_folder)
         print(f"{task.name:{_NAME_WIDTH}}  {'FAIL' if problems else 'ok'}", flush=True)
         for problem in problems:
             print(f"    {sanitize(problem)}")
-    print(
-        f"{pluralize(len(tasks), 'task')}, {bad} with problems"
-        if bad
-        else f"{pluralize(len(tasks), 'task')}, all good"
-    )
-    return bad
+        if problems:
+            bad.append(task)
+
+    async with task_group() as group:
+        for task in tasks:
+            group.start_soon(prove_one, task)
+    return len(bad)
+
+
+async def _problems(task: Task, open_folder: OpenFolder) -> list[str]:
+    from newel.evals.proof import prove
+
+    with tempfile.TemporaryDirectory(prefix="newel-eval-") as place:
+        try:
+            return await prove(task, Path(place), open_folder)
+        except NewelError as error:
+            return [str(error)]
 
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
