@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel.evals.run import REPLAY
-from newel.evals.trial import AgentSetup
-from newel.text.toml import toml_string
+from newel.evals.trial import AgentSetup, Facts
 
 if TYPE_CHECKING:
     from newel.config.settings import ModelFacts, Settings
@@ -58,7 +57,11 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
 
         return partial(replaying, flags=plan.flags)
     setup = AgentSetup(
-        flags=plan.flags, command=plan.command, environ=_keys(settings), config=_model_facts(settings.models)
+        flags=plan.flags,
+        command=plan.command,
+        environ=_keys(settings),
+        facts=_model_facts(settings.models),
+        model=plan.model,
     )
     return lambda _, __: nullcontext(setup)
 
@@ -82,17 +85,12 @@ def newel_flags(settings: Settings, *, is_replay: bool) -> list[str]:
     return flags
 
 
-def _model_facts(models: Mapping[str, ModelFacts]) -> str:
+def _model_facts(models: Mapping[str, ModelFacts]) -> dict[str, Facts]:
     """What the user's settings tell of models: without prices there would be no costs."""
-    lines: list[str] = []
-    for name, facts in models.items():
-        known = {field: value for field, value in msgspec.structs.asdict(facts).items() if value is not None}
-        lines.append(f"[models.{toml_string(name)}]")
-        lines += [
-            f"{field} = {toml_string(value) if isinstance(value, str) else value}"
-            for field, value in known.items()
-        ]
-    return "\n".join([*lines, ""])
+    return {
+        name: {field: fact for field, fact in msgspec.structs.asdict(facts).items() if fact is not None}
+        for name, facts in models.items()
+    }
 
 
 def _keys(settings: Settings) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from newel.context.compaction_summary import SYSTEM_PROMPT as SUMMARIZER
 from newel.evals.task import Task, TaskError
 from newel.evals.trial import AgentSetup
 from newel.storage.files import read_regular
@@ -29,12 +30,15 @@ _TO_JUDGE: Final = "is the contract fulfilled?"
 _VERDICT: Final = '{"satisfied": true, "why": "All that was asked for is done.", "missing": ""}'
 """What the judge of a contract is asked, and answers: its acceptance command decides."""
 
+_TO_SUMMARIZE: Final = SUMMARIZER[:60]
+
 
 class GoldenAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer of a model: text, and calls of tools, each with ``name`` and ``arguments``."""
+    """One answer of a model: text, and calls of tools, each with ``name`` and ``arguments``. ``cut``: the arguments end in the middle."""
 
     content: str = ""
     tool_calls: list[dict[str, Any]] = []
+    cut: bool = False
 
 
 class GoldenTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,6 +47,8 @@ class GoldenTrace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     made_by: str
     answers: list[list[GoldenAnswer]]
     made_on: str = ""
+    summary: str = ""
+    """Of the conversation, where it has to be summarized."""
 
 
 def load_trace(task: Task) -> GoldenTrace:
@@ -95,34 +101,44 @@ async def replaying(task: Task, place: Path, *, flags: Sequence[str]) -> AsyncGe
             "LLM_AUTH_TOKEN": MODEL,
             "LLM_DEFAULT_MODEL": MODEL,
         }
-        yield AgentSetup(flags=flags, environ=environ)
+        yield AgentSetup(flags=flags, environ=environ, model=MODEL)
 
 
 def _scenarios(task: Task) -> dict[str, Any]:
-    judged = {
-        "name": "judge",
-        "trigger": _TO_JUDGE,
-        "loop": True,
-        "steps": [{"response": {"content": _VERDICT}, "literal": True}],
-    }
-    return {
-        "scenarios": [
-            *([judged] if task.accept else []),
-            *(
-                {
-                    "name": f"prompt {number}",
-                    "trigger": "",
-                    "match": {"turn": number},
-                    "steps": [{"response": _response(answer), "literal": True} for answer in answers],
-                }
-                for number, answers in enumerate(load_trace(task).answers, 1)
-            ),
-        ]
-    }
+    trace = load_trace(task)
+    special = [
+        {"name": "judge", "trigger": _TO_JUDGE, **_always(_VERDICT)},
+        {
+            "name": "summary",
+            "trigger": "",
+            "match": {"system": _TO_SUMMARIZE},
+            **_always(trace.summary or "Nothing yet."),
+        },
+    ]
+    by_turn = [
+        {
+            "name": f"prompt {number}",
+            "trigger": "",
+            "match": {"turn": number},
+            "steps": list(map(_step, answers)),
+        }
+        for number, answers in enumerate(trace.answers, 1)
+    ]
+    if not task.then:
+        return {"scenarios": [*special, *by_turn]}
+    # Once a conversation is summarized, its turns no longer count.
+    prompts = zip([task.prompt, *task.then], by_turn, strict=True)
+    return {"scenarios": [*special, *({**each, "trigger": prompt, "match": {}} for prompt, each in prompts)]}
 
 
-def _response(answer: GoldenAnswer) -> dict[str, Any]:
+def _always(content: str) -> dict[str, Any]:
+    return {"loop": True, "steps": [{"response": {"content": content}, "literal": True}]}
+
+
+def _step(answer: GoldenAnswer) -> dict[str, Any]:
     calls = [
         {"function": {"name": call["name"], "arguments": call["arguments"]}} for call in answer.tool_calls
     ]
-    return {"content": answer.content or None} | ({"tool_calls": calls} if calls else {})
+    response = {"content": answer.content or None} | ({"tool_calls": calls} if calls else {})
+    fault = {"fault": {"kind": "malformed_arguments"}} if answer.cut else {}
+    return {"response": response, "literal": True, **fault}

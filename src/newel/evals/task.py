@@ -127,6 +127,7 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     prompt: str
     then: tuple[str, ...] = ()
     timeout: float | None = None
+    context_window: int | None = None
     files: dict[str, str] = {}
     setup: str = ""
     accept: str = ""
@@ -165,6 +166,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str
     then: tuple[str, ...]
     timeout: float
+    context_window: int | None
+    """In tokens, for tasks whose conversation must be summarized; None is that of the model."""
     files: dict[str, str]
     setup: str
     accept: str

@@ -22,6 +22,7 @@ from newel.evals.review_driver import ReviewPlan
 from newel.evals.task import Task, TaskError
 from newel.storage.files import read_regular
 from newel.text.json import as_dict, as_list, as_str
+from newel.text.toml import toml_string
 from newel.workspace.local import LocalWorkspace
 
 PROMPT: Final = "{prompt}"
@@ -41,15 +42,21 @@ prepared.
 """
 
 
+Facts = Mapping[str, str | int | float]
+"""Of a model, as in the settings."""
+
+
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT`` stands for the prompt.
-    ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``config`` is Newel's ``config.toml``.
+    ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``facts`` are those of models in
+    Newel's settings, ``model`` the name of the one in use, if known.
     """
 
     flags: Sequence[str] = ()
     command: str = ""
     environ: Mapping[str, str] = {}
-    config: str = ""
+    facts: Mapping[str, Facts] = {}
+    model: str = ""
 
     def command_for(self, task: Task) -> str:
         """For a shell, in the folder of a trial's project."""
@@ -143,15 +150,28 @@ def _make_empty(place: Path) -> None:
 
 
 def _write_settings(task: Task, agent: AgentSetup, place: Path) -> None:
-    if agent.config:
+    facts = dict(agent.facts)
+    if task.context_window and agent.model:
+        facts[agent.model] = {**facts.get(agent.model, {}), "context_window": task.context_window}
+    if facts:
         config = place / "home" / ".newel" / "config.toml"
         config.parent.mkdir(mode=0o700)
-        config.write_text(agent.config, encoding="utf-8")
+        config.write_text(_as_toml(facts), encoding="utf-8")
     if (review := task.review) is not None:
         plan = ReviewPlan(
             [task.prompt, *task.then], list(review.answers), review.meanwhile, list(review.reject)
         )
         (place / _PLAN).write_bytes(msgspec.json.encode(plan))
+
+
+def _as_toml(models: Mapping[str, Facts]) -> str:
+    lines: list[str] = []
+    for name, facts in models.items():
+        lines.append(f"[models.{toml_string(name)}]")
+        lines += [
+            f"{key} = {toml_string(fact) if isinstance(fact, str) else fact}" for key, fact in facts.items()
+        ]
+    return "\n".join([*lines, ""])
 
 
 async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, str]:
