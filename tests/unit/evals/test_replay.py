@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from newel.evals.replay import EXCHANGES, load_trace
+from newel.evals.replay import EXCHANGES, GoldenAnswer, load_trace
 from newel.evals.requests import compare_requests, read_sent
 from newel.evals.run import trial_folder
 from newel.evals.task import TaskError, load_task
@@ -25,13 +24,10 @@ def test_without_a_trace_the_reference_is_replayed(tmp_path: Path) -> None:
     place = write(tmp_path, GOOD.replace("[reference]", '[reference]\nrun = "true"\nanswer = "Hello."'))
     trace = load_trace(load_task(place))
     assert trace.made_by == "the reference"
-    assert msgspec.to_builtins(trace.answers[0]) == [
-        {
-            "content": "",
-            "tool_calls": [{"name": "write", "arguments": {"path": "hello.txt", "content": "hello"}}],
-        },
-        {"content": "", "tool_calls": [{"name": "bash", "arguments": {"command": "true"}}]},
-        {"content": "Hello.", "tool_calls": []},
+    assert trace.answers[0] == [
+        GoldenAnswer(tool_calls=[{"name": "write", "arguments": {"path": "hello.txt", "content": "hello"}}]),
+        GoldenAnswer(tool_calls=[{"name": "bash", "arguments": {"command": "true"}}]),
+        GoldenAnswer(content="Hello."),
     ]
 
 
