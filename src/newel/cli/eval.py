@@ -29,12 +29,13 @@ from newel.cli.eval_tables import (
 )
 from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
 from newel.config.settings import Flags, Settings, load_settings, newel_home
+from newel.evals.agents import PRESETS, choose_agent
 from newel.evals.export import export_line
 from newel.evals.report import ReportedRun, to_html
 from newel.evals.requests import compare_requests, same_tasks
 from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, load_plan, read_results, save_plan
 from newel.evals.task import Task, find_tasks, load_task, select
-from newel.evals.trial import PROMPT, run_trial
+from newel.evals.trial import PROMPT, OpenAgent, run_trial
 from newel.text.sanitize import sanitize
 
 DESCRIPTION: Final = """\
@@ -157,7 +158,9 @@ def _run(arguments: Sequence[str]) -> int:
         "-j", "--jobs", type=positive_int, default=1, metavar="N", help="run N trials at a time"
     )
     parser.add_argument(
-        "--agent", metavar="CMD", help=f"run this agent instead of Newel; {PROMPT} is the prompt"
+        "--agent",
+        metavar="AGENT",
+        help=f"run another agent instead of Newel: {', '.join(PRESETS)}, or a shell command in which {PROMPT} is the prompt",
     )
     parser.add_argument(
         "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
@@ -178,14 +181,18 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         plan = _plan(settings, options)
         folder = _runs(settings.home) / plan.id
+    open_agent = agent_opener(settings, plan)
+    if not options.resume:
         save_plan(folder, plan)
-    return anyio.run(_run_plan, settings, folder, plan, options)
+    return anyio.run(_run_plan, settings, folder, plan, open_agent, options.jobs)
 
 
 def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
     tasks = _tasks(options)
     if options.replay and options.agent:
         raise UsageError("--replay is for Newel itself, not for --agent.")
+    command: str = options.agent or ""
+    is_preset = options.agent is not None and choose_agent(command) is not None
     return RunPlan(
         id=time.strftime("%Y%m%d-%H%M%S-") + new_id()[:4],
         started=now(),
@@ -193,7 +200,9 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         model="" if options.replay else settings.model or "",
         mode=REPLAY if options.replay else settings.agent_mode,
         flags=newel_flags(settings, is_replay=options.replay),
-        command=options.agent or "",
+        command="" if is_preset else command,
+        preset=command.strip() if is_preset else "",
+        base_url=settings.endpoint.base_url if is_preset and settings.endpoint else "",
         repeats=options.repeats,
         tasks={task.name: task.digest for task in tasks},
         suite=str((options.suite or suite_folder()).resolve()),
@@ -202,16 +211,16 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
     )
 
 
-async def _run_plan(settings: Settings, folder: Path, plan: RunPlan, options: argparse.Namespace) -> int:
+async def _run_plan(
+    settings: Settings, folder: Path, plan: RunPlan, open_agent: OpenAgent, slots: int
+) -> int:
     tasks = {path.name: load_task(path) for path in _folders(Path(plan.suite)) if path.name in plan.tasks}
     for name, digest in plan.tasks.items():
         if name not in tasks or tasks[name].digest != digest:
             raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
-    try_task = partial(
-        run_trial, open_agent=agent_opener(settings, plan), open_folder=check_folder_opener(settings)
-    )
+    try_task = partial(run_trial, open_agent=open_agent, open_folder=check_folder_opener(settings))
     with ProgressTable(len(tasks) * plan.repeats) as table:
-        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=options.jobs)
+        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=slots)
     results = await read_results(folder)
     print_results(plan, results)
     return 0 if results and all(result.passed for result in results) else 1
