@@ -289,7 +289,9 @@ PRESETS: Final[Mapping[str, AgentPreset]] = {
     "codex": AgentPreset(
         program="codex",
         install="npm install -g @openai/codex",
-        command=f"codex exec --json --sandbox workspace-write --skip-git-repo-check -- {PROMPT}",
+        # With its home below the folder for temporary files, it does not find its sandbox, and no command of it works.
+        command="mkdir -p ~/tmp && TMPDIR=~/tmp "
+        f"codex exec --json --sandbox workspace-write --skip-git-repo-check -- {PROMPT}",
         apis={"responses": "responses", "chat": "responses"},  # a server with one often has both
         environ={"EVAL_API_KEY": "{key}"},
         files={
