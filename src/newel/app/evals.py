@@ -49,7 +49,9 @@ def allow_agents() -> None:
 
 
 def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
-    """Opens the agent of a plan. Raises ``UsageError`` for another agent that is not installed, or that cannot use the model."""
+    """Opens the agent of a plan. Raises ``UsageError`` for another agent that is not installed, or that cannot use
+    the model.
+    """
     if plan.preset:
         preset_setup = _preset_setup(settings, plan)
         return lambda _, __: nullcontext(preset_setup)

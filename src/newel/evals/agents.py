@@ -1,8 +1,8 @@
 """Other coding agents that the suite can run: how each is started with a given model, and what its output tells.
 
-A preset is data. Its command is for a shell; what it needs of the model comes by its environment and by files in the empty home of a trial, so that a
-prompt, an address or a name is never part of a command unquoted. The key is in the environment alone. All else is as each agent has it
-by default: its prompt, its tools, its limits.
+A preset is data. Its command is for a shell; what it needs of the model comes by its environment and by files in the
+empty home of a trial, so that a prompt, an address or a name is never part of a command unquoted. The key is in the
+environment alone. All else is as each agent has it by default: its prompt, its tools, its limits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class GivenModel(msgspec.Struct, frozen=True):
 
 
 class AgentOutput(msgspec.Struct, frozen=True):
-    """What the output of an agent tells. ``usages`` are those of its requests, or sums of them. ``problem`` says why it gave up."""
+    """What the output of an agent tells. ``usages`` are those of its requests, or sums of them. ``problem`` says why
+    it gave up.
+    """
 
     answer: str = ""
     usages: Sequence[Usage] = ()
@@ -48,11 +50,12 @@ class AgentOutput(msgspec.Struct, frozen=True):
 
 
 class AgentPreset(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent. ``install`` is a command that installs its ``program``. ``apis`` are those of model servers that it can use, with its own names for
-    them.
+    """An agent. ``install`` is a command that installs its ``program``. ``apis`` are those of model servers that it
+    can use, with its own names for them.
 
-    ``{base_url}``, ``{key}``, ``{model}`` and ``{api}`` stand for the model's in the values of ``environ``, and ``{API}`` in their names. In
-    ``files``, which are written to the agent's home, they stand for JSON strings, which TOML reads, too; there is no key among them.
+    ``{base_url}``, ``{key}``, ``{model}`` and ``{api}`` stand for the model's in the values of ``environ``, and
+    ``{API}`` in their names. In ``files``, which are written to the agent's home, they stand for JSON strings, which
+    TOML reads, too; there is no key among them.
     """
 
     program: str
@@ -107,8 +110,8 @@ def _report(output: AgentOutput, price_of: PriceOf) -> AgentReport:
 
 
 def choose_agent(words: str) -> AgentPreset | None:
-    """The preset of this name; None for a shell command with a prompt. Raises ``UsageError`` for what is neither, and for a preset whose
-    program is missing.
+    """The preset of this name; None for a shell command with a prompt. Raises ``UsageError`` for what is neither, and
+    for a preset whose program is missing.
     """
     preset = PRESETS.get(words.strip())
     if preset is None:
@@ -218,8 +221,8 @@ def _chat_usage(response: dict[str, Any]) -> Usage:
 
 
 def read_aider(text: str) -> AgentOutput:
-    """The chat history of aider, in which all but the model's text is quoted. It rounds numbers of tokens to two or three digits, and does not use
-    tools.
+    """The chat history of aider, in which all but the model's text is quoted. It rounds numbers of tokens to two or
+    three digits, and does not use tools.
     """
     _, _, chat = text.partition("\n#### ")
     lines = [line for line in chat.splitlines()[1:] if not line.startswith(("#### ", ">"))]

@@ -1,6 +1,7 @@
-"""Newel as an agent of Harbor, which runs Terminal-Bench, SWE-bench and other suites: ``--agent newel.evals.harbor:NewelAgent``.
+"""Newel as an agent of Harbor, which runs Terminal-Bench, SWE-bench and other suites.
 
-Harbor alone loads this module: it is no dependency of Newel, and nothing in Newel imports it. ``docs/evals.md`` shows how.
+Harbor alone loads this module, by ``--agent newel.evals.harbor:NewelAgent``: it is no dependency of Newel, and nothing in
+Newel imports it. ``docs/evals.md`` shows more.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ else:
 
 
 class NewelAgent(BaseInstalledAgent):
-    """Installs Newel in the environment of a task, and runs it there. ``wheel`` is the path of one on this machine; by default, it is the one in
-    ``NEWEL_WHEEL``, or that from which this class is loaded, or else the release ``version`` of PyPI. ``flags`` are further options of ``newel``.
+    """Installs Newel in the environment of a task, and runs it there. ``wheel`` is the path of one on this machine;
+    by default, it is the one in ``NEWEL_WHEEL``, or that from which this class is loaded, or else the release
+    ``version`` of PyPI. ``flags`` are further options of ``newel``.
     """
 
     capabilities = AgentCapabilities(base_url=True, reasoning_effort=True)

@@ -1,6 +1,7 @@
 """Newel in the environment of a Harbor task: how it is installed and started there, and what its events tell.
 
-Only the standard library is needed: Harbor loads this beside its own packages, some of which do not go together with Newel's.
+Only the standard library is needed: Harbor loads this beside its own packages, some of which do not go together with
+Newel's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _PATH: Final = 'export PATH="$HOME/.local/bin:$PATH"'
 
 
 class EventTotals(NamedTuple):
-    """What a run has used. ``input_tokens`` are with cached ones; ``cost`` is in US dollars, None if a price is unknown."""
+    """What a run has used. ``input_tokens`` are with cached ones; ``cost`` is in US dollars, None if a price is
+    unknown.
+    """
 
     input_tokens: int
     cached_tokens: int
@@ -44,9 +47,11 @@ def own_wheel() -> Path | None:
 
 
 def install_command(package: str) -> str:
-    """A script that installs Newel for the user of the environment. ``package`` is a requirement, or the path of a wheel there.
+    """A script that installs Newel for the user of the environment. ``package`` is a requirement, or the path of a
+    wheel there.
 
-    Changes are not recorded: nobody will undo them, and a task may work in a folder of any size, or in all of the system.
+    Changes are not recorded: nobody will undo them, and a task may work in a folder of any size, or in all of the
+    system.
     """
     return "\n".join([
         "set -eu",
@@ -60,8 +65,9 @@ def install_command(package: str) -> str:
 
 
 def run_command(prompt: str, logs: str, flags: str) -> str:
-    """A shell command that gives Newel a prompt, without questions and without a sandbox of its own: the environment is one. ``flags`` are further
-    words for the shell. If it fails, the end of its errors and its last event, which has the reason, are what Harbor sees.
+    """A shell command that gives Newel a prompt, without questions and without a sandbox of its own: the environment
+    is one. ``flags`` are further words for the shell. If it fails, the end of its errors and its last event, which
+    has the reason, are what Harbor sees.
     """
     events, errors = shlex.quote(f"{logs}/{EVENTS}"), shlex.quote(f"{logs}/{ERRORS}")
     run = f"newel --json --approve auto --sandbox off {flags} -- {shlex.quote(prompt)}"
@@ -72,7 +78,9 @@ def run_command(prompt: str, logs: str, flags: str) -> str:
 
 
 def model_environ(model: str, connection: Mapping[str, str], api_format: str | None) -> dict[str, str]:
-    """The environment for a model; ``connection`` has the server and its key in Newel's variables. Raises ``ValueError`` without a server."""
+    """The environment for a model; ``connection`` has the server and its key in Newel's variables. Raises
+    ``ValueError`` without a server.
+    """
     if not connection.get("LLM_BASE_URL"):
         raise ValueError(
             f"Newel does not know the server of the model {model}. Name it: --base-url URL, or --ae LLM_BASE_URL=URL."
@@ -84,7 +92,9 @@ def model_environ(model: str, connection: Mapping[str, str], api_format: str | N
 
 
 def read_totals(text: str) -> EventTotals | None:
-    """What the events of a run tell; None if there were no requests. A run that was ended has no ``result``: its messages count then."""
+    """What the events of a run tell; None if there were no requests. A run that was ended has no ``result``: its
+    messages count then.
+    """
     events = [event for line in text.splitlines() if (event := _decode(line))]
     used = [event for event in events if event.get("type") == "result"]
     if not used:

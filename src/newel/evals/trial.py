@@ -60,7 +60,9 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the output of an agent tells: its last ``answer``, and the ``problem`` for which it gave up, though its exit code is 0."""
+    """What the output of an agent tells: its last ``answer``, and the ``problem`` for which it gave up, though its
+    exit code is 0.
+    """
 
     answer: str = ""
     problem: str = ""
@@ -68,9 +70,10 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT`` stands for the prompt.
-    ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``files`` are written to its home. ``read`` reads what it has written; without it, all output of
-    another agent is its answer.
+    """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT``
+    stands for the prompt. ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``files``
+    are written to its home. ``read`` reads what it has written; without it, all output of another agent is its
+    answer.
     """
 
     flags: Sequence[str] = ()

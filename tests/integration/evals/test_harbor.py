@@ -1,6 +1,7 @@
 """If these fail, Harbor cannot install or run Newel, or reports another result, model or number of tokens.
 
-A real Harbor is needed, in an environment of its own: it does not go together with Newel's packages. So these tests are run on request.
+A real Harbor is needed, in an environment of its own: it does not go together with Newel's packages. So these tests
+are run on request.
 
     uv tool install harbor && NEWEL_TESTS_HARBOR=$(which harbor) ./run pytest -m "" tests/integration/evals/test_harbor.py
 """

@@ -1,4 +1,4 @@
-"""If these fail, another agent gets another prompt, model or key than it should, or its answer and tokens are read wrongly."""
+"""If these fail, another agent gets the wrong prompt, model or key, or its answer and tokens are read wrongly."""
 
 from __future__ import annotations
 
