@@ -16,7 +16,13 @@ from tests.requirements import summary
 from tests.sshd import Sshd, served
 
 # What the tests themselves are told.
-KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_TESTS_THOROUGH", "NEWEL_TESTS_SANDBOX", "NEWEL_CHROMIUM"}
+KEPT = {
+    "NEWEL_TESTS_NEED_ALL",
+    "NEWEL_TESTS_THOROUGH",
+    "NEWEL_TESTS_SANDBOX",
+    "NEWEL_TESTS_HARBOR",
+    "NEWEL_CHROMIUM",
+}
 for name in [
     name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_", "GEMINI_"))
 ]:

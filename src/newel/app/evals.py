@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from newel.agent.errors import UsageError
 from newel.evals.run import REPLAY
 from newel.evals.trial import AgentSetup, Facts
+from newel.text.sanitize import redact_url
 
 if TYPE_CHECKING:
     from newel.config.settings import ModelFacts, Settings
+    from newel.evals.agents import GivenModel, PriceOf
     from newel.evals.checks import OpenFolder
     from newel.evals.run import RunPlan
     from newel.evals.trial import OpenAgent
@@ -51,7 +54,12 @@ def allow_agents() -> None:
 
 
 def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
-    """Opens the agent of a plan."""
+    """Opens the agent of a plan. Raises ``UsageError`` for another agent that is not installed, or that cannot use
+    the model.
+    """
+    if plan.preset:
+        preset_setup = _preset_setup(settings, plan)
+        return lambda _, __: nullcontext(preset_setup)
     if plan.mode == REPLAY:
         from newel.evals.replay import replaying
 
@@ -64,6 +72,40 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
         model=plan.model,
     )
     return lambda _, __: nullcontext(setup)
+
+
+def _preset_setup(settings: Settings, plan: RunPlan) -> AgentSetup:
+    from newel.app.model_resolver import real_name
+    from newel.evals.agents import choose_agent, given_model
+
+    preset, endpoint = choose_agent(plan.preset), settings.endpoint
+    if settings.agent_mode != "remote":
+        raise UsageError("--agent-mode is for Newel itself, not for --agent.")
+    if preset is None or endpoint is None or not plan.model:
+        raise UsageError(
+            f"{plan.preset} needs a model and its server: `--model NAME --base-url URL`, or in config.toml."
+        )
+    if endpoint.base_url != plan.base_url:
+        raise UsageError(
+            f"The run asks {redact_url(plan.base_url)}, and the settings name {redact_url(endpoint.base_url)}. Add `--base-url {redact_url(plan.base_url)}`."
+        )
+    model = real_name(settings.models, plan.model)
+    given = given_model(endpoint.base_url, endpoint.api, model, endpoint.api_key)
+    return preset.setup(given, _price_of(settings, given))
+
+
+def _price_of(settings: Settings, given: GivenModel) -> PriceOf:
+    """The price of a response, as for Newel itself."""
+    from newel.agent.messages import AssistantMessage
+    from newel.providers.pricing import price_list_for
+
+    facts = settings.models.get(given.model)
+    if facts and (rates := facts.rates):
+        return rates.cost
+    prices = price_list_for(given.base_url)
+    if prices is None:
+        return lambda _: None
+    return lambda usage: prices(AssistantMessage(content=[], model=given.model, usage=usage))
 
 
 def newel_flags(settings: Settings, *, is_replay: bool) -> list[str]:

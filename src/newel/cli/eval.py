@@ -30,6 +30,7 @@ from newel.cli.eval_tables import (
 from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
 from newel.concurrency import task_group
 from newel.config.settings import Flags, Settings, load_settings, newel_home
+from newel.evals.agents import PRESETS, choose_agent
 from newel.evals.checks import OpenFolder
 from newel.evals.export import export_line
 from newel.evals.report import ReportedRun, to_html
@@ -171,7 +172,9 @@ def _run(arguments: Sequence[str]) -> int:
         "-j", "--jobs", type=positive_int, default=1, metavar="N", help="run N trials at a time"
     )
     parser.add_argument(
-        "--agent", metavar="CMD", help=f"run this agent instead of Newel; {PROMPT} is the prompt"
+        "--agent",
+        metavar="AGENT",
+        help=f"run another agent instead of Newel: {', '.join(PRESETS)}, or a shell command in which {PROMPT} is the prompt",
     )
     parser.add_argument(
         "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
@@ -193,8 +196,10 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         plan = _plan(settings, options)
         folder = _runs(settings.home) / plan.id
+    open_agent = agent_opener(settings, plan)
+    if not options.resume:
         save_plan(folder, plan)
-    try_task = partial(run_trial, open_agent=agent_opener(settings, plan), open_folder=open_folder)
+    try_task = partial(run_trial, open_agent=open_agent, open_folder=open_folder)
     return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
 
 
@@ -202,6 +207,8 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
     tasks = _tasks(options)
     if options.replay and options.agent:
         raise UsageError("--replay is for Newel itself, not for --agent.")
+    command: str = options.agent or ""
+    is_preset = options.agent is not None and choose_agent(command) is not None
     return RunPlan(
         id=time.strftime("%Y%m%d-%H%M%S-") + new_id()[:4],
         started=now(),
@@ -209,7 +216,9 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         model="" if options.replay else settings.model or "",
         mode=REPLAY if options.replay else settings.agent_mode,
         flags=newel_flags(settings, is_replay=options.replay),
-        command=options.agent or "",
+        command="" if is_preset else command,
+        preset=command.strip() if is_preset else "",
+        base_url=settings.endpoint.base_url if is_preset and settings.endpoint else "",
         repeats=options.repeats,
         tasks={task.name: task.digest for task in tasks},
         suite=str((options.suite or suite_folder()).resolve()),

@@ -48,7 +48,7 @@ class RunError(NewelError):
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
-    ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
+    ``preset`` is the name of another agent, in place of a command, which uses ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
     """
 
     id: str
@@ -63,6 +63,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     suite: str
     version: str
     max_cost: float | None = None
+    preset: str = ""
+    base_url: str = ""
 
 
 class _TrialParams(msgspec.Struct, frozen=True):

@@ -46,33 +46,6 @@ Facts = Mapping[str, str | int | float]
 """Of a model, as in the settings."""
 
 
-class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT`` stands for the prompt.
-    ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``facts`` are those of models in
-    Newel's settings, ``model`` the name of the one in use, if known.
-    """
-
-    flags: Sequence[str] = ()
-    command: str = ""
-    environ: Mapping[str, str] = {}
-    facts: Mapping[str, Facts] = {}
-    model: str = ""
-
-    def command_for(self, task: Task) -> str:
-        """For a shell, in the folder of a trial's project."""
-        if self.command:
-            return self.command.replace(PROMPT, shlex.quote(task.prompt))
-        if task.review is not None:
-            return shlex.join([sys.executable, "-m", "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
-        if task.accept:
-            words = [sys.executable, "-m", "newel", "agent", "--json", "--accept", task.accept, *self.flags]
-            return shlex.join([*words, "--", task.prompt])
-        words = [sys.executable, "-m", "newel", "--json", "--approve", "auto", *self.flags]
-        for prompt in task.then:
-            words += ["--then", prompt]
-        return shlex.join([*words, "--", task.prompt])
-
-
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """Of one trial. ``seconds`` is how long the agent took, ``model_seconds`` what of it was waiting for the model. ``cost`` is in US dollars.
     ``questions`` to the user, hunks and ``conflicts`` with files that changed meanwhile are those of review jobs. None is unknown.
@@ -89,6 +62,46 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     hunks_proposed: int | None = None
     hunks_accepted: int | None = None
     conflicts: int | None = None
+
+
+class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the output of an agent tells: its last ``answer``, and the ``problem`` for which it gave up, though its
+    exit code is 0.
+    """
+
+    answer: str = ""
+    problem: str = ""
+    metrics: Metrics = Metrics()
+
+
+class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT``
+    stands for the prompt. ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``files``
+    are written to its home. ``read`` reads what it has written; without it, all output of another agent is its
+    answer. ``facts`` are those of models in Newel's settings, ``model`` the name of the one in use, if known.
+    """
+
+    flags: Sequence[str] = ()
+    command: str = ""
+    environ: Mapping[str, str] = {}
+    files: Mapping[str, str] = {}
+    read: Callable[[str], AgentReport] | None = None
+    facts: Mapping[str, Facts] = {}
+    model: str = ""
+
+    def command_for(self, task: Task) -> str:
+        """For a shell, in the folder of a trial's project."""
+        if self.command:
+            return self.command.replace(PROMPT, shlex.quote(task.prompt))
+        if task.review is not None:
+            return shlex.join([sys.executable, "-m", "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
+        if task.accept:
+            words = [sys.executable, "-m", "newel", "agent", "--json", "--accept", task.accept, *self.flags]
+            return shlex.join([*words, "--", task.prompt])
+        words = [sys.executable, "-m", "newel", "--json", "--approve", "auto", *self.flags]
+        for prompt in task.then:
+            words += ["--then", prompt]
+        return shlex.join([*words, "--", task.prompt])
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,16 +134,16 @@ async def run_trial(
     except TaskError as error:
         return msgspec.structs.replace(result, problem=str(error))
     async with open_agent(task, place) as agent:
-        if task.review is not None and agent.command:
-            return msgspec.structs.replace(
-                result, problem="This task is about reviews, which only Newel has."
-            )
-        await anyio.to_thread.run_sync(_write_settings, task, agent, place)
+        if agent.command and (reason := _only_for_newel(task)):
+            return msgspec.structs.replace(result, problem=reason)
+        await anyio.to_thread.run_sync(_write_home, task, agent, place)
         began = time.monotonic()
         end, problem = await _run_agent(task, agent, place)
         seconds = time.monotonic() - began
-    answer, metrics = await anyio.to_thread.run_sync(_read_trace, place / TRACE, not agent.command)
-    reply = Reply(answer, metrics.questions or 0)
+    report = await anyio.to_thread.run_sync(_read_trace, place / TRACE, agent)
+    if end == "done" and report.problem:
+        end, problem = "failed", report.problem
+    reply = Reply(report.answer, report.metrics.questions or 0)
     checks = await run_checks(task, project, before, reply, open_folder)
     return msgspec.structs.replace(
         result,
@@ -138,8 +151,8 @@ async def run_trial(
         passed=not any(check.problem for check in checks),
         checks=checks,
         problem=problem,
-        answer=answer[:_SHOWN],
-        metrics=msgspec.structs.replace(metrics, seconds=round(seconds, 3)),
+        answer=report.answer[:_SHOWN],
+        metrics=msgspec.structs.replace(report.metrics, seconds=round(seconds, 3)),
     )
 
 
@@ -149,14 +162,23 @@ def _make_empty(place: Path) -> None:
     (place / "home").mkdir(parents=True)
 
 
-def _write_settings(task: Task, agent: AgentSetup, place: Path) -> None:
+def _only_for_newel(task: Task) -> str:
+    """Why another agent cannot be measured with a task; empty if it can."""
+    if task.review is not None:
+        return "This task is about reviews, which only Newel has."
+    return "This task has several prompts, and other agents are given one." if task.then else ""
+
+
+def _write_home(task: Task, agent: AgentSetup, place: Path) -> None:
+    """What the agent reads when it starts."""
     facts = dict(agent.facts)
     if task.context_window and agent.model:
         facts[agent.model] = {**facts.get(agent.model, {}), "context_window": task.context_window}
-    if facts:
-        config = place / "home" / ".newel" / "config.toml"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(_as_toml(facts), encoding="utf-8")
+    settings = {".newel/config.toml": _as_toml(facts)} if facts else {}
+    for name, text in {**settings, **agent.files}.items():
+        path = place / "home" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     if (review := task.review) is not None:
         plan = ReviewPlan(
             [task.prompt, *task.then], list(review.answers), review.meanwhile, list(review.reject)
@@ -196,17 +218,21 @@ async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, s
     return "done", ""
 
 
-def _read_trace(path: Path, is_newel: bool) -> tuple[str, Metrics]:
-    """The last answer, and what the events tell. Of another agent only the output is known."""
+def _read_trace(path: Path, agent: AgentSetup) -> AgentReport:
     text = _read(path)
-    if not is_newel:
-        return text.strip(), Metrics()
+    if agent.read is not None:
+        return agent.read(text)
+    return AgentReport(answer=text.strip()) if agent.command else _read_events(text)
+
+
+def _read_events(text: str) -> AgentReport:
+    """What Newel's events tell."""
     events = [_decode(line) for line in text.splitlines()]
     results = [event for event in events if event.get("type") == "result"]
     calls = sum(event.get("type") == "tool_execution_start" or _is_call_in_review(event) for event in events)
     if any("review" in result for result in results):
         metrics = msgspec.structs.replace(_review_metrics(results), tool_calls=calls)
-        return as_str(results[-1].get("text")), metrics
+        return AgentReport(answer=as_str(results[-1].get("text")), metrics=metrics)
     answers = [
         message
         for event in events
@@ -216,7 +242,7 @@ def _read_trace(path: Path, is_newel: bool) -> tuple[str, Metrics]:
     ends = [event for event in events if event.get("type") == "agent_end"]
     costs = [float(cost) for end in ends if (cost := end.get("cost")) is not None]
     usage = [as_dict(end.get("usage")) for end in ends]
-    return _last_text(answers), Metrics(
+    metrics = Metrics(
         model_seconds=_total(results, "modelDuration") / 1000 if results else None,
         requests=len(answers),
         tool_calls=calls,
@@ -224,6 +250,7 @@ def _read_trace(path: Path, is_newel: bool) -> tuple[str, Metrics]:
         output_tokens=_total(usage, "output"),
         cost=sum(costs) if costs and len(costs) == len(ends) else None,
     )
+    return AgentReport(answer=_last_text(answers), metrics=metrics)
 
 
 def _last_text(messages: Sequence[dict[str, Any]]) -> str:

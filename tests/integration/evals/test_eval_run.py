@@ -298,7 +298,7 @@ def test_a_review_is_driven_as_by_a_user_and_counted(suite: Suite, with_model: W
 def test_a_review_is_nothing_for_other_agents(suite: Suite, with_model: WithModel) -> None:
     suite.add("review", DONE, more=REVIEWED)
     newel = begin(suite, with_model)
-    run(newel, suite, "--agent", "true")
+    run(newel, suite, "--agent", "true {prompt}")
     (found,) = results(newel)
     assert (found["end"], found["problem"]) == (
         "invalid",
@@ -311,7 +311,7 @@ def test_a_worse_run_is_told_from_a_better_one(suite: Suite, with_model: WithMod
         suite.add(f"task-{number}", bash("echo made > made.txt"), DONE)
     newel = begin(suite, with_model)
     assert run(newel, suite, "-j", "4").returncode == 0
-    run(newel, suite, "--agent", "true")
+    run(newel, suite, "--agent", "true {prompt}")
     first, second = sorted(path.name for path in (newel.home / ".newel" / "evals").iterdir())
     done = newel("eval", "compare", first, second)
     assert done.returncode == 0, done.stderr
