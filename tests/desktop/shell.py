@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ class Shell:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._events.put(json.loads(line))
+        with suppress(ValueError):  # it is closed at the end of the block, whether all was read or not
+            for line in self.process.stdout:
+                self._events.put(json.loads(line))
         self._events.put(None)
 
     def act(self, name: str, *words: Any) -> None:
