@@ -88,6 +88,8 @@ def browser(folder: Path) -> list[str]:
         server.page() as page,
     ):
         tab = page.ask("openChat")["tab"]
+        # Reviews are opened in the background, with a job of their own.
+        server.client.get("/api/agent/sessions").raise_for_status()
 
         def act() -> None:
             run = page.ask("send", tab=tab, messageId="m1", text="write it")["run"]
