@@ -108,6 +108,17 @@ def _price_of(settings: Settings, given: GivenModel) -> PriceOf:
     return lambda usage: prices(AssistantMessage(content=[], model=given.model, usage=usage))
 
 
+async def with_server(settings: Settings) -> Settings:
+    """The settings with the server that Newel would use, also one that it finds. Raises ``NoModelConfigured`` if there is none: each trial
+    would count as a failure of the agent.
+    """
+    if settings.agent_mode == "local":
+        return settings
+    from newel.app.model_resolver import find_endpoint
+
+    return msgspec.structs.replace(settings, endpoint=await find_endpoint(settings))
+
+
 def newel_flags(settings: Settings, *, is_replay: bool) -> list[str]:
     """The flags of Newel for the model and the sandbox of the settings. Without a model for a replay."""
     flags: list[str] = ["--sandbox", settings.sandbox.mode] if settings.sandbox.mode else []

@@ -19,7 +19,7 @@ import msgspec
 from newel.agent.errors import NewelError, UsageError
 from newel.agent.formatting import pluralize
 from newel.agent.messages import new_id, now
-from newel.app.evals import agent_opener, allow_agents, check_folder_opener, newel_flags
+from newel.app.evals import agent_opener, allow_agents, check_folder_opener, newel_flags, with_server
 from newel.cli.eval_tables import (
     ProgressTable,
     print_comparison,
@@ -189,6 +189,8 @@ def _run(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     allow_agents()
     settings = load_settings(flags_of(options), cwd=Path.cwd(), environ=os.environ)
+    if not (options.replay or options.agent or options.resume):  # the plan of a run names its server
+        settings = anyio.run(with_server, settings)
     open_folder = check_folder_opener(settings)
     if options.resume:
         folder = _find_run(settings.home, options.resume)
@@ -237,15 +239,20 @@ async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) 
     results = await read_results(folder)
     print_results(plan, results)
     if missing := len(tasks) * plan.repeats - len(results):
-        print(f"{pluralize(missing, 'trial')} were not begun: the budget of the run is spent.")
+        print(f"{pluralize(missing, 'trial')} not begun: the budget of the run is spent.")
     return 0 if results and all(result.passed for result in results) else 1
 
 
-def _show(arguments: Sequence[str]) -> int:
-    parser = Parser(prog="newel eval show", description="Show the results of a run.", epilog=EPILOG)
+def _run_parser(action: str, description: str) -> Parser:
+    parser = Parser(prog=f"newel eval {action}", description=description, epilog=EPILOG)
     parser.add_argument(
         "run", nargs="?", metavar="RUN", help="its name, or the beginning of it (default: the latest)"
     )
+    return parser
+
+
+def _show(arguments: Sequence[str]) -> int:
+    parser = _run_parser("show", "Show the results of a run.")
     parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
     parser.add_argument("--failed", action="store_true", help="say why trials have failed")
     options = parser.parse_args(arguments)
@@ -302,13 +309,8 @@ def _compare(arguments: Sequence[str]) -> int:
 
 
 def _export(arguments: Sequence[str]) -> int:
-    parser = Parser(
-        prog="newel eval export",
-        description="Write a JSON line for each trial of a run: its prompt, its trace and its result.",
-        epilog=EPILOG,
-    )
-    parser.add_argument(
-        "run", nargs="?", metavar="RUN", help="its name, or the beginning of it (default: the latest)"
+    parser = _run_parser(
+        "export", "Write a JSON line for each trial of a run: its prompt, its trace and its result."
     )
     options = parser.parse_args(arguments)
     folder = _find_run(newel_home(os.environ), options.run or "")

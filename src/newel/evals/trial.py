@@ -214,7 +214,8 @@ async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, s
         return "timeout", f"It was ended after {task.timeout:g} s."
     if done.exit_code:
         said = _read(place / _ERRORS).strip().splitlines()
-        return "failed", said[-1][:_SHOWN] if said else f"It ended with exit code {done.exit_code}."
+        reasons = [line for line in said if line.startswith("newel: ")] or said[-1:]  # a hint may follow
+        return "failed", reasons[0][:_SHOWN] if reasons else f"It ended with exit code {done.exit_code}."
     return "done", ""
 
 

@@ -189,7 +189,7 @@ def test_the_budget_of_a_run_is_kept(suite: Suite, with_model: WithModel) -> Non
     done = run(newel, suite, "--budget", "0.5")
     (only,) = results(newel)
     assert only["metrics"]["cost"] > 0.5
-    assert "2 trials were not begun: the budget of the run is spent" in done.stdout
+    assert "2 trials not begun: the budget of the run is spent" in done.stdout
 
 
 def test_a_folder_that_cannot_be_written_fails_its_trial_alone(suite: Suite, with_model: WithModel) -> None:
@@ -203,6 +203,21 @@ def test_a_folder_that_cannot_be_written_fails_its_trial_alone(suite: Suite, wit
     assert told["good"] == ("done", "")
     assert told["blocked"][0] == "invalid"
     assert "missing required field `answers`" in told["blocked"][1]
+
+
+def test_without_a_model_no_run_begins(suite: Suite, with_model: WithModel) -> None:
+    """Each trial would count as a failure of the agent."""
+    suite.add("good", DONE)
+    newel = begin(suite, with_model)
+    for name in ("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"):
+        del newel.environ[name]
+    done = run(newel, suite)
+    assert done.returncode == 1
+    assert "No model is configured" in done.stderr
+    assert not (newel.home / ".newel" / "evals").exists()
+    assert run(newel, suite, "--replay").returncode == 0
+    (replayed,) = (newel.home / ".newel" / "evals").iterdir()
+    assert newel("eval", "run", "--resume", replayed.name).returncode == 0
 
 
 def test_two_runs_in_one_folder_are_refused(suite: Suite, with_model: WithModel) -> None:

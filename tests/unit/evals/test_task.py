@@ -1,4 +1,4 @@
-"""If these fail, whoever writes a task does not learn which line of it is wrong, or a task measures nothing and nobody notices."""
+"""If these fail, the author of a task does not learn which line of it is wrong, or a changed task is mixed with its former self."""
 
 from __future__ import annotations
 
