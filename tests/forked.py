@@ -26,7 +26,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -255,6 +255,16 @@ class Forked:
 
 
 Process = subprocess.Popen[str] | Forked
+
+
+@contextlib.contextmanager
+def killed(process: Process) -> Generator[None]:
+    """At the end of the block the process is killed."""
+    with process:
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGKILL)
 
 
 def _stand(theirs: contextlib.ExitStack, number: int, wanted: int) -> tuple[IO[str] | None, int]:

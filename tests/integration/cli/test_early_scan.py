@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.forked import Process
+from tests.forked import killed
+from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
 WithModel = Callable[..., Newel]
 
-PATIENCE = 15.0
 LONG_MS = 60_000
 
 
 def indexes(newel: Newel) -> list[Path]:
     """The saved index of the project, with which the first scan ends."""
     return list((newel.home / ".newel" / "review").glob("*/files.index"))
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < PATIENCE, what
-        time.sleep(0.02)
-
-
-@contextmanager
-def killed(process: Process) -> Generator[None]:
-    """At the end of the block the process is killed."""
-    with process:
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGKILL)
 
 
 @pytest.fixture
@@ -52,7 +33,7 @@ def newel(with_model: WithModel) -> Newel:
 
 def test_a_project_is_scanned_while_the_model_thinks_and_a_kill_costs_nothing(newel: Newel) -> None:
     with killed(newel.start("--approve", "auto", "think")):
-        until(lambda: indexes(newel), "There was no scan.")
+        wait_until(lambda: indexes(newel), "a scan")
     (newel.project / "a.txt").write_text("mine\n")
     done = newel("--approve", "auto", "go")
     assert done.returncode == 0, done.stderr
@@ -66,6 +47,6 @@ def test_a_project_is_scanned_while_the_model_thinks_and_a_kill_costs_nothing(ne
 @pytest.mark.parametrize("preset", ["plan", "read-only"])
 def test_where_no_command_changes_anything_nothing_is_copied(newel: Newel, preset: str) -> None:
     with killed(newel.start("--approve", preset, "think")):
-        until(lambda: newel.requests, "There was no request.")
+        wait_until(lambda: newel.requests, "a request")
         time.sleep(0.6)
     assert not indexes(newel)

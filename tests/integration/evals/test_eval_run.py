@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import signal
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.forked import Process
+from tests.forked import killed
+from tests.served import wait_until
 from tests.support import Newel, bash
 
 WithModel = Callable[..., Newel]
 
-PATIENCE = 20.0
 DONE = {"content": "Done."}
 
 TASK = """\
@@ -74,23 +71,6 @@ def results(newel: Newel, *words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@contextmanager
-def killed(process: Process) -> Generator[None]:
-    """At the end of the block the process is killed."""
-    with process:
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGKILL)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begun < PATIENCE, what
-        time.sleep(0.02)
-
-
 def test_what_an_agent_gets_done_is_checked_and_counted(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", bash("echo made > made.txt"), DONE)
     suite.add("bad", bash("echo other > made.txt"), {"content": "All is well."})
@@ -122,7 +102,7 @@ def test_a_run_that_was_killed_goes_on_and_repeats_nothing_that_has_ended(
     suite.add("second", slow, DONE)
     newel = begin(suite, with_model)
     with killed(newel.start("eval", "run", "--suite", str(suite.folder))):
-        until(lambda: len(newel.requests) >= 3, "The second task never began.")
+        wait_until(lambda: len(newel.requests) >= 3, "the second task")
     (run_folder,) = (newel.home / ".newel" / "evals").iterdir()
     assert [each["task"] for each in results(newel)] == ["first"]
     done = newel("eval", "run", "--resume", run_folder.name[:15])
@@ -137,12 +117,12 @@ def test_a_killed_run_leaves_no_agent_behind(suite: Suite, with_model: WithModel
     newel = begin(suite, with_model)
     files = newel.home / ".newel" / "evals"
     with killed(newel.start("eval", "run", "--suite", str(suite.folder), "--sandbox", "off")):
-        until(lambda: list(files.glob("*/trials/*/trace.jsonl")), "It never began.")
-        until(
+        wait_until(lambda: list(files.glob("*/trials/*/trace.jsonl")), "a trial")
+        wait_until(
             lambda: "tool_execution_start" in next(files.glob("*/trials/*/trace.jsonl")).read_text(),
-            "No call.",
+            "a call",
         )
-    until(lambda: not agents_in(files), "The agent outlived its run.")
+    wait_until(lambda: not agents_in(files), "the end of the agent")
 
 
 def agents_in(folder: Path) -> list[str]:
@@ -224,7 +204,7 @@ def test_two_runs_in_one_folder_are_refused(suite: Suite, with_model: WithModel)
     suite.add("slow", {"delay_ms": 60_000, "response": DONE})
     newel = begin(suite, with_model)
     with killed(newel.start("eval", "run", "--suite", str(suite.folder))):
-        until(lambda: newel.requests, "It never began.")
+        wait_until(lambda: newel.requests, "a trial")
         (run_folder,) = (newel.home / ".newel" / "evals").iterdir()
         second = newel("eval", "run", "--resume", run_folder.name)
     assert second.returncode == 1
