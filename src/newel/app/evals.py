@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from newel.agent.errors import UsageError
 from newel.evals.run import REPLAY
-from newel.evals.trial import AgentSetup, Facts
+from newel.evals.trial import AgentSetup
 from newel.text.sanitize import redact_url
 
 if TYPE_CHECKING:
-    from newel.config.settings import ModelFacts, Settings
+    from newel.config.settings import Settings
     from newel.evals.agents import GivenModel, PriceOf
     from newel.evals.checks import OpenFolder
     from newel.evals.run import RunPlan
@@ -68,7 +68,7 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
         flags=plan.flags,
         command=plan.command,
         environ=_keys(settings),
-        facts=_model_facts(settings.models),
+        config=plan.config,
         model=plan.model,
     )
     return lambda _, __: nullcontext(setup)
@@ -138,12 +138,29 @@ def newel_flags(settings: Settings, *, is_replay: bool) -> list[str]:
     return flags
 
 
-def _model_facts(models: Mapping[str, ModelFacts]) -> dict[str, Facts]:
-    """What the user's settings tell of models: without prices there would be no costs."""
-    return {
-        name: {field: fact for field, fact in msgspec.structs.asdict(facts).items() if fact is not None}
-        for name, facts in models.items()
+def trial_config(settings: Settings) -> dict[str, dict[str, Any]]:
+    """What the user's settings tell of models: without prices there would be no costs, and without addresses no local model. Raises
+    ``UsageError`` for a key that would be written to the folders of trials.
+    """
+    config: dict[str, dict[str, Any]] = {}
+    if models := {name: _known(facts) for name, facts in settings.models.items()}:
+        config["models"] = models
+    if settings.agent_mode == "remote":
+        return config
+    if settings.local.api_key:
+        raise UsageError(
+            "The key of [local] in config.toml is not given to trials, as it would be written to their folders. Measure this model with `--base-url` and `--api-key`."
+        )
+    config["local"] = _known(settings.local)
+    config["hybrid"] = {
+        name: 0 if limit is None else limit  # as it is written in config.toml
+        for name, limit in msgspec.structs.asdict(settings.routing).items()
     }
+    return config
+
+
+def _known(struct: msgspec.Struct) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None}
 
 
 def _keys(settings: Settings) -> dict[str, str]:

@@ -14,16 +14,24 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import msgspec
 
 from newel.agent.errors import NewelError, UsageError
 from newel.agent.formatting import pluralize
 from newel.agent.messages import new_id, now
-from newel.app.evals import agent_opener, allow_agents, check_folder_opener, newel_flags, with_server
+from newel.app.evals import (
+    agent_opener,
+    allow_agents,
+    check_folder_opener,
+    newel_flags,
+    trial_config,
+    with_server,
+)
 from newel.cli.eval_tables import (
     ProgressTable,
     print_comparison,
     print_failures,
+    print_json_lines,
+    print_matrix,
     print_request_changes,
     print_results,
 )
@@ -33,7 +41,8 @@ from newel.config.settings import Flags, Settings, load_settings, newel_home
 from newel.evals.agents import PRESETS, choose_agent
 from newel.evals.checks import OpenFolder
 from newel.evals.export import export_line
-from newel.evals.report import ReportedRun, to_html
+from newel.evals.matrix import ReportedRun
+from newel.evals.report import to_html
 from newel.evals.requests import compare_requests, same_tasks
 from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan, read_results, save_plan
 from newel.evals.task import Task, find_tasks, load_task, select
@@ -46,7 +55,7 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval list               the tasks
   newel eval check [TASK…]      prove that tasks measure something
   newel eval run [TASK…]        run the agent on tasks, and check the results
-  newel eval show [RUN]         the results of a run (default: the latest)
+  newel eval show [RUN…]        the results of runs, side by side (default: the latest)
   newel eval report [RUN…]      a page about runs, with plots
   newel eval compare A B        what differs between two runs, beyond noise
   newel eval export [RUN]       prompts, traces and results as JSON lines"""
@@ -215,7 +224,7 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         id=time.strftime("%Y%m%d-%H%M%S-") + new_id()[:4],
         started=now(),
         agent="newel" if options.agent is None else options.agent.split()[0],
-        model="" if options.replay else settings.model or "",
+        model="" if options.replay else _model_name(settings),
         mode=REPLAY if options.replay else settings.agent_mode,
         flags=newel_flags(settings, is_replay=options.replay),
         command="" if is_preset else command,
@@ -226,7 +235,15 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         suite=str((options.suite or suite_folder()).resolve()),
         version=version("newel"),
         max_cost=options.budget,
+        config={} if options.replay or options.agent else trial_config(settings),
     )
+
+
+def _model_name(settings: Settings) -> str:
+    """The models that work, for readers, as far as the settings name them."""
+    local, remote = settings.local.model or "", settings.model or ""
+    by_mode = {"local": [local or remote], "remote": [remote], "hybrid_auto": [local, remote]}
+    return " + ".join(filter(None, by_mode[settings.agent_mode]))
 
 
 async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) -> int:
@@ -243,6 +260,14 @@ async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) 
     return 0 if results and all(result.passed for result in results) else 1
 
 
+def _runs_parser(action: str, description: str) -> Parser:
+    parser = Parser(prog=f"newel eval {action}", description=description, epilog=EPILOG)
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="names, or beginnings of them (default: the latest)"
+    )
+    return parser
+
+
 def _run_parser(action: str, description: str) -> Parser:
     parser = Parser(prog=f"newel eval {action}", description=description, epilog=EPILOG)
     parser.add_argument(
@@ -252,30 +277,30 @@ def _run_parser(action: str, description: str) -> Parser:
 
 
 def _show(arguments: Sequence[str]) -> int:
-    parser = _run_parser("show", "Show the results of a run.")
-    parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
+    parser = _runs_parser("show", "Show the results of a run, or of several side by side.")
+    parser.add_argument("--json", action="store_true", help="print trials and figures as JSON lines")
     parser.add_argument("--failed", action="store_true", help="say why trials have failed")
     options = parser.parse_args(arguments)
-    folder = _find_run(newel_home(os.environ), options.run or "")
-    plan, results = load_plan(folder), anyio.run(read_results, folder)
+    folders = [_find_run(newel_home(os.environ), name) for name in options.runs or [""]]
+    runs = [ReportedRun(load_plan(folder), anyio.run(read_results, folder)) for folder in folders]
     if options.json:
-        for result in results:
-            print(msgspec.json.encode(result).decode())
+        for run in runs:
+            print_json_lines(run)
         return 0
-    print_results(plan, results)
-    for result in results if options.failed else ():
-        print_failures(result, folder)
+    if len(runs) == 1:
+        print_results(*runs[0][:2])
+    else:
+        print_matrix(runs)
+    for run, folder in zip(runs, folders, strict=True) if options.failed else ():
+        for result in run.results:
+            print_failures(result, folder)
     return 0
 
 
 def _report(arguments: Sequence[str]) -> int:
-    parser = Parser(
-        prog="newel eval report",
-        description="Write a page about one run or several, side by side: a matrix, plots, and why trials have failed.",
-        epilog=EPILOG,
-    )
-    parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="names, or beginnings of them (default: the latest)"
+    parser = _runs_parser(
+        "report",
+        "Write a page about one run or several, side by side: a matrix, plots, and why trials have failed.",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN.html here)")
     options = parser.parse_args(arguments)

@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import msgspec
+
+from newel.evals.matrix import ABOUT_REPLAYS, FIGURES, ReportedRun, passed
 from newel.evals.requests import RequestChange
 from newel.evals.run import REPLAY, RunPlan, trial_folder
 from newel.evals.statistics import Interval
@@ -92,13 +95,46 @@ def print_results(plan: RunPlan, results: Sequence[TrialResult]) -> None:
         "trials with conflicts": total.conflicts,
         "trials with questions": total.questions,
     }
+    if total.fallbacks is not None and plan.mode == "hybrid_auto":
+        print(f"the remote model took over in {total.fallbacks:.0%} of the trials")
     if any(share is not None for share in shares.values()):
         reviews = ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if share is not None)
         print(f"in reviews: {reviews}")
     if plan.mode == REPLAY:
-        print(
-            "A replay measures the harness: the answers were recorded, so its success says nothing about a model."
-        )
+        print(ABOUT_REPLAYS)
+
+
+def print_matrix(runs: Sequence[ReportedRun]) -> None:
+    """A column for each run: its figures, and the passed trials of each task."""
+    totals = [run.summaries for run in runs]
+    plans = [run.plan for run in runs]
+    rows: list[tuple[str, list[str]]] = [
+        ("", [plan.id for plan in plans]),
+        ("agent", [plan.agent for plan in plans]),
+        ("model", [plan.model or "-" for plan in plans]),
+        ("mode", [plan.mode for plan in plans]),
+    ]
+    rows += [(name, [figure(found[TOTAL]) for found in totals]) for name, figure in FIGURES.items()]
+    rows = [row for row in rows if set(row[1]) != {"-"}]
+    tasks = sorted({name for found in totals for name in found if name != TOTAL})
+    rows += [("", [""] * len(runs))]
+    rows += [(task, [passed(found[task]) if task in found else "-" for found in totals]) for task in tasks]
+    widths = [max(len(cells[column]) for _, cells in rows) for column in range(len(runs))]
+    for name, cells in rows:
+        figures = "  ".join(f"{sanitize(cell):>{width}}" for cell, width in zip(cells, widths, strict=True))
+        print(f"{name:{_NAME}}  {figures}".rstrip())
+    if any(plan.mode == REPLAY for plan in plans):
+        print(ABOUT_REPLAYS)
+
+
+def print_json_lines(run: ReportedRun) -> None:
+    """Each trial of a run, and the figures of each task and of all."""
+    plan = run.plan
+    about = {"run": plan.id, "agent": plan.agent, "model": plan.model, "mode": plan.mode}
+    lines = [{"type": "trial", **about, **msgspec.to_builtins(result)} for result in run.results]
+    lines += [{"type": "summary", **about, **msgspec.to_builtins(found)} for found in run.summaries.values()]
+    for line in lines:
+        print(msgspec.json.encode(line).decode())
 
 
 def _row(summary: Summary) -> str:

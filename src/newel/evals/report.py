@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from html import escape
-from typing import Final, NamedTuple
+from typing import Final
 
 from newel.agent.formatting import pluralize
-from newel.evals.run import REPLAY, RunPlan
+from newel.evals.matrix import ABOUT_REPLAYS, FIGURES, ReportedRun, labelled, number, passed
+from newel.evals.run import REPLAY
 from newel.evals.statistics import Interval
-from newel.evals.summary import TOTAL, Summary, summarize
+from newel.evals.summary import TOTAL, Summary
 from newel.evals.trial import TrialResult
 from newel.text.html_page import html_page
-from newel.text.sanitize import plain_line, plain_text
-
-ABOUT_REPLAYS: Final = (
-    "A replay measures the harness: the answers were recorded, so its success says nothing about a model."
-)
+from newel.text.sanitize import plain_text
 
 _WIDTH: Final = 420
 _ROW: Final = 28
@@ -48,31 +44,9 @@ summary { cursor: pointer; } summary:focus-visible { outline: 2px solid var(--ac
 """
 
 
-class ReportedRun(NamedTuple):
-    """A run with its results so far; ``label`` tells it from others of the same agent, model and mode."""
-
-    plan: RunPlan
-    results: Sequence[TrialResult]
-    label: str = ""
-
-    @property
-    def name(self) -> str:
-        """What was measured: the agent, its model, and the mode."""
-        plan = self.plan
-        model = f" · {plan.model}" if plan.model else ""
-        mode = "" if plan.mode == "remote" else f" · {plan.mode}"
-        label = f" · {self.label}" if self.label else ""
-        return plain_line(f"{plan.agent}{model}{mode}{label}")
-
-    @property
-    def summaries(self) -> dict[str, Summary]:
-        return {summary.name: summary for summary in summarize(self.results)}
-
-
 def to_html(runs: Sequence[ReportedRun]) -> str:
     """A page about the runs; what came from agents and tasks is escaped."""
-    names = Counter(run.name for run in runs)
-    runs = [run._replace(label=run.plan.id if names[run.name] > 1 else "") for run in runs]
+    runs = labelled(runs)
     trials = sum(len(run.results) for run in runs)
     facts = [
         pluralize(len(runs), "run"),
@@ -97,45 +71,14 @@ def to_html(runs: Sequence[ReportedRun]) -> str:
 
 
 def _matrix(runs: Sequence[ReportedRun]) -> str:
-    head = _row(
-        [
-            "run",
-            "agent",
-            "passed",
-            "success rate",
-            "tool calls per success",
-            "p50",
-            "p95",
-            "cost per trial",
-            "tokens in",
-            "tokens out",
-            "accepted hunks",
-            "conflicts",
-            "questions",
-        ],
-        cell="th",
-        text=2,
-    )
+    head = _row(["run", "agent", *FIGURES], cell="th", text=2)
     return f'<div class="scroll"><table>{head}{"".join(map(_matrix_row, runs))}</table></div>'
 
 
 def _matrix_row(run: ReportedRun) -> str:
     total = run.summaries[TOTAL]
     return _row(
-        [
-            run.plan.id,
-            run._replace(label="").name,
-            _passed(total),
-            f"{total.success.value:.0%}" if total.success else "-",
-            _number(total.calls_per_success, 1),
-            _number(total.seconds_p50, 1, " s"),
-            _number(total.seconds_p95, 1, " s"),
-            "-" if total.cost is None else f"${total.cost:.4f}",
-            _number(total.input_tokens, 0),
-            _number(total.output_tokens, 0),
-            *map(_share, (total.accepted_hunks, total.conflicts, total.questions)),
-        ],
-        text=2,
+        [run.plan.id, run._replace(label="").name, *(figure(total) for figure in FIGURES.values())], text=2
     )
 
 
@@ -157,9 +100,9 @@ def _task_cell(summary: Summary | None) -> str:
     valid = summary.trials - summary.invalid
     kind = " ok" if valid and summary.passed == valid else " bad" if not summary.passed else ""
     calls = (
-        f" · {_number(summary.calls_per_success, 1)} calls" if summary.calls_per_success is not None else ""
+        f" · {number(summary.calls_per_success, 1)} calls" if summary.calls_per_success is not None else ""
     )
-    return f'<td class="number{kind}">{_passed(summary)}{calls} · {_number(summary.seconds_p50, 1)} s</td>'
+    return f'<td class="number{kind}">{passed(summary)}{calls} · {number(summary.seconds_p50, 1)} s</td>'
 
 
 def _failures(run: ReportedRun) -> str:
@@ -186,10 +129,10 @@ def _reason(result: TrialResult) -> str:
 
 def _rate_plot(runs: Sequence[ReportedRun]) -> str:
     rows: list[str] = []
-    for number, run in enumerate(runs):
+    for place, run in enumerate(runs):
         if interval := run.summaries[TOTAL].success:
-            rows.append(_whisker(interval, _MARGIN + number * _ROW))
-        rows.append(_label(run.name, _MARGIN + number * _ROW))
+            rows.append(_whisker(interval, _MARGIN + place * _ROW))
+        rows.append(_label(run.name, _MARGIN + place * _ROW))
     height = _MARGIN + len(runs) * _ROW
     ticks = [(_x(share), f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)]
     return _plot("Success rates", rows, ticks, height)
@@ -210,14 +153,14 @@ def _seconds_plot(runs: Sequence[ReportedRun]) -> str:
     )
     span = max(most - least, 1)
 
-    def place(value: float) -> float:
+    def x_of(value: float) -> float:
         return _x((math.log10(max(value, 0.01)) - least) / span)
 
     rows: list[str] = []
-    for number, run in enumerate(runs):
-        y = _MARGIN + number * _ROW
+    for place, run in enumerate(runs):
+        y = _MARGIN + place * _ROW
         rows += [
-            f'<circle class="{"pass" if result.passed else "fail"}" cx="{place(result.metrics.seconds):.1f}" cy="{y + 20}" r="3.5">'
+            f'<circle class="{"pass" if result.passed else "fail"}" cx="{x_of(result.metrics.seconds):.1f}" cy="{y + 20}" r="3.5">'
             f"<title>{escape(result.task)}: {result.metrics.seconds:.1f} s</title></circle>"
             for result in run.results
         ]
@@ -245,21 +188,9 @@ def _x(share: float) -> float:
 
 def _row(cells: Sequence[str], *, text: int, cell: str = "td") -> str:
     """The first ``text`` cells are texts, the others numbers."""
-    number = f'<{cell} class="number">'
+    figure = f'<{cell} class="number">'
     inner = "".join(
-        f"{f'<{cell}>' if place < text else number}{escape(each)}</{cell}>"
+        f"{f'<{cell}>' if place < text else figure}{escape(each)}</{cell}>"
         for place, each in enumerate(cells)
     )
     return f"<tr>{inner}</tr>"
-
-
-def _passed(summary: Summary) -> str:
-    return f"{summary.passed}/{summary.trials - summary.invalid}"
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def _number(value: float | None, digits: int, unit: str = "") -> str:
-    return "-" if value is None else f"{value:,.{digits}f}{unit}"

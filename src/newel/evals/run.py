@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -48,7 +48,7 @@ class RunError(NewelError):
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
-    ``preset`` is the name of another agent, in place of a command, which uses ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
+    ``config`` is that of ``AgentSetup``. ``preset`` is the name of another agent, in place of a command, which uses ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
     """
 
     id: str
@@ -65,6 +65,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: float | None = None
     preset: str = ""
     base_url: str = ""
+    config: dict[str, dict[str, Any]] = {}
 
 
 class _TrialParams(msgspec.Struct, frozen=True):

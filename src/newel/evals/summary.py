@@ -36,6 +36,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The share of trials in which a file had changed meanwhile, so that the agent worked again."""
     questions: float | None
     """The share of trials in which the user was asked."""
+    fallbacks: float | None
+    """In mode ``hybrid_auto``, the share of trials in which the remote model took over."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -125,6 +127,9 @@ def _summary(name: str, results: Sequence[TrialResult]) -> Summary:
         accepted_hunks=sum(each.hunks_accepted or 0 for each in reviewed) / proposed if proposed else None,
         conflicts=_known_mean([float(bool(each.conflicts)) for each in reviewed]),
         questions=_known_mean([float(bool(each.questions)) for each in reviewed]),
+        fallbacks=_known_mean(
+            [float(bool(count)) for each in valid if (count := each.metrics.fallbacks) is not None]
+        ),
     )
 
 

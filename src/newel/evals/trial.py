@@ -22,7 +22,7 @@ from newel.evals.review_driver import ReviewPlan
 from newel.evals.task import Task, TaskError
 from newel.storage.files import read_regular
 from newel.text.json import as_dict, as_list, as_str
-from newel.text.toml import toml_string
+from newel.text.toml import to_toml
 from newel.workspace.local import LocalWorkspace
 
 PROMPT: Final = "{prompt}"
@@ -42,13 +42,14 @@ prepared.
 """
 
 
-Facts = Mapping[str, str | int | float]
-"""Of a model, as in the settings."""
+ConfigTables = Mapping[str, Mapping[str, Any]]
+"""Tables of Newel's ``config.toml``, by name; those of models are in ``models``, by the model's name."""
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """Of one trial. ``seconds`` is how long the agent took, ``model_seconds`` what of it was waiting for the model. ``cost`` is in US dollars.
-    ``questions`` to the user, hunks and ``conflicts`` with files that changed meanwhile are those of review jobs. None is unknown.
+    ``questions`` to the user, hunks and ``conflicts`` with files that changed meanwhile are those of review jobs. ``fallbacks`` is how
+    often the remote model took over from the local one. None is unknown, or does not apply.
     """
 
     seconds: float = 0.0
@@ -62,6 +63,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     hunks_proposed: int | None = None
     hunks_accepted: int | None = None
     conflicts: int | None = None
+    fallbacks: int | None = None
 
 
 class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT``
     stands for the prompt. ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``files``
     are written to its home. ``read`` reads what it has written; without it, all output of another agent is its
-    answer. ``facts`` are those of models in Newel's settings, ``model`` the name of the one in use, if known.
+    answer. ``config`` is written to Newel's ``config.toml``; ``model`` is the name of the model in use, if known.
     """
 
     flags: Sequence[str] = ()
@@ -86,7 +88,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] = {}
     files: Mapping[str, str] = {}
     read: Callable[[str], AgentReport] | None = None
-    facts: Mapping[str, Facts] = {}
+    config: ConfigTables = {}
     model: str = ""
 
     def command_for(self, task: Task) -> str:
@@ -171,10 +173,12 @@ def _only_for_newel(task: Task) -> str:
 
 def _write_home(task: Task, agent: AgentSetup, place: Path) -> None:
     """What the agent reads when it starts."""
-    facts = dict(agent.facts)
+    config = dict(agent.config)
     if task.context_window and agent.model:
-        facts[agent.model] = {**facts.get(agent.model, {}), "context_window": task.context_window}
-    settings = {".newel/config.toml": _as_toml(facts)} if facts else {}
+        models = config.get("models", {})
+        facts = {**models.get(agent.model, {}), "context_window": task.context_window}
+        config["models"] = {**models, agent.model: facts}
+    settings = {".newel/config.toml": to_toml(config)} if config else {}
     for name, text in {**settings, **agent.files}.items():
         path = place / "home" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,16 +188,6 @@ def _write_home(task: Task, agent: AgentSetup, place: Path) -> None:
             [task.prompt, *task.then], list(review.answers), review.meanwhile, list(review.reject)
         )
         (place / _PLAN).write_bytes(msgspec.json.encode(plan))
-
-
-def _as_toml(models: Mapping[str, Facts]) -> str:
-    lines: list[str] = []
-    for name, facts in models.items():
-        lines.append(f"[models.{toml_string(name)}]")
-        lines += [
-            f"{key} = {toml_string(fact) if isinstance(fact, str) else fact}" for key, fact in facts.items()
-        ]
-    return "\n".join([*lines, ""])
 
 
 async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, str]:
@@ -231,8 +225,9 @@ def _read_events(text: str) -> AgentReport:
     events = [_decode(line) for line in text.splitlines()]
     results = [event for event in events if event.get("type") == "result"]
     calls = sum(event.get("type") == "tool_execution_start" or _is_call_in_review(event) for event in events)
+    fallbacks = _count_fallbacks(events)
     if any("review" in result for result in results):
-        metrics = msgspec.structs.replace(_review_metrics(results), tool_calls=calls)
+        metrics = msgspec.structs.replace(_review_metrics(results), tool_calls=calls, fallbacks=fallbacks)
         return AgentReport(answer=as_str(results[-1].get("text")), metrics=metrics)
     answers = [
         message
@@ -250,6 +245,7 @@ def _read_events(text: str) -> AgentReport:
         input_tokens=_total(usage, "input"),
         output_tokens=_total(usage, "output"),
         cost=sum(costs) if costs and len(costs) == len(ends) else None,
+        fallbacks=fallbacks,
     )
     return AgentReport(answer=_last_text(answers), metrics=metrics)
 
@@ -260,6 +256,17 @@ def _last_text(messages: Sequence[dict[str, Any]]) -> str:
         for message in reversed(messages)
     )
     return next((text for text in texts if text.strip()), "")
+
+
+def _count_fallbacks(events: Sequence[dict[str, Any]]) -> int | None:
+    """How often the remote model took over; None without a local one."""
+    inner = [as_dict(event.get("event")) if event.get("type") == "event" else event for event in events]
+    places = [
+        as_str(as_dict(event.get("payload", event)).get("place"))
+        for event in inner
+        if event.get("type") in ("model_routed", "model.routed")
+    ]
+    return places.count("remote") if places else None
 
 
 def _is_call_in_review(event: dict[str, Any]) -> bool:

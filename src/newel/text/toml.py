@@ -1,4 +1,4 @@
-"""Texts of TOML: a string as TOML writes it, and the lines of a text on which its keys and strings stand, which its parser does not tell."""
+"""Texts of TOML: strings and tables as TOML writes them, and the lines of a text on which its keys and strings stand, which its parser does not tell."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import re
 import tomllib
 from collections import Counter
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
 """A string on one line, or a comment, in which quotes mean nothing."""
@@ -15,6 +16,25 @@ _STRING: Final = r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
 def toml_string(text: str) -> str:
     """As JSON writes it, but with DEL escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def to_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """Tables of strings, numbers, truth values, and further tables, as TOML."""
+    return "\n".join([*_table_lines((), tables), ""])
+
+
+def _table_lines(path: tuple[str, ...], table: Mapping[str, Any]) -> list[str]:
+    """The header and values of a table, and then its tables."""
+    values = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    lines = [f"[{'.'.join(map(toml_string, path))}]"] if path and values else []
+    lines += [
+        f"{toml_string(key)} = {toml_string(value) if isinstance(value, str) else json.dumps(value)}"
+        for key, value in values.items()
+    ]
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += _table_lines((*path, key), cast("Mapping[str, Any]", value))
+    return lines
 
 
 def line_of_key(text: str, at: tuple[str, ...]) -> int:

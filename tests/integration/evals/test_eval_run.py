@@ -68,7 +68,8 @@ def run(newel: Newel, suite: Suite, *words: str) -> Any:
 def results(newel: Newel, *words: str) -> list[dict[str, Any]]:
     done = newel("eval", "show", "--json", *words)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return [line for line in lines if line["type"] == "trial"]
 
 
 def test_what_an_agent_gets_done_is_checked_and_counted(suite: Suite, with_model: WithModel) -> None:

@@ -38,7 +38,9 @@ def file_of(directory: Path, *lines: bytes) -> Path:
 
 def line(text: str, message_id: str = "") -> bytes:
     """The same bytes at each call, whatever the time: some tests compare them."""
-    return encode_line(MessageLine(UserMessage(text, id=message_id or text, timestamp="2025-10-12T10:00:01Z")))
+    return encode_line(
+        MessageLine(UserMessage(text, id=message_id or text, timestamp="2025-10-12T10:00:01Z"))
+    )
 
 
 def raw_line(message: dict[str, Any]) -> bytes:
