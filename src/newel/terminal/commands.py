@@ -104,15 +104,9 @@ class CommandContext(msgspec.Struct, frozen=True):
     def say(self, text: str, code: str = "note") -> None:
         self.ui.renderer.note(text, code)
 
-    async def pick(self, title: str, rows: Sequence[str]) -> int | None:
-        """The index of the row that the user chose; None for none."""
-        numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
-        answer = (await self.ui.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()
-        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
-            return int(answer) - 1
-        if answer:
-            self.say(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
-        return None
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        """The position of the row that the user chose; None for none."""
+        return await self.ui.pick(title, rows, selected)
 
 
 # -- how a command is written for the user --------------------------------------------------------------

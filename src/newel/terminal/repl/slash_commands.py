@@ -68,7 +68,7 @@ async def model(context: CommandContext, argument: str) -> None:
                 f"The server names no models. {one_line(current)} is in use; /model NAME switches to another."
             )
             return
-        picked = await context.pick("Models", rows)
+        picked = await context.pick("Models", rows, names.index(current) if current in names else 0)
         if picked is None:
             return
         name = names[picked]

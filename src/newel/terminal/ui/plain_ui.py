@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TextIO
 
@@ -14,6 +14,7 @@ from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.ui.line_reader import LineReader, until_quiet
 from newel.terminal.ui.terminal_ui import InputHandler
+from newel.text.format import one_line
 from newel.text.sanitize import escape_invisible, sanitize
 
 
@@ -64,6 +65,20 @@ class PlainUI:
             else:
                 return await self._read("")
         return await self._read(question)
+
+    async def pick(
+        self,
+        title: str,
+        rows: Sequence[str],
+        selected: int = 0,  # noqa: ARG002 — the user enters a number
+    ) -> int | None:
+        numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
+        answer = (await self.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()
+        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
+            return int(answer) - 1
+        if answer:
+            self.renderer.note(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
+        return None
 
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:

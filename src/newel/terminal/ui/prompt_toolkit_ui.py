@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -43,6 +44,7 @@ from prompt_toolkit.styles import Style
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
 from newel.terminal.ui.line_reader import QUIET_S
+from newel.terminal.ui.picker import KEYS, Picker
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT
 from newel.text.sanitize import escape_invisible
@@ -61,6 +63,7 @@ STYLE = Style.from_dict(
         "prompt": "ansicyan bold",
         "state": "ansibrightblack",
         "question": "bold",
+        "picker.selected": "ansicyan bold",
         "completion-menu": "noinherit",
         "completion-menu.completion": "noinherit",
         "completion-menu.completion.current": "noinherit reverse",
@@ -89,13 +92,16 @@ class PromptToolkitUI:
         self._question = ""
         self._answer: asyncio.Future[str] | None = None
         self._draft = Document()
+        self._picker: Picker | None = None
+        self._picked: asyncio.Future[int | None] | None = None
         self._seen: float | None = None
         self._interrupted = float("-inf")
         self._is_early = False
         self._buffer = Buffer(
             history=_open_history(history),
             completer=completer,
-            complete_while_typing=Condition(lambda: not self._question),
+            complete_while_typing=Condition(lambda: not self._question and self._picker is None),
+            on_text_changed=self._on_text,
             multiline=True,
         )
         self._app = self._build()
@@ -146,6 +152,19 @@ class PromptToolkitUI:
         finally:
             self._buffer.set_document(self._draft, bypass_readonly=True)
             self._draft, self._answer = Document(), None
+
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        await self._read_keys()
+        draft, self._picked = self._buffer.document, asyncio.get_running_loop().create_future()
+        self._buffer.reset()
+        self._picker = Picker(title, rows, selected)
+        self._app.invalidate()
+        try:
+            return await self._picked
+        finally:
+            self._picker = self._picked = None
+            self._buffer.set_document(draft, bypass_readonly=True)
+            self._app.invalidate()
 
     async def _until_quiet(self) -> None:
         """Wait until the question was shown, and then no key was pressed for ``QUIET_S``."""
@@ -243,10 +262,13 @@ class PromptToolkitUI:
             dont_extend_height=True,
             always_hide_cursor=True,
         )
+        picking = Condition(lambda: self._picker is not None)
+        picker = Window(FormattedTextControl(self._rows), dont_extend_height=True)
         layout = HSplit(
             [
-                ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~asking),
+                ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~asking & ~picking),
                 ConditionalContainer(question, asking),
+                ConditionalContainer(picker, picking),
                 typed,
                 CompletionsMenu(max_height=8),
                 ConditionalContainer(state, ~has_completions),
@@ -268,13 +290,19 @@ class PromptToolkitUI:
         app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
         return app
 
+    def _rows(self) -> AnyFormattedText:
+        columns, rows = self.size()
+        return self._picker.fragments(columns, max(rows * 2 // 3, 4)) if self._picker else ""
+
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
         if line or wrapped:
             return "  "
         return [("class:prompt", "? " if self._answer else f"{PROMPT} ")]
 
     def _state(self) -> AnyFormattedText:
-        if self._answer is not None:
+        if self._picker is not None:
+            lines = [KEYS]
+        elif self._answer is not None:
             lines = [f"Enter answers · Esc stops{' · your draft comes back' if self._draft.text else ''}"]
         elif self._question:
             lines = ["Pause typing to answer · Esc stops"]
@@ -310,10 +338,28 @@ class PromptToolkitUI:
             (["c-z"], self._on_suspend),
         ):
             keys.add(*names)(_key(action))
+        picking = Condition(lambda: self._picker is not None)
+        for name, rows in {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}.items():
+            keys.add(name, filter=picking)(_key(partial(self._on_move, rows)))
         return keys
 
+    def _on_move(self, rows: int) -> None:
+        if self._picker is not None:
+            self._picker.move(rows)
+
+    def _on_text(self, _: Buffer) -> None:
+        if self._picker is not None:
+            self._picker.filter(self._typed_text())
+
+    def _choose(self, choice: int | None) -> None:
+        if self._picked is not None and not self._picked.done():
+            self._picked.set_result(choice)
+
     def _on_enter(self) -> None:
-        if self._answer is not None:
+        if self._picker is not None:
+            if self._picker.choice is not None:
+                self._choose(self._picker.choice)
+        elif self._answer is not None:
             if not self._answer.done():  # several keys can arrive before the reader of the answer runs
                 self._answer.set_result(self._typed_text())
         elif (state := self._buffer.complete_state) and state.current_completion:
@@ -348,6 +394,9 @@ class PromptToolkitUI:
             self._buffer.insert_text("\n")
 
     def _on_tab(self) -> None:
+        if self._picker is not None:
+            self._picker.move(1)
+            return
         word = self._buffer.document.text_before_cursor
         completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
         event = CompleteEvent(completion_requested=True)
@@ -362,12 +411,17 @@ class PromptToolkitUI:
             self._buffer.start_completion(select_first=True)
 
     def _on_escape(self) -> None:
-        if self._buffer.complete_state:
+        if self._picker is not None:
+            self._choose(None)
+        elif self._buffer.complete_state:
             self._buffer.cancel_completion()
         elif self._handler is not None:
             self._handler.stop()
 
     def _on_interrupt(self) -> None:
+        if self._picker is not None:
+            self._choose(None)
+            return
         now, before = time.monotonic(), self._interrupted
         self._interrupted = now
         if now - before < DOUBLE_PRESS_S:

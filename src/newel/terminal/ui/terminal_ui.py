@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -56,6 +57,10 @@ class CommandUI(Protocol):
         self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
         """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited."""
+        ...
+
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        """The position of the row that the user chose; None for none. ``selected`` is the one that is chosen at first."""
         ...
 
     def restore_input(self, text: str) -> None:
