@@ -14,7 +14,8 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
-from newel.terminal.repl.slash_commands import COMMANDS, recap
+from newel.terminal.repl.session_commands import recap
+from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
