@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from newel.agent.formatting import pluralize
 from newel.text.format import PROMPT
@@ -12,8 +12,6 @@ from newel.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
-
-KEYS: Final = "↑↓ moves · Enter chooses · Esc cancels · letters filter"
 
 
 class Picker:

@@ -7,11 +7,10 @@ own scroll-back; the application redraws only its own last lines.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -21,11 +20,10 @@ from anyio.lowlevel import checkpoint
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import (
     BufferControl,
@@ -43,20 +41,29 @@ from prompt_toolkit.styles import Style
 
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.ui.history import open_history
+from newel.terminal.ui.input_modes import (
+    DOUBLE_PRESS_S,
+    AnsweringMode,
+    ChoosingMode,
+    DoublePress,
+    InputMode,
+    WaitingMode,
+    WritingMode,
+)
 from newel.terminal.ui.line_reader import QUIET_S
-from newel.terminal.ui.picker import KEYS, Picker
+from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.terminal_ui import InputHandler
-from newel.text.format import PROMPT
 from newel.text.sanitize import escape_invisible
-
-DOUBLE_PRESS_S = 2.0
-"""Time in which a second Ctrl+C leaves."""
 
 EARLY_INPUT_S = 0.2
 """Time in which input typed before the prompt was shown is read."""
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
+
+_MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
+"""Rows that a key moves the choice in a list."""
 
 STYLE = Style.from_dict(
     {
@@ -89,21 +96,19 @@ class PromptToolkitUI:
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
-        self._question = ""
-        self._answer: asyncio.Future[str] | None = None
-        self._draft = Document()
-        self._picker: Picker | None = None
-        self._picked: asyncio.Future[int | None] | None = None
         self._seen: float | None = None
-        self._interrupted = float("-inf")
+        self._interrupts = DoublePress()
         self._is_early = False
+        self._turn = anyio.Lock()
         self._buffer = Buffer(
-            history=_open_history(history),
+            history=open_history(history),
             completer=completer,
-            complete_while_typing=Condition(lambda: not self._question and self._picker is None),
-            on_text_changed=self._on_text,
+            complete_while_typing=Condition(lambda: self._mode.completes),
+            on_text_changed=lambda _: self._mode.on_text(),
             multiline=True,
         )
+        self._writing: InputMode = WritingMode(self._buffer, self._get_handler)
+        self._mode = self._writing
         self._app = self._build()
 
     # -- user interface -----------------------------------------------------------------------------------
@@ -122,6 +127,9 @@ class PromptToolkitUI:
         finally:
             self._handler = None
 
+    def _get_handler(self) -> InputHandler | None:
+        return self._handler
+
     def leave(self) -> None:
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
@@ -129,42 +137,46 @@ class PromptToolkitUI:
     async def ask(
         self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
-        if about:
-            self.renderer.note(escape_invisible(about), "question")
-        await self._read_keys()  # keys typed before the question are no answer: they act as usual
-        self._question, self._seen = escape_invisible(question), None
-        self._app.invalidate()
-        try:
+        question = escape_invisible(question)
+        async with self._turn:
+            if about:
+                self.renderer.note(escape_invisible(about), "question")
+            await self._read_keys()  # keys typed before the question are no answer: they act as usual
+            self._seen = None
             if interrupting:
-                await self._until_quiet()
-            return await self._read_answer(initial)
-        finally:
-            self._question = ""
-            self._app.invalidate()
-
-    async def _read_answer(self, initial: str) -> str:
-        """The line entered in place of the draft, which is restored afterwards."""
-        self._draft, self._answer = self._buffer.document, asyncio.get_running_loop().create_future()
-        self._buffer.reset(Document(initial))
-        self._app.invalidate()
-        try:
-            return await self._answer
-        finally:
-            self._buffer.set_document(self._draft, bypass_readonly=True)
-            self._draft, self._answer = Document(), None
+                with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
+                    await self._until_quiet()
+            draft = self._buffer.document
+            mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=bool(draft.text))
+            with self._in_mode(mode), self._instead_of_draft(initial):
+                return await mode.answer
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
-        await self._read_keys()
-        draft, self._picked = self._buffer.document, asyncio.get_running_loop().create_future()
-        self._buffer.reset()
-        self._picker = Picker(title, rows, selected)
+        async with self._turn:
+            await self._read_keys()
+            mode = ChoosingMode(self._buffer, Picker(title, rows, selected))
+            with self._instead_of_draft(""), self._in_mode(mode):
+                return await mode.choice
+
+    @contextmanager
+    def _in_mode(self, mode: InputMode) -> Generator[None]:
+        self._mode = mode
         self._app.invalidate()
         try:
-            return await self._picked
+            yield
         finally:
-            self._picker = self._picked = None
-            self._buffer.set_document(draft, bypass_readonly=True)
+            self._mode = self._writing
             self._app.invalidate()
+
+    @contextmanager
+    def _instead_of_draft(self, text: str) -> Generator[None]:
+        """Inside, the input begins with ``text``; the draft is restored afterwards."""
+        draft = self._buffer.document
+        self._buffer.reset(Document(text))
+        try:
+            yield
+        finally:
+            self._buffer.set_document(draft, bypass_readonly=True)
 
     async def _until_quiet(self) -> None:
         """Wait until the question was shown, and then no key was pressed for ``QUIET_S``."""
@@ -239,17 +251,17 @@ class PromptToolkitUI:
     # -- the parts ----------------------------------------------------------------------------------
 
     def _build(self) -> Application[None]:
-        asking = Condition(lambda: bool(self._question))
+        above = Window(
+            FormattedTextControl(lambda: self._mode.above(*self.size())),
+            dont_extend_height=True,
+            wrap_lines=True,
+        )
         live = Window(
             FormattedTextControl(lambda: ANSI("\n".join(self._live))),
             dont_extend_height=True,
             always_hide_cursor=True,
         )
-        question = Window(
-            FormattedTextControl(lambda: [("class:question", self._question)]),
-            dont_extend_height=True,
-            wrap_lines=True,
-        )
+        has_above = Condition(lambda: bool(self._mode.above(*self.size())))
         typed = Window(
             BufferControl(self._buffer),
             height=lambda: Dimension(min=1, max=max(self.size()[1] // 2, 3)),
@@ -262,13 +274,10 @@ class PromptToolkitUI:
             dont_extend_height=True,
             always_hide_cursor=True,
         )
-        picking = Condition(lambda: self._picker is not None)
-        picker = Window(FormattedTextControl(self._rows), dont_extend_height=True)
         layout = HSplit(
             [
-                ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~asking & ~picking),
-                ConditionalContainer(question, asking),
-                ConditionalContainer(picker, picking),
+                ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~has_above),
+                ConditionalContainer(above, has_above),
                 typed,
                 CompletionsMenu(max_height=8),
                 ConditionalContainer(state, ~has_completions),
@@ -290,26 +299,11 @@ class PromptToolkitUI:
         app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
         return app
 
-    def _rows(self) -> AnyFormattedText:
-        columns, rows = self.size()
-        return self._picker.fragments(columns, max(rows * 2 // 3, 4)) if self._picker else ""
-
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
-        if line or wrapped:
-            return "  "
-        return [("class:prompt", "? " if self._answer else f"{PROMPT} ")]
+        return "  " if line or wrapped else [("class:prompt", f"{self._mode.mark} ")]
 
     def _state(self) -> AnyFormattedText:
-        if self._picker is not None:
-            lines = [KEYS]
-        elif self._answer is not None:
-            lines = [f"Enter answers · Esc stops{' · your draft comes back' if self._draft.text else ''}"]
-        elif self._question:
-            lines = ["Pause typing to answer · Esc stops"]
-        elif time.monotonic() - self._interrupted < DOUBLE_PRESS_S:
-            lines = ["Ctrl+C again leaves"]
-        else:
-            lines = self._handler.state_lines() if self._handler else []
+        lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
         columns, _ = self.size()
         return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
 
@@ -338,49 +332,27 @@ class PromptToolkitUI:
             (["c-z"], self._on_suspend),
         ):
             keys.add(*names)(_key(action))
-        picking = Condition(lambda: self._picker is not None)
-        for name, rows in {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}.items():
-            keys.add(name, filter=picking)(_key(partial(self._on_move, rows)))
+        moving = Condition(lambda: isinstance(self._mode, ChoosingMode))
+        for name, rows in _MOVES.items():
+            keys.add(name, filter=moving)(_key(partial(self._on_move, rows)))
         return keys
 
-    def _on_move(self, rows: int) -> None:
-        if self._picker is not None:
-            self._picker.move(rows)
-
-    def _on_text(self, _: Buffer) -> None:
-        if self._picker is not None:
-            self._picker.filter(self._typed_text())
-
-    def _choose(self, choice: int | None) -> None:
-        if self._picked is not None and not self._picked.done():
-            self._picked.set_result(choice)
-
     def _on_enter(self) -> None:
-        if self._picker is not None:
-            if self._picker.choice is not None:
-                self._choose(self._picker.choice)
-        elif self._answer is not None:
-            if not self._answer.done():  # several keys can arrive before the reader of the answer runs
-                self._answer.set_result(self._typed_text())
-        elif (state := self._buffer.complete_state) and state.current_completion:
-            self._buffer.complete_state = None
-        elif not self._question:
-            self._send()
+        self._mode.on_enter()
 
-    def _send(self, *, later: bool = False) -> None:
-        text = self._typed_text()
-        if text.strip() and self._handler is not None:
-            self._buffer.append_to_history()
-            self._buffer.reset()
-            self._handler.submit(text, "later" if later else "now")
+    def _on_tab(self) -> None:
+        self._mode.on_tab()
 
-    def _typed_text(self) -> str:
-        """Bytes that are not UTF-8 arrive as lone surrogates, which nothing else accepts."""
-        return self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+    def _on_escape(self) -> None:
+        self._mode.on_escape()
+
+    def _on_move(self, rows: int) -> None:
+        if isinstance(self._mode, ChoosingMode):
+            self._mode.on_move(rows)
 
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""
-        if self._question and self._seen is None:
+        if self._mode is not self._writing and self._seen is None:
             self._seen = time.monotonic()
 
     def _mark_key(self, _: object) -> None:
@@ -389,48 +361,15 @@ class PromptToolkitUI:
 
     def _on_line_feed(self) -> None:
         if self._is_early:
-            self._on_enter()
+            self._mode.on_enter()
         else:
             self._buffer.insert_text("\n")
 
-    def _on_tab(self) -> None:
-        if self._picker is not None:
-            self._picker.move(1)
-            return
-        word = self._buffer.document.text_before_cursor
-        completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
-        event = CompleteEvent(completion_requested=True)
-        commands = list(self._buffer.completer.get_completions(self._buffer.document, event))
-        if len(commands) == 1:
-            self._buffer.apply_completion(commands[0])
-        elif self._buffer.complete_state:
-            self._buffer.complete_next()
-        elif not completing and self._handler is not None and self._handler.busy and not self._question:
-            self._send(later=True)
-        else:
-            self._buffer.start_completion(select_first=True)
-
-    def _on_escape(self) -> None:
-        if self._picker is not None:
-            self._choose(None)
-        elif self._buffer.complete_state:
-            self._buffer.cancel_completion()
-        elif self._handler is not None:
-            self._handler.stop()
-
     def _on_interrupt(self) -> None:
-        if self._picker is not None:
-            self._choose(None)
-            return
-        now, before = time.monotonic(), self._interrupted
-        self._interrupted = now
-        if now - before < DOUBLE_PRESS_S:
+        if self._interrupts.is_pending:
             self.leave()
-        elif self._handler is not None and self._handler.stop():
-            pass
-        elif self._buffer.text:
-            self._buffer.reset()
-            self._interrupted = before  # it only cleared the draft, so the next press is not the second one
+        elif not self._mode.on_interrupt():
+            self._interrupts.press()
         self._app.create_background_task(self._redraw_later())
 
     async def _redraw_later(self) -> None:
@@ -461,19 +400,3 @@ class _App(Application[None]):
 
 def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda _: action()
-
-
-def _open_history(path: Path) -> History:
-    """The history in a private file, or in memory if there can be no file."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-    except OSError:
-        return InMemoryHistory()
-    return _FileHistory(str(path))
-
-
-class _FileHistory(FileHistory):
-    def store_string(self, string: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk must not end the conversation
-            super().store_string(string)

@@ -1,0 +1,216 @@
+"""What the keys do: while a message is written, while a question is answered, and while a row is chosen from a list."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.formatted_text import AnyFormattedText
+
+from newel.terminal.ui.picker import Picker
+from newel.terminal.ui.terminal_ui import InputHandler
+from newel.text.format import PROMPT
+
+DOUBLE_PRESS_S: Final = 2.0
+"""Time in which a second Ctrl+C leaves."""
+
+
+def typed_text(buffer: Buffer) -> str:
+    """Bytes that are not UTF-8 arrive as lone surrogates, which nothing else accepts."""
+    return buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+class InputMode(Protocol):
+    """``mark`` stands before the input; ``completes``: what is typed is completed."""
+
+    mark: str
+    completes: bool
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:
+        """What is shown between the output and the input."""
+        ...
+
+    def hints(self) -> list[str]:
+        """The lines below the input."""
+        ...
+
+    def on_text(self) -> None:
+        """The input has changed."""
+        ...
+
+    def on_enter(self) -> None: ...
+
+    def on_tab(self) -> None: ...
+
+    def on_escape(self) -> None: ...
+
+    def on_interrupt(self) -> bool:
+        """Ctrl+C; False if another one would leave."""
+        ...
+
+
+class WritingMode:
+    """A message to the agent is written. ``handler`` is None until the conversation begins."""
+
+    mark = PROMPT
+    completes = True
+
+    def __init__(self, buffer: Buffer, handler: Callable[[], InputHandler | None]) -> None:
+        self._buffer = buffer
+        self._handler = handler
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — nothing is shown
+        return ""
+
+    def hints(self) -> list[str]:
+        handler = self._handler()
+        return handler.state_lines() if handler else []
+
+    def on_text(self) -> None:
+        """Nothing depends on it."""
+
+    def on_enter(self) -> None:
+        if (state := self._buffer.complete_state) and state.current_completion:
+            self._buffer.complete_state = None
+        else:
+            self._send()
+
+    def on_tab(self) -> None:
+        buffer, handler = self._buffer, self._handler()
+        word = buffer.document.text_before_cursor
+        completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
+        event = CompleteEvent(completion_requested=True)
+        commands = list(buffer.completer.get_completions(buffer.document, event))
+        if len(commands) == 1:
+            buffer.apply_completion(commands[0])
+        elif buffer.complete_state:
+            buffer.complete_next()
+        elif not completing and self.completes and handler is not None and handler.busy:
+            self._send(later=True)
+        else:
+            buffer.start_completion(select_first=True)
+
+    def on_escape(self) -> None:
+        handler = self._handler()
+        if self._buffer.complete_state:
+            self._buffer.cancel_completion()
+        elif handler is not None:
+            handler.stop()
+
+    def on_interrupt(self) -> bool:
+        handler = self._handler()
+        if handler is not None and handler.stop():
+            return False
+        if self._buffer.text:
+            self._buffer.append_to_history()  # a draft is not lost
+            self._buffer.reset()
+            return True
+        return False
+
+    def _send(self, *, later: bool = False) -> None:
+        text, handler = typed_text(self._buffer), self._handler()
+        if text.strip() and handler is not None:
+            self._buffer.append_to_history()
+            self._buffer.reset()
+            handler.submit(text, "later" if later else "now")
+
+
+class WaitingMode(WritingMode):
+    """A question is shown, and waits for a pause: the keys may be meant for the draft, so Enter does nothing."""
+
+    completes = False
+
+    def __init__(self, buffer: Buffer, handler: Callable[[], InputHandler | None], question: str) -> None:
+        super().__init__(buffer, handler)
+        self._question = question
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — it is wrapped
+        return [("class:question", self._question)]
+
+    def hints(self) -> list[str]:
+        return ["Pause typing to answer · Esc stops"]
+
+    def on_enter(self) -> None:
+        """No answer yet."""
+
+
+class AnsweringMode(WaitingMode):
+    """A question is answered by a line; the draft comes back afterwards."""
+
+    mark = "?"
+
+    def __init__(
+        self, buffer: Buffer, handler: Callable[[], InputHandler | None], question: str, *, has_draft: bool
+    ) -> None:
+        super().__init__(buffer, handler, question)
+        self._has_draft = has_draft
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def hints(self) -> list[str]:
+        return [f"Enter answers · Esc stops{' · your draft comes back' if self._has_draft else ''}"]
+
+    def on_enter(self) -> None:
+        if not self.answer.done():  # several keys can arrive before the reader of the answer runs
+            self.answer.set_result(typed_text(self._buffer))
+
+
+class ChoosingMode:
+    """A row is chosen from a list, which the input filters."""
+
+    mark = PROMPT
+    completes = False
+
+    def __init__(self, buffer: Buffer, picker: Picker) -> None:
+        self._buffer = buffer
+        self._picker = picker
+        self.choice: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:
+        return self._picker.fragments(columns, max(rows * 2 // 3, 4))
+
+    def hints(self) -> list[str]:
+        return ["↑↓ moves · Enter chooses · Esc cancels · letters filter"]
+
+    def on_text(self) -> None:
+        self._picker.filter(typed_text(self._buffer))
+
+    def on_enter(self) -> None:
+        if self._picker.choice is not None:
+            self._choose(self._picker.choice)
+
+    def on_tab(self) -> None:
+        self._picker.move(1)
+
+    def on_escape(self) -> None:
+        self._choose(None)
+
+    def on_interrupt(self) -> bool:
+        self._choose(None)
+        return True
+
+    def on_move(self, rows: int) -> None:
+        """Select another row."""
+        self._picker.move(rows)
+
+    def _choose(self, choice: int | None) -> None:
+        if not self.choice.done():
+            self.choice.set_result(choice)
+
+
+class DoublePress:
+    """Whether a key was pressed twice within ``DOUBLE_PRESS_S``."""
+
+    def __init__(self) -> None:
+        self._pressed = float("-inf")
+
+    @property
+    def is_pending(self) -> bool:
+        """Another press would be the second one."""
+        return time.monotonic() - self._pressed < DOUBLE_PRESS_S
+
+    def press(self) -> None:
+        self._pressed = time.monotonic()
