@@ -251,15 +251,12 @@ def header(agent: CodingAgent) -> str:
     from importlib.metadata import version
 
     from newel.review.tracking.recording_workspace import RecordingWorkspace
+    from newel.text.format import short_folder
 
-    folder = agent.workspace.name
-    home = str(Path.home())
-    if folder == home or folder.startswith(home + "/"):
-        folder = "~" + folder.removeprefix(home)
     recorded = "" if isinstance(agent.workspace, RecordingWorkspace) else "changes are not recorded"
     facts = [
         f"newel {version('newel')}",
-        folder,
+        short_folder(agent.workspace.name),
         " ".join(filter(None, (agent.state.model.id, agent.where))),
         agent.approve,
         f"sandbox: {agent.sandbox}",

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
 from newel.terminal.repl.session_commands import recap
 from newel.terminal.repl.slash_commands import COMMANDS
+from newel.terminal.repl.status_line import StatusLine
 from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
@@ -83,6 +86,7 @@ class CodingRepl(Repl[CommandContext]):
         self._notice = notice
         self._header = header
         self._queueing = anyio.Lock()
+        self._status = StatusLine(agent)
 
     def _greet(self) -> None:
         if self._header:
@@ -104,6 +108,13 @@ class CodingRepl(Repl[CommandContext]):
     def expand(self) -> None:
         self.submit("/show")
 
+    def next_approval_mode(self) -> None:
+        try:
+            switch_approval_mode(self._agent)
+        except NewelError as error:
+            self.ui.renderer.note(self.localize(str(error)))
+        self.ui.refresh()
+
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
 
@@ -121,8 +132,13 @@ class CodingRepl(Repl[CommandContext]):
         elif self._agent.approve == "plan" and self._agent.state.messages:
             lines.append("/implement carries out the plan · /implement auto without asking")
         elif not self._agent.state.messages:
-            lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
+            lines.append(
+                "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"
+            )
         return lines
+
+    def status_line(self, columns: int) -> str:
+        return self._status.text(columns)
 
     # -- jobs ---------------------------------------------------------------------------------------
 

@@ -167,6 +167,9 @@ class Repl(Generic[Context]):
     def expand(self) -> None:
         """Nothing is abbreviated."""
 
+    def next_approval_mode(self) -> None:
+        """There are none."""
+
     def stop(self) -> bool:
         """Cancel the running job and drop the queued ones; False if none is running."""
         if self._running is None:
@@ -185,6 +188,9 @@ class Repl(Generic[Context]):
 
     def state_lines(self) -> list[str]:
         return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
+
+    def status_line(self, columns: int) -> str:  # noqa: ARG002 — for those who have one
+        return ""
 
     def localize(self, text: str) -> str:
         """A message for this conversation: its own commands for those of the shell."""

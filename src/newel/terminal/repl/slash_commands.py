@@ -21,6 +21,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Enter, Tab", "during a run: send a message now, or after the run"),
         ("Alt+Enter", "a new line"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
+        ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
         ("Ctrl+O", "show the last call in full"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))

@@ -62,6 +62,9 @@ EARLY_INPUT_S = 0.2
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
 
+_FEW_ROWS = 8
+"""In a terminal that is so low, there is no room for a status line."""
+
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
 """Rows that a key moves the choice in a list."""
 
@@ -274,13 +277,17 @@ class PromptToolkitUI:
             dont_extend_height=True,
             always_hide_cursor=True,
         )
+        status = Window(
+            FormattedTextControl(lambda: [("class:state", self._status())]), height=1, always_hide_cursor=True
+        )
         layout = HSplit(
             [
                 ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~has_above),
                 ConditionalContainer(above, has_above),
                 typed,
                 CompletionsMenu(max_height=8),
-                ConditionalContainer(state, ~has_completions),
+                ConditionalContainer(state, ~has_completions & Condition(lambda: bool(self._state()))),
+                ConditionalContainer(status, Condition(lambda: bool(self._status()))),
                 Window(),  # takes the free rows when the live part shrinks
             ]
         )
@@ -305,7 +312,11 @@ class PromptToolkitUI:
     def _state(self) -> AnyFormattedText:
         lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
         columns, _ = self.size()
-        return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
+        return [("class:state", "\n".join(line[: columns - 1] for line in lines))] if lines else ""
+
+    def _status(self) -> str:
+        columns, rows = self.size()
+        return self._handler.status_line(columns - 1) if self._handler and rows > _FEW_ROWS else ""
 
     # -- keys ---------------------------------------------------------------------------------------
 
@@ -325,6 +336,7 @@ class PromptToolkitUI:
             (["escape", "enter"], lambda: self._buffer.insert_text("\n")),
             (["c-j"], self._on_line_feed),
             (["tab"], self._on_tab),
+            (["s-tab"], self._on_shift_tab),
             (["escape"], self._on_escape),
             (["c-c"], self._on_interrupt),
             (["c-d"], self._on_end),
@@ -342,6 +354,9 @@ class PromptToolkitUI:
 
     def _on_tab(self) -> None:
         self._mode.on_tab()
+
+    def _on_shift_tab(self) -> None:
+        self._mode.on_shift_tab()
 
     def _on_escape(self) -> None:
         self._mode.on_escape()

@@ -26,6 +26,10 @@ class InputHandler(Protocol):
         """Show the latest abbreviated output in full."""
         ...
 
+    def next_approval_mode(self) -> None:
+        """Switch to the next approval mode, where there are any."""
+        ...
+
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
         ...
@@ -36,6 +40,10 @@ class InputHandler(Protocol):
 
     def state_lines(self) -> list[str]:
         """Lines for beside the input: queued messages, and the keys that work now."""
+        ...
+
+    def status_line(self, columns: int) -> str:
+        """What is always shown below the input; empty for nothing."""
         ...
 
 
