@@ -26,6 +26,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
+from newel.config.terminal import TerminalSettings
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.permissions.approval import ApprovalMode, approval_policy
@@ -155,7 +156,13 @@ async def main(front: str, prompts: list[str]) -> int:
     match front:
         case "rich" | "console":
             return await run_repl(
-                agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
+                agent,
+                home=home,
+                approver=approver,
+                screen=front,
+                header="newel test",
+                first_prompts=given,
+                settings=TerminalSettings(notify=os.environ.get("PROGRAM_NOTIFY", "").split()),
             )
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)

@@ -25,6 +25,7 @@ from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
 
 if TYPE_CHECKING:
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
 
@@ -37,11 +38,12 @@ async def run_repl(
     screen: Literal["rich", "console"] = "rich",
     header: str = "",
     first_prompts: Sequence[Prompt] = (),
+    settings: TerminalSettings | None = None,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
     ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
-    ui = _open_ui(agent, home, screen)
+    ui = _open_ui(agent, home, screen, settings)
     notice = PendingNotice(agent, slash_command)
     approver.attend(ui.ask, ui.show_answer)
     try:
@@ -54,7 +56,9 @@ async def run_repl(
         approver.attend(None)
 
 
-def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> TerminalUI:
+def _open_ui(
+    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], settings: TerminalSettings | None
+) -> TerminalUI:
     def live(screen: Screen) -> LiveRenderer:
         from newel.terminal.renderers.rich import RichRenderer
         from newel.terminal.renderers.styles import Styles
@@ -72,6 +76,8 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
         commands=commands,
         files=agent.workspace,
         is_plain=screen == "console",
+        title=f"newel · {agent.session.get_name() or agent.workspace.name.rstrip('/').rpartition('/')[2]}",
+        settings=settings,
     )
 
 

@@ -41,6 +41,7 @@ from prompt_toolkit.styles import Style
 
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
 from newel.terminal.ui.history import open_history
 from newel.terminal.ui.input_modes import (
     DOUBLE_PRESS_S,
@@ -87,15 +88,23 @@ STYLE = Style.from_dict(
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
-    screen. ``history`` is the file that keeps what was sent.
+    screen. ``history`` is the file that keeps what was sent. ``title`` and ``notify`` are for ``Attention``.
     """
 
     def __init__(
-        self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
+        self,
+        out: TextIO,
+        renderer: Callable[[Screen], LiveRenderer],
+        *,
+        completer: Completer,
+        history: Path,
+        title: str = "newel",
+        notify: Sequence[str] = (),
     ) -> None:
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self.renderer = renderer(self)
+        self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
@@ -121,6 +130,7 @@ class PromptToolkitUI:
 
     async def run(self, handler: InputHandler) -> None:
         self._handler = handler
+        self._attention.begin()
         try:
             await self._app.run_async(
                 handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
@@ -128,6 +138,7 @@ class PromptToolkitUI:
         except EOFError:  # the terminal is gone
             pass
         finally:
+            self._attention.end()
             self._handler = None
 
     def _get_handler(self) -> InputHandler | None:
@@ -146,13 +157,14 @@ class PromptToolkitUI:
                 self.renderer.note(escape_invisible(about), "question")
             await self._read_keys()  # keys typed before the question are no answer: they act as usual
             self._seen = None
-            if interrupting:
-                with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
-                    await self._until_quiet()
-            draft = self._buffer.document
-            mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=bool(draft.text))
-            with self._in_mode(mode), self._instead_of_draft(initial):
-                return await mode.answer
+            with self._attention.asking(question) if interrupting else nullcontext():
+                if interrupting:
+                    with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
+                        await self._until_quiet()
+                draft = self._buffer.document
+                mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=bool(draft.text))
+                with self._in_mode(mode), self._instead_of_draft(initial):
+                    return await mode.answer
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         async with self._turn:
@@ -210,6 +222,9 @@ class PromptToolkitUI:
 
     def refresh(self) -> None:
         self._app.invalidate()
+
+    def set_working(self, is_working: bool) -> None:
+        self._attention.set_working(is_working)
 
     def echo(self, text: str) -> None:
         self.renderer.echo(text)
@@ -342,6 +357,8 @@ class PromptToolkitUI:
             (["c-d"], self._on_end),
             (["c-o"], self._on_unfold),
             (["c-z"], self._on_suspend),
+            ([FOCUS_IN], partial(self._attention.set_focus, True)),
+            ([FOCUS_OUT], partial(self._attention.set_focus, False)),
         ):
             keys.add(*names)(_key(action))
         moving = Condition(lambda: isinstance(self._mode, ChoosingMode))

@@ -99,6 +99,10 @@ class TerminalUI(CommandUI, Protocol):
         """The handler's ``state_lines`` have changed."""
         ...
 
+    def set_working(self, is_working: bool) -> None:
+        """Work for the user has begun, or has ended."""
+        ...
+
     def echo(self, text: str) -> None:
         """Show a command that was sent, if the interface clears what was typed."""
         ...
