@@ -50,7 +50,7 @@ def test_a_key_switches_what_runs_unasked(open_terminal: Open, tmp_path: Path) -
     terminal.send(SHIFT_TAB)  # while it asks, it stays so
     terminal.answer("n\r")
     terminal.wait_for("Not run")
-    assert "approve: ask" in last_line(terminal)
+    terminal.wait_for(lambda: "approve: ask" in last_line(terminal))
     assert not (tmp_path / "project" / "it").exists()
     terminal.send(SHIFT_TAB)
     terminal.wait_for(lambda: "approve: auto" in last_line(terminal))

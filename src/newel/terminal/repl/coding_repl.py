@@ -19,7 +19,7 @@ from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_
 from newel.terminal.repl.session_commands import recap
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.status_line import StatusLine
-from newel.terminal.review.review_ui import PendingNotice
+from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
@@ -44,7 +44,7 @@ async def run_repl(
     ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
     ui = _open_ui(agent, home, screen, settings)
-    notice = PendingNotice(agent, slash_command)
+    notice = RunNotice(agent, slash_command, sums_up=True)
     approver.attend(ui.ask, ui.show_answer)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
@@ -85,7 +85,7 @@ class CodingRepl(Repl[CommandContext]):
     """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
 
     def __init__(
-        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: PendingNotice, header: str
+        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: RunNotice, header: str
     ) -> None:
         super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
         self._agent = agent
@@ -190,7 +190,7 @@ class CodingRepl(Repl[CommandContext]):
         self._restore_unsent()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
-            self.ui.renderer.note(message)
+            self.ui.renderer.note(message, "aside")
 
     def _restore_unsent(self) -> None:
         """Put messages that the run did not reach back into the input."""

@@ -230,7 +230,7 @@ class PromptToolkitUI:
         self.renderer.echo(text)
 
     def show_answer(self, text: str) -> None:
-        self.renderer.note(text, "answer")
+        self.renderer.note(text, "aside")
 
     def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
