@@ -24,7 +24,7 @@ from newel.text.json import as_dict, as_list, as_str
 
 SKIPPED: Final = "no_user_answer"
 _PAUSED: Final = frozenset({"waiting_for_user", "awaiting_review", "completed", "failed"})
-_MOST_RERUNS: Final = 3
+MOST_RERUNS: Final = 3
 
 
 class ReviewPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,7 +114,7 @@ class _Driver:
                     if self._meanwhile:
                         subprocess.run(["/bin/sh", "-c", self._meanwhile], check=True)
                         self._meanwhile = ""
-                    if self._decide(job, view) or reruns == _MOST_RERUNS:
+                    if self._decide(job, view) or reruns == MOST_RERUNS:
                         return self._until_paused(job)
                     reruns += 1
                     self._counts["conflicts"] += 1

@@ -22,6 +22,9 @@ FILE: Final = "task.toml"
 FILES: Final = "files"
 """The folder with initial files, beside ``FILE``."""
 
+GOLDEN: Final = "trace.json"
+"""The file with a task's golden trace, beside ``FILE``."""
+
 Size = Literal["S", "M", "L"]
 """How much a task asks for: S can be done by some small models, L needs one of the best."""
 
@@ -178,7 +181,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Other solutions, which must pass, too."""
     wrong: tuple[Attempt, ...]
     digest: str
-    """Of all files in ``folder``."""
+    """Of all files in ``folder`` but the golden trace, of which a model is told nothing."""
 
     def matches(self, selector: str) -> bool:
         """Whether a name, a tag or a size selects it."""
@@ -225,7 +228,7 @@ def load_task(folder: Path) -> Task:
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path != folder / GOLDEN:
             digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -209,6 +209,7 @@ async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, s
     if done.exit_code:
         said = _read(place / _ERRORS).strip().splitlines()
         reasons = [line for line in said if line.startswith("newel: ")] or said[-1:]  # a hint may follow
+        reasons = reasons or list(filter(None, [_read_trace(place / TRACE, agent).problem]))
         return "failed", reasons[0][:_SHOWN] if reasons else f"It ended with exit code {done.exit_code}."
     return "done", ""
 
@@ -217,10 +218,10 @@ def _read_trace(path: Path, agent: AgentSetup) -> AgentReport:
     text = _read(path)
     if agent.read is not None:
         return agent.read(text)
-    return AgentReport(answer=text.strip()) if agent.command else _read_events(text)
+    return AgentReport(answer=text.strip()) if agent.command else read_events(text)
 
 
-def _read_events(text: str) -> AgentReport:
+def read_events(text: str) -> AgentReport:
     """What Newel's events tell."""
     events = [_decode(line) for line in text.splitlines()]
     results = [event for event in events if event.get("type") == "result"]
@@ -247,7 +248,8 @@ def _read_events(text: str) -> AgentReport:
         cost=sum(costs) if costs and len(costs) == len(ends) else None,
         fallbacks=fallbacks,
     )
-    return AgentReport(answer=_last_text(answers), metrics=metrics)
+    problem = as_str(results[-1].get("message")) if results else ""
+    return AgentReport(answer=_last_text(answers), problem=problem, metrics=metrics)
 
 
 def _last_text(messages: Sequence[dict[str, Any]]) -> str:
