@@ -90,17 +90,17 @@ class WriteTool(ChangingTool[WriteParameters]):
         old = split_lines(content)
         blocks = await run_in_thread_if_large(len(content) + len(data), compare, old, new)
         change = FileEdit(digest, data, old=old, blocks=blocks)
-        self._ask_about_loss(change, path, arguments.file_path)
+        is_known = self._tracker.last_seen(path) is not None or self._tracker.was_printed(content)
+        self._ask_about_loss(change, path, arguments.file_path, is_known)
         return change
 
-    def _ask_about_loss(self, change: FileEdit, path: str, name: str) -> None:
+    def _ask_about_loss(self, change: FileEdit, path: str, name: str, is_known: bool) -> None:
         """Refuse once to drop most of a file: models that should add a line, or leave out what they did not change, write only
         a part, and those that have not read a file invent it. The same call passes if it is repeated.
         """
         lines = len(change.old or ())
         kept = lines - sum(block.end - block.start for block in change.blocks)
         written = kept + sum(len(block.new) for block in change.blocks)
-        is_known = self._tracker.last_seen(path) is not None
         is_loss = kept * 3 < lines and (written * 2 < lines or not is_known)
         if lines < FEW_LINES or not is_loss or path in self._asked_about:
             return
