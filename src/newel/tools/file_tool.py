@@ -34,6 +34,15 @@ def encode_text(text: str, argument: str) -> bytes:
         ) from error
 
 
+def is_other_encoding(content: bytes) -> bool:
+    """Whether a text is in Latin-1, say. One with characters of UTF-8 and stray bytes beside them counts as UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return content.decode(errors="replace").replace("\ufffd", "").isascii()
+    return False
+
+
 MAX_FILES: Final = 10_000
 """Beyond that, the files seen longest ago count as never seen."""
 

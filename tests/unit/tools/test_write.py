@@ -176,6 +176,18 @@ async def test_what_a_command_printed_does_not_hide_a_loss(bench: Bench) -> None
     assert path.read_text() == LIST
 
 
+async def test_a_file_in_another_encoding_becomes_utf_8_only_on_purpose(bench: Bench) -> None:
+    """A program that reads it in its old encoding would show garbage."""
+    before = "Grüße\nbye\n".encode("latin-1")
+    path = bench.put("texts.de", before)
+    content = "Grüße\nTschüß\n"
+    with pytest.raises(ToolError, match=r"texts\.de is not in UTF-8.*send this call again"):
+        await bench.call("write", file_path="texts.de", content=content)
+    assert path.read_bytes() == before
+    await bench.call("write", file_path="texts.de", content=content)
+    assert path.read_bytes() == content.encode()
+
+
 @pytest.mark.parametrize(
     "content",
     [
