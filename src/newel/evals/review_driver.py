@@ -166,7 +166,7 @@ def _emit(**event: Any) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     plan = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=ReviewPlan)
-    command = [sys.executable, "-m", "newel", "web", "--port", "0", "--exit-with-stdin", *arguments[1:]]
+    command = [sys.executable, "-P", "-m", "newel", "web", "--port", "0", "--exit-with-stdin", *arguments[1:]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None  # noqa: S101 — as asked for

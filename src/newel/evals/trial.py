@@ -33,6 +33,9 @@ TRACE: Final = "trace.jsonl"
 
 _PLAN: Final = "review.json"
 _ERRORS: Final = "stderr.txt"
+_PYTHON: Final = (sys.executable, "-P", "-m")
+"""Without the working folder on the module path: a task's files there would run outside of the sandbox."""
+
 _MOST_OUTPUT: Final = 64 << 20
 _SHOWN: Final = 2_000
 
@@ -96,11 +99,11 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
         if self.command:
             return self.command.replace(PROMPT, shlex.quote(task.prompt))
         if task.review is not None:
-            return shlex.join([sys.executable, "-m", "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
+            return shlex.join([*_PYTHON, "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
         if task.accept:
-            words = [sys.executable, "-m", "newel", "agent", "--json", "--accept", task.accept, *self.flags]
+            words = [*_PYTHON, "newel", "agent", "--json", "--accept", task.accept, *self.flags]
             return shlex.join([*words, "--", task.prompt])
-        words = [sys.executable, "-m", "newel", "--json", "--approve", "auto", *self.flags]
+        words = [*_PYTHON, "newel", "--json", "--approve", "auto", *self.flags]
         for prompt in task.then:
             words += ["--then", prompt]
         return shlex.join([*words, "--", task.prompt])
