@@ -102,7 +102,8 @@ def _parser(action: str, description: str) -> Parser:
 def _list(arguments: Sequence[str]) -> int:
     options = _parser("list", "List the tasks.").parse_args(arguments)
     for task in _tasks(options):
-        print(f"{task.name:{_NAME_WIDTH}}  {task.size}  {task.title}  ({', '.join(task.tags)})")
+        about = f"{task.title}  ({', '.join(task.tags)})"
+        print(f"{task.name:{_NAME_WIDTH}}  {task.size}  {sanitize(about, keep_newlines=False)}")
     return 0
 
 
