@@ -235,8 +235,17 @@ async def _problem_of_command(check: TaskCheck, workspace: Workspace) -> str:
         said = _tail(done.stderr or done.stdout)
         return f"exit code {done.exit_code}{': ' + said if said else ''}"
     if check.output and not re.search(check.output, done.stdout):
-        return f"its output does not match `{check.output}`: {_tail(done.stdout) or 'there was none'}"
+        return f"its output does not match `{check.output}`{_hint(check.output, done.stdout)}: {_tail(done.stdout) or 'there was none'}"
     return ""
+
+
+def _hint(pattern: str, text: str) -> str:
+    """For the most common slip: a pattern for a line of a text with several."""
+    if not re.search(pattern, text, re.MULTILINE):
+        return ""
+    return (
+        " (with `(?m)` it would: `^` and `$` then match at each line, and not at the ends of the text alone)"
+    )
 
 
 def _problem_of_answer(check: TaskCheck, answer: str) -> str:
@@ -262,7 +271,7 @@ def _problem_of_file(check: TaskCheck, project: Path) -> str:
         return "" if data == check.equals.encode() else f"it has another content: {_tail(_text(data))}"
     text = _text(data)
     if check.contains and not re.search(check.contains, text):
-        return f"it does not match `{check.contains}`"
+        return f"it does not match `{check.contains}`{_hint(check.contains, text)}"
     if check.lacks and (match := re.search(check.lacks, text)):
         return f"it has {match[0]!r}"
     return ""
