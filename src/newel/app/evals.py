@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.evals.agents import GivenModel, PriceOf
     from newel.evals.checks import OpenFolder
+    from newel.evals.record import Recording
     from newel.evals.run import RunPlan
     from newel.evals.trial import OpenAgent
     from newel.workspace.port import Workspace
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 def check_folder_opener(settings: Settings) -> OpenFolder:
@@ -106,6 +110,23 @@ def _price_of(settings: Settings, given: GivenModel) -> PriceOf:
     if prices is None:
         return lambda _: None
     return lambda usage: prices(AssistantMessage(content=[], model=given.model, usage=usage))
+
+
+def recording(settings: Settings) -> Recording:
+    """Makes golden traces without the user's secrets and folders."""
+    from newel.app.secrets import configured_secrets
+    from newel.evals.record import Recording
+
+    secrets = configured_secrets(settings.home, settings.cwd, os.environ)
+    return Recording(secrets, [settings.home, Path.home()])
+
+
+def sandbox_of(plan: RunPlan) -> SandboxMode | None:
+    """The sandbox that was chosen for a run."""
+    from newel.workspace.sandbox.policy import SandboxMode
+
+    given = dict(pairwise(plan.flags)).get("--sandbox")
+    return None if given is None else msgspec.convert(given, SandboxMode)
 
 
 async def with_server(settings: Settings) -> Settings:

@@ -23,10 +23,14 @@ from newel.app.evals import (
     allow_agents,
     check_folder_opener,
     newel_flags,
+    recording,
+    sandbox_of,
     trial_config,
     with_server,
 )
+from newel.cli.eval_record import RunRecorder
 from newel.cli.eval_tables import (
+    NAME_WIDTH,
     ProgressTable,
     print_comparison,
     print_failures,
@@ -41,6 +45,7 @@ from newel.config.settings import Flags, Settings, load_settings, newel_home
 from newel.evals.agents import PRESETS, choose_agent
 from newel.evals.checks import OpenFolder
 from newel.evals.export import export_line
+from newel.evals.golden import replay_digest, source_of
 from newel.evals.matrix import ReportedRun
 from newel.evals.report import to_html
 from newel.evals.requests import compare_requests, same_tasks
@@ -58,12 +63,11 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval show [RUN…]        the results of runs, side by side (default: the latest)
   newel eval report [RUN…]      a page about runs, with plots
   newel eval compare A B        what differs between two runs, beyond noise
-  newel eval export [RUN]       prompts, traces and results as JSON lines"""
+  newel eval export [RUN]       prompts, traces and results as JSON lines
+  newel eval record [RUN]       make golden traces of a run, to replay its answers"""
 
 EPILOG: Final = """\
 TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was killed goes on with `newel eval run --resume RUN`."""
-
-_NAME_WIDTH: Final = 28
 
 
 def command_eval(arguments: Sequence[str]) -> int:
@@ -75,6 +79,7 @@ def command_eval(arguments: Sequence[str]) -> int:
         "report": _report,
         "compare": _compare,
         "export": _export,
+        "record": _record,
     }
     if arguments and arguments[0] in actions:
         return actions[arguments[0]](arguments[1:])
@@ -100,11 +105,16 @@ def _parser(action: str, description: str) -> Parser:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    options = _parser("list", "List the tasks.").parse_args(arguments)
-    tasks, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
-    for task in select(tasks, options.tasks) if tasks else ():
-        about = f"{task.title}  ({', '.join(task.tags)})"
-        print(f"{task.name:{_NAME_WIDTH}}  {task.size}  {sanitize(about, keep_newlines=False)}")
+    options = _parser(
+        "list", "List the tasks: name, size, what a replay takes its answers from, and what they are about."
+    ).parse_args(arguments)
+    found, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
+    tasks = select(found, options.tasks) if found else []
+    sources = [sanitize(source_of(task)) or "-" for task in tasks]
+    width = max(map(len, sources), default=0)
+    for task, source in zip(tasks, sources, strict=True):
+        about = sanitize(f"{task.title}  ({', '.join(task.tags)})", keep_newlines=False)
+        print(f"{task.name:{NAME_WIDTH}}  {task.size}  {source:{width}}  {about}")
     _raise_errors(errors)
     return 0
 
@@ -133,7 +143,7 @@ async def _prove_all(tasks: Sequence[Task], open_folder: OpenFolder, slots: int)
     async def prove_one(task: Task) -> None:
         async with limiter:
             problems = await _problems(task, open_folder)
-        print(f"{task.name:{_NAME_WIDTH}}  {'FAIL' if problems else 'ok'}", flush=True)
+        print(f"{task.name:{NAME_WIDTH}}  {'FAIL' if problems else 'ok'}", flush=True)
         for problem in problems:
             print(f"    {sanitize(problem)}")
         if problems:
@@ -257,7 +267,8 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         preset=command.strip() if is_preset else "",
         base_url=settings.endpoint.base_url if is_preset and settings.endpoint else "",
         repeats=options.repeats,
-        tasks={task.name: task.digest for task in tasks},
+        tasks={task.name: _digest(task, is_replay=options.replay) for task in tasks},
+        traces={task.name: source_of(task) for task in tasks} if options.replay else {},
         suite=str((options.suite or suite_folder()).resolve()),
         version=version("newel"),
         max_cost=options.budget,
@@ -272,10 +283,14 @@ def _model_name(settings: Settings) -> str:
     return " + ".join(filter(None, by_mode[settings.agent_mode]))
 
 
+def _digest(task: Task, *, is_replay: bool) -> str:
+    return replay_digest(task) if is_replay else task.digest
+
+
 async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) -> int:
     tasks = {path.name: load_task(path) for path in _folders(Path(plan.suite)) if path.name in plan.tasks}
     for name, digest in plan.tasks.items():
-        if name not in tasks or tasks[name].digest != digest:
+        if name not in tasks or _digest(tasks[name], is_replay=plan.mode == REPLAY) != digest:
             raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
     with ProgressTable(len(tasks) * plan.repeats) as table:
         await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=slots)
@@ -386,6 +401,42 @@ def _export(arguments: Sequence[str]) -> int:
     for result in anyio.run(read_results, folder):
         sys.stdout.write(export_line(plan, tasks.get(result.task), result, folder) + "\n")
     return 0
+
+
+def _record(arguments: Sequence[str]) -> int:
+    parser = _run_parser(
+        "record",
+        "Make golden traces of a run: for each task the answers in its first trial that has passed, if their replay passes, too.",
+    )
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="only these tasks")
+    parser.add_argument(
+        "--suite",
+        type=Path,
+        metavar="DIR",
+        help="write to the tasks in this folder instead of those of the run",
+    )
+    parser.add_argument("--force", action="store_true", help="replace traces that were made by hand, too")
+    options = parser.parse_args(arguments)
+    allow_agents()
+    folder = _find_run(newel_home(os.environ), options.run or "")
+    plan = load_plan(folder)
+    if plan.agent != "newel" or plan.mode == REPLAY:
+        what = "was a replay" if plan.mode == REPLAY else f"was of {plan.agent}"
+        raise UsageError(
+            f"The run {plan.id} {what}: golden traces are made of Newel's own runs with a model."
+        )
+    known = map(load_task, _folders(options.suite or Path(plan.suite)))
+    tasks = select([task for task in known if task.name in plan.tasks], options.tasks)
+    settings = load_settings(Flags(sandbox=sandbox_of(plan)), cwd=Path.cwd(), environ=os.environ)
+    recorder = RunRecorder(
+        folder,
+        plan,
+        recording(settings),
+        flags=newel_flags(settings, is_replay=True),
+        open_folder=check_folder_opener(settings),
+        is_forced=options.force,
+    )
+    return anyio.run(recorder.record, tasks)
 
 
 def _runs(home: Path) -> Path:

@@ -10,6 +10,7 @@ from typing import Final, Self
 
 import msgspec
 
+from newel.evals.golden import describe_sources
 from newel.evals.matrix import ABOUT_REPLAYS, FIGURES, ReportedRun, passed
 from newel.evals.requests import RequestChange
 from newel.evals.run import REPLAY, RunPlan, trial_folder
@@ -19,6 +20,9 @@ from newel.evals.trial import TrialResult
 from newel.text.sanitize import sanitize
 
 _NAME: Final = 30
+
+NAME_WIDTH: Final = 28
+"""Of a task's name in lists."""
 
 
 class ProgressTable:
@@ -76,7 +80,7 @@ def _named(result: TrialResult) -> str:
 def _why(result: TrialResult) -> str:
     failed = [f"{check.what}: {check.problem}" for check in result.checks if check.problem]
     reasons = [result.problem] if result.problem else failed
-    first = " ".join(sanitize(reasons[0]).split()) if reasons and not result.passed else ""
+    first = " ".join(sanitize(reasons[0]).split()) if reasons else ""
     return first if len(first) <= 90 else f"{first[:89]}…"
 
 
@@ -102,6 +106,8 @@ def print_results(plan: RunPlan, results: Sequence[TrialResult]) -> None:
         print(f"in reviews: {reviews}")
     if plan.mode == REPLAY:
         print(ABOUT_REPLAYS)
+        if plan.traces:
+            print(sanitize(describe_sources(plan.traces)))
 
 
 def print_matrix(runs: Sequence[ReportedRun]) -> None:
@@ -155,7 +161,7 @@ def _percent(share: Interval) -> str:
 
 def print_failures(result: TrialResult, folder: Path) -> None:
     """Why a trial has failed, and where its files are."""
-    if result.passed:
+    if result.passed and not result.problem:
         return
     print(f"\n{_named(result)}: {trial_folder(folder, result.task, result.repeat)}")
     if result.problem:

@@ -8,13 +8,14 @@ from html import escape
 from typing import Final
 
 from newel.agent.formatting import pluralize
+from newel.evals.golden import describe_sources
 from newel.evals.matrix import ABOUT_REPLAYS, FIGURES, ReportedRun, labelled, number, passed
 from newel.evals.run import REPLAY
 from newel.evals.statistics import Interval
 from newel.evals.summary import TOTAL, Summary
 from newel.evals.trial import TrialResult
 from newel.text.html_page import html_page
-from newel.text.sanitize import plain_text
+from newel.text.sanitize import plain_line, plain_text
 
 _WIDTH: Final = 420
 _ROW: Final = 28
@@ -58,6 +59,11 @@ def to_html(runs: Sequence[ReportedRun]) -> str:
         "<h2>Runs</h2>",
         _matrix(runs),
         f'<p class="dim">{ABOUT_REPLAYS}</p>' if any(run.plan.mode == REPLAY for run in runs) else "",
+        *(
+            f'<p class="dim">{escape(run.name)}. {escape(plain_line(describe_sources(run.plan.traces)))}</p>'
+            for run in runs
+            if run.plan.traces
+        ),
         "<h2>Success rate, with its 95 % interval</h2>",
         _rate_plot(runs),
         "<h2>Seconds of each trial</h2>",

@@ -52,7 +52,8 @@ class RunError(NewelError):
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
-    ``config`` is that of ``AgentSetup``. ``preset`` is the name of another agent, in place of a command, which uses ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
+    ``config`` is that of ``AgentSetup``. ``traces`` tells for each task what its replay takes the answers from. ``preset`` is the name of another agent, in place of a command, which uses
+    ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
     """
 
     id: str
@@ -70,6 +71,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     preset: str = ""
     base_url: str = ""
     config: dict[str, dict[str, Any]] = {}
+    traces: dict[str, str] = {}
 
 
 class _TrialParams(msgspec.Struct, frozen=True):

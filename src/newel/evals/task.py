@@ -26,6 +26,9 @@ FILE: Final = "task.toml"
 FILES: Final = "files"
 """The folder with initial files, beside ``FILE``."""
 
+GOLDEN: Final = "trace.json"
+"""The file with a task's golden trace, beside ``FILE``."""
+
 Size = Literal["S", "M", "L"]
 """How much a task asks for: S can be done by some small models, L needs one of the best."""
 
@@ -185,7 +188,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Other solutions, which must pass, too."""
     wrong: tuple[Attempt, ...]
     digest: str
-    """Of all files in ``folder``."""
+    """Of all files in ``folder`` but the golden trace, of which a model is told nothing."""
 
     def matches(self, selector: str) -> bool:
         """Whether a name, a tag or a size selects it."""
@@ -243,14 +246,14 @@ def _digest(folder: Path) -> str:
                     f"{path} is a link to a place outside of {FILES}/. Copy the file, or make the link in `setup`."
                 )
             digest.update(name + b"\0->" + os.fsencode(path.readlink()))
-        elif path.is_file():
+        elif path.is_file() and path != folder / GOLDEN:
             size = path.stat().st_size
             left -= size
             if left < 0:
                 raise TaskError(f"{folder} has more than {_MOST_BYTES:,} bytes. Make {path.name} in `setup`.")
             digest.update(name + f"\0{size}\0".encode())
             digest.update(read_regular(path, _MOST_BYTES))
-        elif not path.is_dir():
+        elif not (path.is_file() or path.is_dir()):
             raise TaskError(f"{path} is neither a file nor a folder. Make it in `setup`.")
     return digest.hexdigest()
 

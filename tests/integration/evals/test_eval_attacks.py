@@ -145,7 +145,6 @@ LEFT = {
     "a link to such a name": "ln -s $(printf 'a\\377') link",
     "a file that is larger than memory": "truncate -s 1T big",
     "a pipe": "rm sum.py; mkfifo sum.py other",
-    "a deep folder": 'python3 -c \'import os\nfor _ in range(1500):\n    os.mkdir("a")\n    os.chdir("a")\'',
     "a path that is too long": (
         'python3 -c \'import os\nfor _ in range(600):\n    os.mkdir("folder-10c")\n    os.chdir("folder-10c")\nopen("x", "w")\''
     ),
@@ -243,3 +242,49 @@ why = "{evil}"
     page = (place.newel.project / "page.html").read_text()
     assert "<script>alert" not in page
     assert "\x1b" not in page
+
+
+def test_an_agent_cannot_look_up_how_its_result_is_checked(place: Place) -> None:
+    path = place.folder / "task.toml"
+    place.write(TASK, f"cat {path}")
+    trace = json.loads((place.folder / "trace.json").read_text())
+    call = {"name": "read", "arguments": {"path": str(path)}}
+    trace["answers"][0].insert(0, {"tool_calls": [call]})
+    (place.folder / "trace.json").write_text(json.dumps(trace))
+    place.replay()
+    (exported,) = place.newel("eval", "export").stdout.splitlines()
+    assert "No such file" in exported
+    assert "It changes the test" not in exported
+
+
+def test_what_a_user_does_meanwhile_is_done_in_the_sandbox(place: Place, tmp_path: Path) -> None:
+    """The command is the suite's, and the suite may be a stranger's."""
+    outside = tmp_path / "mark"
+    toml = f"""{HEAD}
+[files]
+"sum.py" = "a\\n"
+[review]
+meanwhile = "echo meanwhile > other.txt; touch {outside}; true"
+[[checks]]
+file = "other.txt"
+contains = "meanwhile"
+[reference]
+run = "true"
+[[wrong]]
+why = "It is wrong."
+run = "rm other.txt"
+"""
+    place.write(toml)
+    edit = {
+        "edit_id": "e",
+        "file_path": "sum.py",
+        "operation": "replace",
+        "start_line": 1,
+        "end_line": 1,
+        "new_text": "b\n",
+    }
+    proposal = {"tool_calls": [{"name": "propose_edits", "arguments": {"edits": [edit]}}]}
+    answers = [[proposal, {"content": "Done."}], [{"content": "Again."}]]
+    (place.folder / "trace.json").write_text(json.dumps({"made_by": "hand", "answers": answers}))
+    result = place.replay()
+    assert (result["passed"], outside.exists()) == (True, False), result

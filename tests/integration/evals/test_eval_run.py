@@ -146,6 +146,15 @@ def test_a_model_that_never_answers_fails_its_task_alone(suite: Suite, with_mode
     assert told == {"silent": ("timeout", False, "It was ended after 1.5 s."), "good": ("done", True, "")}
 
 
+def test_a_server_that_refuses_is_named_as_the_reason(suite: Suite, with_model: WithModel) -> None:
+    suite.add("refused", {"fault": {"kind": "status", "status": 400, "message": "No such model."}})
+    newel = begin(suite, with_model)
+    assert run(newel, suite).returncode == 1
+    (found,) = results(newel)
+    assert found["end"] == "failed"
+    assert "No such model." in found["problem"]
+
+
 def test_a_task_whose_setup_fails_is_invalid_and_counts_for_nothing(
     suite: Suite, with_model: WithModel
 ) -> None:

@@ -68,6 +68,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "a deleted one": ({"unchanged": ["*"]}, "rm a", "changed: a"),
     "a made one": ({"only": ["a"]}, "mkdir d; touch d/b", "changed: d/b"),
     "a link to another place": ({"only": []}, "ln -sf a l", "changed: l"),
+    "a name that is not UTF-8": ({"only": []}, "touch $(printf 'b\\377')", "changed: b\\xff"),
     "another answer": ({"answer": "(?i)forty-two"}, "", "the answer does not match: 41"),
     "an answer that says too much": ({"no_answer": "4."}, "", "the answer has '41'"),
 }

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from newel.evals.replay import EXCHANGES, GoldenAnswer, load_trace
+from newel.evals.golden import GoldenAnswer, GoldenCall, load_trace
+from newel.evals.replay import EXCHANGES
 from newel.evals.requests import compare_requests, read_sent
 from newel.evals.run import trial_folder
 from newel.evals.task import TaskError, load_task
@@ -23,10 +24,10 @@ def golden(folder: Path, **fields: Any) -> None:
 def test_without_a_trace_the_reference_is_replayed(tmp_path: Path) -> None:
     place = write(tmp_path, GOOD.replace("[reference]", '[reference]\nrun = "true"\nanswer = "Hello."'))
     trace = load_trace(load_task(place))
-    assert trace.made_by == "the reference"
+    assert trace.made_by == "reference"
     assert trace.answers[0] == [
-        GoldenAnswer(tool_calls=[{"name": "write", "arguments": {"path": "hello.txt", "content": "hello"}}]),
-        GoldenAnswer(tool_calls=[{"name": "bash", "arguments": {"command": "true"}}]),
+        GoldenAnswer(tool_calls=[GoldenCall("write", {"path": "hello.txt", "content": "hello"})]),
+        GoldenAnswer(tool_calls=[GoldenCall("bash", {"command": "true"})]),
         GoldenAnswer(content="Hello."),
     ]
 

@@ -92,6 +92,12 @@ def test_the_page_has_the_figures() -> None:
     assert page.count("<circle") == 2 * (1 + 2)
 
 
+def test_the_page_says_where_the_answers_of_a_replay_came_from() -> None:
+    replayed = plan(mode="replay", model="", traces={"good": "qwen3:8b", "other": "hand"})
+    page = to_html([ReportedRun(replayed, [result("good", passed=True)])])
+    assert "newel · replay. Answers: 1 task of qwen3:8b, 1 by hand." in page
+
+
 def test_runs_that_look_alike_are_told_apart() -> None:
     results = [result("good", passed=True)]
     page = to_html([ReportedRun(plan(), results), ReportedRun(plan(id="20261127-110000-ef01"), results)])
