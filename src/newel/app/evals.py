@@ -14,7 +14,7 @@ import msgspec
 
 from newel.agent.errors import UsageError
 from newel.evals.run import REPLAY
-from newel.evals.trial import AgentSetup
+from newel.evals.trial import PROJECT, AgentSetup
 from newel.text.sanitize import redact_url
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from newel.evals.checks import OpenFolder
     from newel.evals.record import Recording
     from newel.evals.run import RunPlan
+    from newel.evals.task import Task
     from newel.evals.trial import OpenAgent
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxMode
@@ -67,7 +68,7 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
     if plan.mode == REPLAY:
         from newel.evals.replay import replaying
 
-        return partial(replaying, flags=plan.flags)
+        return partial(_open_at_project, settings, partial(replaying, flags=plan.flags))
     setup = AgentSetup(
         flags=plan.flags,
         command=plan.command,
@@ -75,7 +76,39 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
         config=plan.config,
         model=plan.model,
     )
-    return lambda _, __: nullcontext(setup)
+    if plan.command:
+        return lambda _, __: nullcontext(setup)
+    return partial(_open_at_project, settings, lambda _, __: nullcontext(setup))
+
+
+@asynccontextmanager
+async def _open_at_project(
+    settings: Settings, open_newel: OpenAgent, task: Task, place: Path
+) -> AsyncGenerator[AgentSetup]:
+    """Newel, started in the project, or elsewhere and with ``--host``. Raises ``TaskError`` for a host that cannot be made, and what
+    ``place_on`` raises for one that Newel could not work on: a trial would count as a failure of the agent.
+    """
+    async with open_newel(task, place) as agent:
+        if task.host is None:
+            yield agent
+            return
+        from newel.app.agent_place import place_on
+        from newel.app.hosts import SSH_CONFIG
+        from newel.evals.host import LOCAL, make_host
+        from newel.workspace.ssh.connection import connected
+        from newel.workspace.ssh.target import Target
+
+        host = await make_host(task.host, place, place / PROJECT)
+        async with connected(Target.parse(host.address), config=str(host.config)) as connection:
+            if settings.sandbox.mode != "off":
+                unasked = msgspec.structs.replace(settings, approve="auto")
+                await place_on(connection, unasked, attended=False)
+        yield msgspec.structs.replace(
+            agent,
+            flags=[*agent.flags, "--host", host.address, "--through", "api"],
+            environ={**agent.environ, SSH_CONFIG: str(host.config)},
+            folder=LOCAL,
+        )
 
 
 def _preset_setup(settings: Settings, plan: RunPlan) -> AgentSetup:
