@@ -1,7 +1,8 @@
 """The host of a trial whose project lies on one: this machine, by an ``sshd`` of the trial's own.
 
-ssh starts the sshd for each connection, as its proxy. So no port is open, the sshd ends with the connection, and the keys in the
-trial's folder are good for nothing else. All of ssh's configuration is there, too: the user's ``~/.ssh`` is neither read nor written.
+ssh starts the sshd for each connection, as its proxy. So no port is open, and the keys in the trial's folder are good for nothing else.
+The sshd ends with the connection, and with it all commands there, as on every host; the connection ends with the agent. All of ssh's
+configuration is in the trial's folder, too: the user's ``~/.ssh`` is neither read nor written.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import msgspec
 
 from newel.evals.checks import write_files
 from newel.evals.task import TaskError, TaskHost
-from newel.workspace.process.process_mark import MARK
 from newel.workspace.ssh.target import Target
 
 ALIAS: Final = "eval-host"
@@ -45,7 +45,6 @@ PrintMotd no
 PrintLastLog no
 UseDNS no
 MaxSessions 100
-AcceptEnv {mark}
 SetEnv {home} {path}
 """
 
@@ -57,9 +56,7 @@ Host {alias}
   IdentityAgent none
   UserKnownHostsFile {known}
   GlobalKnownHostsFile /dev/null
-  SendEnv {mark}
 """
-"""``SendEnv``: by the mark, processes on the host are ended with the trial's others."""
 
 
 class TrialHost(msgspec.Struct, frozen=True):
@@ -109,7 +106,6 @@ def _configure(folder: Path, sshd: str) -> Path:
         _SERVER.format(
             host_key=_quoted(folder / "host_key"),
             accepted=_quoted(_escaped(folder / "user_key.pub")),
-            mark=MARK,
             home=_quoted(f"HOME={folder / 'home'}"),
             path=_quoted(f"PATH={os.environ.get('PATH', os.defpath)}"),
         )
@@ -121,7 +117,6 @@ def _configure(folder: Path, sshd: str) -> Path:
             proxy=_escaped(shlex.join(proxy)),
             user_key=_quoted(_escaped(folder / "user_key")),
             known=_quoted(_escaped(known)),
-            mark=MARK,
         )
     )
     return client
