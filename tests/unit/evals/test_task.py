@@ -57,6 +57,8 @@ SLIPS = {
     ('only = ["hello.txt"]', ""): "line 13: checks.1: a check has exactly one of",
     ('why = "It greets the world."', ""): "line 1: each of `[[wrong]]` needs `why`",
     ("[files]", "[files"): "line 6: ",
+    ("[files]", '[host]\nlocal = { "/etc/x" = "" }\n[files]'): "the path `/etc/x` is not one below",
+    ("[files]", "[host]\n[review]\n[files]"): "line 1: `[host]` and `[review]` do not go together",
     ('file = "hello.txt"', 'file = "../hello.txt"'): "the path `../hello.txt` is not one below",
 }
 
