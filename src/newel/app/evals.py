@@ -85,8 +85,8 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
 async def _open_at_project(
     settings: Settings, open_newel: OpenAgent, task: Task, place: Path
 ) -> AsyncGenerator[AgentSetup]:
-    """Newel, started in the project, or elsewhere and with ``--host``. Raises ``TaskError`` for a host that cannot be made, and what
-    ``place_on`` raises for one that Newel could not work on: a trial would count as a failure of the agent.
+    """Newel, started in the project, or elsewhere and with ``--host``. Raises ``TaskError`` for a host that cannot be
+    made, and what ``place_on`` raises for one that Newel could not work on: it would count as a failure of the agent.
     """
     async with open_newel(task, place) as agent:
         if task.host is None:

@@ -1,8 +1,8 @@
 """The host of a trial whose project lies on one: this machine, by an ``sshd`` of the trial's own.
 
-ssh starts the sshd for each connection, as its proxy. So no port is open, and the keys in the trial's folder are good for nothing else.
-The sshd ends with the connection, and with it all commands there, as on every host; the connection ends with the agent. All of ssh's
-configuration is in the trial's folder, too: the user's ``~/.ssh`` is neither read nor written.
+ssh starts the sshd for each connection, as its proxy. So no port is open, and the keys in the trial's folder open nothing
+else. The sshd ends with the connection, and with it all commands there, as on every host; the connection ends with the
+agent. All of ssh's configuration is in the trial's folder, too: the user's ``~/.ssh`` is neither read nor written.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class TrialHost(msgspec.Struct, frozen=True):
 
 
 async def make_host(host: TaskHost, place: Path, project: Path) -> TrialHost:
-    """Make a host with the folder ``project``, and the folder ``LOCAL``, for the trial in the folder ``place``. Raises ``TaskError``
-    if this machine has no sshd, or one that refuses to run.
+    """Make a host with the folder ``project``, and the folder ``LOCAL``, for the trial in the folder ``place``. Raises
+    ``TaskError`` if this machine has no sshd, or one that refuses to run.
     """
     programs = {name: _find_program(name) for name in _PACKAGES}
     folder = place / _FOLDER
@@ -136,6 +136,4 @@ async def _run(program: str, *words: str) -> None:
     done = await anyio.run_process([program, *words], check=False)
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
-        raise TaskError(
-            f"{program} refuses to serve a task on a host: {said or f'exit code {done.returncode}'}"
-        )
+        raise TaskError(f"{program} has failed: {said or f'exit code {done.returncode}'}")
