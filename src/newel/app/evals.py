@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from itertools import pairwise
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.evals.agents import GivenModel, PriceOf
     from newel.evals.checks import OpenFolder
+    from newel.evals.golden import GoldenTrace
     from newel.evals.record import Recording
     from newel.evals.run import RunPlan
     from newel.evals.task import Task
@@ -66,9 +67,9 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
         preset_setup = _preset_setup(settings, plan)
         return lambda _, __: nullcontext(preset_setup)
     if plan.mode == REPLAY:
-        from newel.evals.replay import replaying
+        from newel.evals.golden import load_trace
 
-        return partial(_open_at_project, settings, partial(replaying, flags=plan.flags))
+        return replay_opener(settings, plan.flags, load_trace)
     setup = AgentSetup(
         flags=plan.flags,
         command=plan.command,
@@ -79,6 +80,13 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
     if plan.command:
         return lambda _, __: nullcontext(setup)
     return partial(_open_at_project, settings, lambda _, __: nullcontext(setup))
+
+
+def replay_opener(settings: Settings, flags: Sequence[str], load: Callable[[Task], GoldenTrace]) -> OpenAgent:
+    """Opens Newel with the answers of traces in place of a model's."""
+    from newel.evals.replay import replaying
+
+    return partial(_open_at_project, settings, partial(replaying, flags=flags, load=load))
 
 
 @asynccontextmanager

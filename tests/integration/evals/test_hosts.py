@@ -106,6 +106,17 @@ def test_a_contract_is_fulfilled_on_a_host(suite: Suite, with_model: WithModel) 
     assert done.returncode == 0, newel("eval", "show", "--failed").stdout + done.stderr
 
 
+def test_a_recording_proves_itself_on_a_host(suite: Suite, with_model: WithModel) -> None:
+    """On this machine, the replay of what a model has done on a host would fail, or do something else."""
+    suite.add("there", bash('test -n "$SSH_CONNECTION" && echo made > made.txt'), DONE, more="[host]")
+    newel = begin(suite, with_model)
+    assert run(newel, suite).returncode == 0
+    done = newel("eval", "record")
+    assert done.returncode == 0, done.stdout
+    assert "1 trace recorded" in done.stdout
+    assert run(newel, suite, "--replay").returncode == 0
+
+
 def test_a_killed_run_leaves_nothing_on_the_host(suite: Suite, with_model: WithModel) -> None:
     """Not even a daemon that is deaf to SIGTERM: it would go on for ever, and nobody would know where it came from."""
     stays = "(trap '' TERM; setsid sleep 600 >/dev/null 2>&1 &); echo started > ../started; sleep 600"
