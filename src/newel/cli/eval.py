@@ -24,6 +24,7 @@ from newel.app.evals import (
     check_folder_opener,
     newel_flags,
     recording,
+    replay_opener,
     sandbox_of,
     trial_config,
     with_server,
@@ -432,7 +433,7 @@ def _record(arguments: Sequence[str]) -> int:
         folder,
         plan,
         recording(settings),
-        flags=newel_flags(settings, is_replay=True),
+        open_replay=partial(replay_opener, settings, newel_flags(settings, is_replay=True)),
         open_folder=check_folder_opener(settings),
         is_forced=options.force,
     )

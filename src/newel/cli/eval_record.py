@@ -12,7 +12,7 @@ from newel.agent.formatting import describe_error, pluralize
 from newel.cli.eval_tables import NAME_WIDTH
 from newel.evals.checks import OpenFolder
 from newel.evals.golden import BY_HAND, save_trace, source_of
-from newel.evals.record import RecordError, Recording
+from newel.evals.record import OpenReplay, RecordError, Recording
 from newel.evals.run import RunPlan, read_results, trial_folder
 from newel.evals.task import GOLDEN, Task
 from newel.evals.trial import TrialResult
@@ -20,8 +20,8 @@ from newel.text.sanitize import sanitize
 
 
 class RunRecorder:
-    """Records the trials of the run in ``folder``, and prints a line for each task. ``flags`` are those of Newel in a replay; ``is_forced`` replaces
-    traces that no model has made.
+    """Records the trials of the run in ``folder``, and prints a line for each task. ``is_forced`` replaces traces that no model
+    has made.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class RunRecorder:
         plan: RunPlan,
         recording: Recording,
         *,
-        flags: Sequence[str],
+        open_replay: OpenReplay,
         open_folder: OpenFolder,
         is_forced: bool,
     ) -> None:
         self._folder = folder
         self._plan = plan
         self._recording = recording
-        self._flags = flags
+        self._open_replay = open_replay
         self._open_folder = open_folder
         self._is_forced = is_forced
 
@@ -76,7 +76,11 @@ class RunRecorder:
         recorded, masked = self._recording.read(task, place)
         with tempfile.TemporaryDirectory(prefix="newel-eval-") as folder:
             await self._recording.prove(
-                task, recorded, Path(folder) / task.name, flags=self._flags, open_folder=self._open_folder
+                task,
+                recorded,
+                Path(folder) / task.name,
+                open_replay=self._open_replay,
+                open_folder=self._open_folder,
             )
         trace = recorded.trace
         state = "recorded" if save_trace(task, trace) else "unchanged"

@@ -57,6 +57,9 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 async def prepare(task: Task, project: Path, open_folder: OpenFolder) -> FileHashes:
     """Create the project of a task in a folder that does not exist, and return its files. Raises ``TaskError``."""
+    missing = [program for program in task.requires if shutil.which(program) is None]
+    if missing:
+        raise TaskError(f"{task.name} needs {' and '.join(missing)}, which this machine does not have.")
     await anyio.to_thread.run_sync(_write_initial, task, project)
     if task.setup:
         async with open_folder(project) as workspace:
@@ -69,7 +72,7 @@ async def attempt(task: Task, tried: Attempt, project: Path, open_folder: OpenFo
     meanwhile = task.review.meanwhile if task.review else ""
     for command in (meanwhile, tried.run):
         if command is tried.run:
-            await anyio.to_thread.run_sync(_write, project, tried.files)
+            await anyio.to_thread.run_sync(write_files, project, tried.files)
         if command:
             async with open_folder(project) as workspace:
                 await _run(workspace, command, f"A command of {task.name}")
@@ -198,18 +201,18 @@ def _write_initial(task: Task, project: Path) -> None:
         if (task.folder / FILES).is_dir():
             shutil.copytree(task.folder / FILES, project, symlinks=True)
         project.mkdir(parents=True, exist_ok=True)
-        _write(project, task.files)
+        write_files(project, task.files)
     except OSError as error:
         raise TaskError(f"The files of {task.name} cannot be written: {error}") from error
 
 
-def _write(project: Path, files: Mapping[str, str]) -> None:
-    """Raises ``TaskError`` if there is a link in the way: this process is in no sandbox that would keep it in the project."""
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts to paths below a folder. Raises ``TaskError`` if there is a link in the way: this process is in no sandbox that would keep it there."""
     for name, text in files.items():
-        path = project / name
-        for part in (path, *path.parents[: len(path.relative_to(project).parts) - 1]):
+        path = folder / name
+        for part in (path, *path.parents[: len(path.relative_to(folder).parts) - 1]):
             if part.is_symlink():
-                raise TaskError(f"`{name}` was not written: {part.relative_to(project)} is a link.")
+                raise TaskError(f"`{name}` was not written: {part.relative_to(folder)} is a link.")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
 

@@ -7,8 +7,7 @@ deltas before. Of reviews, the trial's home keeps a file for each job, with the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,12 +16,14 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.evals.checks import OpenFolder
 from newel.evals.golden import PLACE, GoldenAnswer, GoldenCall, GoldenTrace, GoldenVerdict
-from newel.evals.replay import replaying
 from newel.evals.task import Task
-from newel.evals.trial import TRACE, run_trial
+from newel.evals.trial import TRACE, OpenAgent, run_trial
 from newel.session.masking import Masker
 from newel.storage.files import read_regular
 from newel.text.json import as_dict, as_list, as_str
+
+OpenReplay = Callable[[Callable[[Task], GoldenTrace]], OpenAgent]
+"""Opens the agent for replays, by what loads the trace of a task."""
 
 _JOB_TRACES: Final = Path("home") / ".newel" / "traces"
 """Of review jobs, in a trial's folder."""
@@ -65,10 +66,16 @@ class Recording:
         return RecordedTrial(trace, trial.results), len(masker.found)
 
     async def prove(
-        self, task: Task, trial: RecordedTrial, place: Path, *, flags: Sequence[str], open_folder: OpenFolder
+        self,
+        task: Task,
+        trial: RecordedTrial,
+        place: Path,
+        *,
+        open_replay: OpenReplay,
+        open_folder: OpenFolder,
     ) -> None:
         """Replay the trace in the folder ``place``. Raises ``RecordError`` if its checks fail, or anything else comes out than in the run."""
-        open_agent = partial(replaying, flags=flags, load=lambda _: trial.trace)
+        open_agent = open_replay(lambda _: trial.trace)
         result = await run_trial(task, 1, place, open_agent=open_agent, open_folder=open_folder)
         failed = [f"{check.what}: {check.problem}" for check in result.checks if check.problem]
         if failed or result.problem:

@@ -18,7 +18,6 @@ from newel.evals.golden import (
     GoldenTrace,
     GoldenVerdict,
     expand,
-    load_trace,
 )
 from newel.evals.task import Task
 from newel.evals.trial import AgentReport, AgentSetup, read_events
@@ -45,7 +44,7 @@ _NO_SUMMARY: Final = "Nothing yet."
 
 @asynccontextmanager
 async def replaying(
-    task: Task, place: Path, *, flags: Sequence[str], load: Callable[[Task], GoldenTrace] = load_trace
+    task: Task, place: Path, *, flags: Sequence[str], load: Callable[[Task], GoldenTrace]
 ) -> AsyncGenerator[AgentSetup]:
     """Newel with a server that gives the golden answers of the task, and writes what it is asked to ``place``. Raises ``TaskError``."""
     from mock_llm_server import serve

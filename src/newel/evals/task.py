@@ -130,6 +130,12 @@ class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             _check_pattern(pattern)
 
 
+class TaskHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The project lies on a host. ``local`` are files of the folder on this machine that the agent is started in."""
+
+    local: dict[str, str] = {}
+
+
 class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     title: str
     size: Size
@@ -138,10 +144,12 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     then: tuple[str, ...] = ()
     timeout: float | None = None
     context_window: int | None = None
+    requires: tuple[str, ...] = ()
     files: dict[str, str] = {}
     setup: str = ""
     accept: str = ""
     review: Review | None = None
+    host: TaskHost | None = None
     checks: tuple[TaskCheck, ...]
     reference: Attempt
     right: tuple[Attempt, ...] = ()
@@ -153,6 +161,10 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         if self.accept and (self.review or self.then):
             raise ValueError(
                 "`accept` makes the prompt a contract, which goes with neither `[review]` nor `then`"
+            )
+        if self.host and self.review:
+            raise ValueError(
+                "`[host]` and `[review]` do not go together: the user of a review works on this machine"
             )
         if not self.wrong:
             raise ValueError(
@@ -178,10 +190,13 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     context_window: int | None
     """In tokens, for tasks whose conversation must be summarized; None is that of the model."""
+    requires: tuple[str, ...]
+    """Programs without which the task cannot be done."""
     files: dict[str, str]
     setup: str
     accept: str
     review: Review | None
+    host: TaskHost | None
     checks: tuple[TaskCheck, ...]
     reference: Attempt
     right: tuple[Attempt, ...]
@@ -314,6 +329,8 @@ def _check_paths(path: Path, text: str, file: _TaskFile) -> None:
 def _paths(file: _TaskFile) -> Iterator[tuple[tuple[str, ...], str]]:
     """Paths with the keys under which they are."""
     tables = {("files",): file.files, ("reference", "files"): file.reference.files}
+    if file.host:
+        tables["host", "local"] = file.host.local
     for kind, attempts in (("right", file.right), ("wrong", file.wrong)):
         tables |= {(kind, str(number), "files"): attempt.files for number, attempt in enumerate(attempts)}
     for at, files in tables.items():

@@ -29,6 +29,9 @@ from newel.text.json import as_dict, as_list, as_str
 from newel.text.toml import to_toml
 from newel.workspace.local import LocalWorkspace
 
+PROJECT: Final = "project"
+"""The folder of the task's project, in that of a trial."""
+
 PROMPT: Final = "{prompt}"
 """Where the prompt goes in the command of another agent."""
 
@@ -87,27 +90,29 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT``
     stands for the prompt. ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``files``
-    are written to its home. ``read`` reads what it has written; without it, all output of another agent is its
-    answer. ``config`` is written to Newel's ``config.toml``; ``model`` is the name of the model in use, if known.
+    are written to its home, and it is started in ``folder``; both are in the trial's folder. ``read`` reads what it
+    has written; without it, all output of another agent is its answer. ``config`` is written to Newel's
+    ``config.toml``; ``model`` is the name of the model in use, if known.
     """
 
     flags: Sequence[str] = ()
     command: str = ""
     environ: Mapping[str, str] = {}
     files: Mapping[str, str] = {}
+    folder: str = PROJECT
     read: Callable[[str], AgentReport] | None = None
     config: ConfigTables = {}
     model: str = ""
 
     def command_for(self, task: Task) -> str:
-        """For a shell, in the folder of a trial's project."""
+        """For a shell, in ``folder``."""
         if self.command:
             return self.command.replace(PROMPT, shlex.quote(task.prompt))
         if task.review is not None:
             return shlex.join([*_PYTHON, "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
         if task.accept:
-            words = [*_PYTHON, "newel", "agent", "--json", "--accept", task.accept, *self.flags]
-            return shlex.join([*words, "--", task.prompt])
+            words = [*_PYTHON, "newel", "agent", "--json", "--approve", "auto"]
+            return shlex.join([*words, "--accept", task.accept, *self.flags, "--", task.prompt])
         words = [*_PYTHON, "newel", "--json", "--approve", "auto", *self.flags]
         for prompt in task.then:
             words += ["--then", prompt]
@@ -136,7 +141,7 @@ async def run_trial(
     task: Task, repeat: int, place: Path, *, open_agent: OpenAgent, open_folder: OpenFolder
 ) -> TrialResult:
     """Run the agent on the task in the folder ``place``; what an earlier attempt left there is removed."""
-    project = place / "project"
+    project = place / PROJECT
     await anyio.to_thread.run_sync(_make_empty, place)
     result = TrialResult(task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False)
     try:
@@ -180,6 +185,8 @@ def _only_for_newel(task: Task) -> str:
     """Why another agent cannot be measured with a task; empty if it can."""
     if task.review is not None:
         return "This task is about reviews, which only Newel has."
+    if task.host is not None:
+        return "This task is about a folder on another host, and other agents work on this machine."
     return "This task has several prompts, and other agents are given one." if task.then else ""
 
 
@@ -224,7 +231,7 @@ async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, s
         **agent.environ,
     }
     redirected = f"( {agent.command_for(task)} ) </dev/null >../{TRACE} 2>../{_ERRORS}"
-    workspace = LocalWorkspace(str(place / "project"), environ=environ)
+    workspace = LocalWorkspace(str(place / agent.folder), environ=environ)
     try:
         done = await workspace.run(redirected, timeout=task.timeout)
     except NewelError as error:

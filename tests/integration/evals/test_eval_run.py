@@ -168,6 +168,20 @@ def test_a_task_whose_setup_fails_is_invalid_and_counts_for_nothing(
     assert "failed with 7: exit 7" in broken["problem"]
 
 
+def test_a_task_whose_programs_are_missing_is_invalid(suite: Suite, with_model: WithModel) -> None:
+    """No agent can do it, however good."""
+    suite.add("rust", DONE, more='requires = ["sh", "no-such-cargo"]')
+    newel = begin(suite, with_model)
+    run(newel, suite)
+    (found,) = results(newel)
+    assert (found["end"], found["problem"]) == (
+        "invalid",
+        "rust needs no-such-cargo, which this machine does not have.",
+    )
+    assert newel.requests == []
+    assert "rust needs no-such-cargo" in newel("eval", "check", "--suite", str(suite.folder)).stdout
+
+
 def test_the_budget_of_a_run_is_kept(suite: Suite, with_model: WithModel) -> None:
     """By the prices of the user's settings, of which a trial's own home knows nothing else."""
     for name in ("first", "second", "third"):

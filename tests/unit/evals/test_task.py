@@ -66,6 +66,8 @@ SLIPS = {
     ('file = "hello.txt"', 'file = "../hello.txt"'): "line 10: the path `../hello.txt` is not one below",
     ('"notes.txt" = ', '"/etc/notes.txt" = '): "line 7: the path `/etc/notes.txt` is not one below",
     ('files = { "hello.txt" = "hello, world" }', 'files = { "a\\u0000" = "" }'): "is not one below",
+    ("[files]", '[host]\nlocal = { "/etc/x" = "" }\n[files]'): "the path `/etc/x` is not one below",
+    ("[files]", "[host]\n[review]\n[files]"): "line 1: `[host]` and `[review]` do not go together",
 }
 
 
