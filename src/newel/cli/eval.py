@@ -50,7 +50,7 @@ from newel.evals.matrix import ReportedRun
 from newel.evals.report import to_html
 from newel.evals.requests import compare_requests, same_tasks
 from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan, read_results, save_plan
-from newel.evals.task import Task, find_tasks, load_task, select
+from newel.evals.task import Task, find_tasks, load_task, load_tasks, select
 from newel.evals.trial import PROMPT, run_trial
 from newel.text.sanitize import sanitize
 
@@ -108,13 +108,14 @@ def _list(arguments: Sequence[str]) -> int:
     options = _parser(
         "list", "List the tasks: name, size, what a replay takes its answers from, and what they are about."
     ).parse_args(arguments)
-    tasks = _tasks(options)
+    found, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
+    tasks = select(found, options.tasks) if found else []
     sources = [sanitize(source_of(task)) or "-" for task in tasks]
     width = max(map(len, sources), default=0)
     for task, source in zip(tasks, sources, strict=True):
-        print(
-            f"{task.name:{NAME_WIDTH}}  {task.size}  {source:{width}}  {task.title}  ({', '.join(task.tags)})"
-        )
+        about = sanitize(f"{task.title}  ({', '.join(task.tags)})", keep_newlines=False)
+        print(f"{task.name:{NAME_WIDTH}}  {task.size}  {source:{width}}  {about}")
+    _raise_errors(errors)
     return 0
 
 
@@ -165,11 +166,20 @@ async def _problems(task: Task, open_folder: OpenFolder) -> list[str]:
 
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
-    return select(map(load_task, _folders(options.suite or suite_folder())), options.tasks)
+    tasks, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
+    _raise_errors(errors)
+    return select(tasks, options.tasks)
+
+
+def _raise_errors(errors: Sequence[NewelError]) -> None:
+    if errors:
+        raise UsageError("\n".join(map(str, errors)))
 
 
 def _folders(root: Path) -> list[Path]:
     folders = find_tasks(root)
+    if not root.is_dir():
+        raise UsageError(f"There is no folder {root}. Name that of a task, or the one above tasks.")
     if not folders:
         raise UsageError(f"There are no tasks in {root}. A task is a folder with a `task.toml`.")
     return folders
@@ -220,6 +230,7 @@ def _run(arguments: Sequence[str]) -> int:
         settings = anyio.run(with_server, settings)
     open_folder = check_folder_opener(settings)
     if options.resume:
+        _check_resumed(parser, options)
         folder = _find_run(settings.home, options.resume)
         plan = load_plan(folder)
     else:
@@ -229,7 +240,20 @@ def _run(arguments: Sequence[str]) -> int:
     if not options.resume:
         save_plan(folder, plan)
     try_task = partial(run_trial, open_agent=open_agent, open_folder=open_folder)
-    return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
+    try:
+        return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
+    except KeyboardInterrupt:
+        print(f"Interrupted. Go on with `newel eval run --resume {plan.id}`.", file=sys.stderr)
+        raise
+
+
+def _check_resumed(parser: Parser, options: argparse.Namespace) -> None:
+    """Raises ``UsageError`` for what the plan of the run has settled: it would be ignored."""
+    settled = {"TASK": "tasks", "--suite": "suite", "-n": "repeats", "--agent": "agent"}
+    settled |= {"--budget": "budget", "--replay": "replay"}
+    for name, field in settled.items():
+        if getattr(options, field) != parser.get_default(field) and getattr(options, field):
+            raise UsageError(f"A run is resumed as it was planned: leave out {name}, or begin another run.")
 
 
 def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
@@ -312,7 +336,13 @@ def _show(arguments: Sequence[str]) -> int:
             print_json_lines(run)
         return 0
     if len(runs) == 1:
-        print_results(*runs[0][:2])
+        only = runs[0]
+        print_results(*only[:2])
+        total, ended = len(only.plan.tasks) * only.plan.repeats, len(only.results)
+        if ended < total and only.plan.max_cost is None:
+            print(
+                f"{ended} of {total} trials have ended. Go on with `newel eval run --resume {only.plan.id}`."
+            )
     else:
         print_matrix(runs)
     for run, folder in zip(runs, folders, strict=True) if options.failed else ():
@@ -352,9 +382,19 @@ def _compare(arguments: Sequence[str]) -> int:
     before, after = _find_run(home, options.before), _find_run(home, options.after)
     first, second = anyio.run(read_results, before), anyio.run(read_results, after)
     print_comparison(first, second)
+    _warn_of_changed_tasks(load_plan(before), load_plan(after))
     changes = compare_requests(same_tasks(first, second), before, after)
     print_request_changes(changes, is_whole=options.diff)
     return 0
+
+
+def _warn_of_changed_tasks(before: RunPlan, after: RunPlan) -> None:
+    names = [name for name, digest in before.tasks.items() if after.tasks.get(name, digest) != digest]
+    if names:
+        more = " …" if len(names) > 5 else ""
+        print(
+            f"Changed between the runs, so that their results differ for that, too: {', '.join(names[:5])}{more}"
+        )
 
 
 def _export(arguments: Sequence[str]) -> int:
@@ -416,8 +456,11 @@ def _find_run(home: Path, prefix: str) -> Path:
         path.parent for path in _runs(home).glob(f"*/{PLAN}") if path.parent.name.startswith(prefix)
     )
     if not found:
+        latest = sorted(path.parent.name for path in _runs(home).glob(f"*/{PLAN}"))[-3:]
         raise UsageError(
-            f"There is no run `{prefix}`." if prefix else "There are no runs yet: `newel eval run`."
+            f"There is no run `{prefix}`. The latest are {', '.join(latest)}."
+            if prefix and latest
+            else "There are no runs yet: `newel eval run`."
         )
     if prefix and len(found) > 1:
         raise UsageError(

@@ -168,7 +168,7 @@ def print_failures(result: TrialResult, folder: Path) -> None:
         print(f"    {sanitize(result.problem)}")
     for check in result.checks:
         if check.problem:
-            print(f"    {check.what}: {sanitize(check.problem)}")
+            print(f"    {sanitize(f'{check.what}: {check.problem}')}")
 
 
 def print_comparison(before: Sequence[TrialResult], after: Sequence[TrialResult]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from newel.evals.task import find_tasks, load_task
+from tests.requirements import require_program
 from tests.support import Newel
 
 pytestmark = pytest.mark.slow  # a process for each check of each attempt
@@ -21,7 +22,9 @@ TASKS = [path.name for path in find_tasks(SUITE)]
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_measures_something_and_its_golden_trace_passes(with_model: WithModel, name: str) -> None:
+    require_program("bwrap", "bubblewrap")
     newel = with_model()
+    newel.environ["NEWEL_SANDBOX"] = "workspace"  # a model keeps notes in /tmp, of which each sandbox has its own
     for words in (["check"], ["run", "--replay"]):
         code, output = evaluate(newel, *words, name)
         assert code == 0, output
