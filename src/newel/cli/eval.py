@@ -212,6 +212,12 @@ def _run(arguments: Sequence[str]) -> int:
         "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
     )
     parser.add_argument(
+        "--timeout",
+        type=positive,
+        metavar="SECONDS",
+        help="end a trial after so long, in place of its task's own limit: for a slow model",
+    )
+    parser.add_argument(
         "--replay",
         action="store_true",
         help="replay golden traces instead of asking a model: measures the harness alone",
@@ -273,6 +279,7 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         suite=str((options.suite or suite_folder()).resolve()),
         version=version("newel"),
         max_cost=options.budget,
+        timeout=options.timeout,
         config={} if options.replay or options.agent else trial_config(settings),
     )
 

@@ -54,6 +54,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
     ``config`` is that of ``AgentSetup``. ``traces`` tells for each task what its replay takes the answers from. ``preset`` is the name of another agent, in place of a command, which uses
     ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
+    ``timeout`` is in seconds, and takes the place of the tasks' own.
     """
 
     id: str
@@ -70,6 +71,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: float | None = None
     preset: str = ""
     base_url: str = ""
+    timeout: float | None = None
     config: dict[str, dict[str, Any]] = {}
     traces: dict[str, str] = {}
 
@@ -159,6 +161,8 @@ class SuiteRun:
             self._end_one()
             return JobOutcome(state="failed", reason=_OVER_BUDGET)
         task = self._tasks[params.task]
+        if self._plan.timeout is not None:
+            task = msgspec.structs.replace(task, timeout=self._plan.timeout)
         result = await self._try(task, params.repeat)
         if self._is_disk_full():
             await self._stop(params)

@@ -146,6 +146,16 @@ def test_a_model_that_never_answers_fails_its_task_alone(suite: Suite, with_mode
     assert told == {"silent": ("timeout", False, "It was ended after 1.5 s."), "good": ("done", True, "")}
 
 
+def test_a_run_gives_a_slow_model_more_time_than_its_tasks_do(suite: Suite, with_model: WithModel) -> None:
+    made = bash("echo made > made.txt")
+    suite.add("slow", {"delay_ms": 3_000, "response": made}, DONE, more="timeout = 1.5")
+    newel = begin(suite, with_model)
+    done = run(newel, suite, "--timeout", "60")
+    assert done.returncode == 0, done.stdout
+    (plan,) = newel.home.glob(".newel/evals/*/run.json")
+    assert json.loads(plan.read_text())["timeout"] == 60
+
+
 def test_a_server_that_refuses_is_named_as_the_reason(suite: Suite, with_model: WithModel) -> None:
     suite.add("refused", {"fault": {"kind": "status", "status": 400, "message": "No such model."}})
     newel = begin(suite, with_model)

@@ -92,6 +92,16 @@ def test_the_page_has_the_figures() -> None:
     assert page.count("<circle") == 2 * (1 + 2)
 
 
+def test_figures_that_no_run_has_take_no_room() -> None:
+    """Else those that are known are out of sight."""
+    page = to_html([ReportedRun(plan(), [result("good", passed=True)])])
+    assert "tool calls per success" in page
+    assert "accepted hunks" not in page
+    reviewed = result("good", passed=True, metrics=Metrics(hunks_proposed=2, hunks_accepted=1))
+    page = to_html([ReportedRun(plan(), [result("good", passed=True)]), ReportedRun(plan(), [reviewed])])
+    assert "accepted hunks" in page
+
+
 def test_the_page_says_where_the_answers_of_a_replay_came_from() -> None:
     replayed = plan(mode="replay", model="", traces={"good": "qwen3:8b", "other": "hand"})
     page = to_html([ReportedRun(replayed, [result("good", passed=True)])])
