@@ -1,7 +1,8 @@
 """Run small tasks of the suite with a small model on this machine, by Newel and by the other agents that are installed.
 
     ./run uv sync --extra local
-    ./run python -m scripts.eval_real
+    ./run python -m scripts.eval_real --model FILE    a GGUF file, such as one of `newel models pull`
+    ./run python -m scripts.eval_real                 the tiny model of the tests
 
 llama.cpp serves the model on 127.0.0.1 until the runs have ended, which follow each other. It takes the likeliest word
 (temperature 0) and has a fixed seed, unless a request says otherwise. evals/README.md has the figures, and says what
@@ -21,10 +22,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from scripts.eval_model import NAME, fetch
-
 from newel.evals.agents import PRESETS
 from newel.providers.llamacpp.server_main import ServerOptions, parameters_for
+from tests import real_model
+from tests.real_model import MODEL
 
 TASKS = [
     "add-json-flag",
@@ -47,6 +48,9 @@ OTHERS = ["pi", "mini-swe-agent"]
 SOME_FAILED = 1
 """The exit code of a run in which trials have failed, as is to be expected here."""
 
+TINY = "smollm2-135m"
+"""A name with its size, by which Newel knows that it is small."""
+
 SEED = 1
 CONTEXT = 16_384
 ANSWER = 256
@@ -65,12 +69,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--threads", type=int, default=os.cpu_count(), metavar="N", help="of the model's server"
     )
-    parser.add_argument("--model", type=Path, metavar="FILE", help="another GGUF file")
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE", help="a GGUF file (default: the tiny model of the tests)"
+    )
     options = parser.parse_args(arguments)
     agents = options.agent or [NEWEL, *filter(is_installed, OTHERS)]
-    path = options.model or fetch()
+    path = options.model or MODEL
+    if not options.model and (code := real_model.main()):
+        return code
     key = secrets.token_urlsafe(32)
-    alias = options.model.stem if options.model else NAME
+    alias = options.model.stem if options.model else TINY
     server = serve(path, alias, key, options.threads)
     flags = ["-m", alias, "--base-url", f"{server.listening_address}/v1", "--timeout", f"{options.timeout:g}"]
     environ = {**os.environ, "LLM_AUTH_TOKEN": key}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Final
 
 from newel.agent.formatting import pluralize
@@ -125,10 +126,11 @@ def _failures(run: ReportedRun) -> str:
 
 
 def _reason(result: TrialResult) -> str:
+    """Without the path of the user's home: a page is made to be shown to others."""
     lines = [result.problem] if result.problem else []
     lines += [f"{check.what}: {check.problem}" for check in result.checks if check.problem]
     lines += ["", "The answer:", result.answer] if result.answer else []
-    return "\n".join(lines)
+    return "\n".join(lines).replace(str(Path.home()), "~")
 
 
 # -- plots ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,3 +122,10 @@ def test_what_agents_and_tasks_say_stays_text() -> None:
     assert "<script" not in page
     assert "<img" not in page
     ET.fromstring("<main>" + page.partition("<main>")[2].partition("</main>")[0] + "</main>")  # noqa: S314 — ours
+
+
+def test_a_page_for_others_does_not_name_the_home_of_its_author() -> None:
+    failed = result("fix", passed=False, problem=f"{Path.home()}/.newel/evals/r/trials/fix.1: gone")
+    page = to_html([ReportedRun(plan(), [failed])])
+    assert "~/.newel/evals/r/trials/fix.1: gone" in page
+    assert str(Path.home()) not in page
