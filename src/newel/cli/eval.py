@@ -41,7 +41,7 @@ from newel.cli.eval_tables import (
     print_results,
 )
 from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
-from newel.concurrency import task_group
+from newel.concurrency import background_tasks, task_group
 from newel.config.settings import Flags, Settings, load_settings, newel_home
 from newel.evals.agents import PRESETS, choose_agent
 from newel.evals.checks import OpenFolder
@@ -52,7 +52,7 @@ from newel.evals.report import to_html
 from newel.evals.requests import compare_requests, same_tasks
 from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan, read_results, save_plan
 from newel.evals.task import Task, find_tasks, load_task, load_tasks, select
-from newel.evals.trial import PROMPT, run_trial
+from newel.evals.trial import PROMPT, TrialResult, run_trial
 from newel.text.sanitize import sanitize
 
 DESCRIPTION: Final = """\
@@ -301,7 +301,13 @@ async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) 
         if name not in tasks or _digest(tasks[name], is_replay=plan.mode == REPLAY) != digest:
             raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
     with ProgressTable(len(tasks) * plan.repeats) as table:
-        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=slots)
+
+        async def try_shown(task: Task, repeat: int, place: Path) -> TrialResult:
+            table.begin(task.name)
+            return await try_task(task, repeat, place)
+
+        async with background_tasks(table.tick):
+            await SuiteRun(folder, plan, list(tasks.values()), try_shown, table.add).run(slots=slots)
     results = await read_results(folder)
     print_results(plan, results)
     if missing := len(tasks) * plan.repeats - len(results):
