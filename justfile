@@ -12,6 +12,11 @@ ci:
 bench *words:
     ./run python benchmarks/steps.py {{ words }}
 
+# small tasks of the evaluation suite with a real model of half a billion parameters, by Newel and by other agents (see evals/README.md)
+eval-real *words:
+    ./run uv sync --extra local
+    ./run python -m scripts.eval_real {{ words }}
+
 # figures of the source: size, function lengths, import cycles, ambiguous names, and the files that three requests enter
 house *words:
     ./run python scripts/house.py {{ words }}
@@ -32,3 +37,4 @@ pictures:
     ./run python -m scripts.jexida_picture
     ./run python -m scripts.pictures
     ./run python -m scripts.review_pictures
+    ./run python -m scripts.eval_pictures

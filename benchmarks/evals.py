@@ -31,7 +31,7 @@ import anyio
 from mock_llm_server import running
 from newel.cli.eval import suite_folder
 from newel.evals.checks import prepare
-from newel.evals.replay import load_trace
+from newel.evals.golden import load_trace
 from newel.evals.task import Task, TaskError, find_tasks, load_task
 from newel.workspace.local import LocalWorkspace
 
@@ -107,11 +107,11 @@ async def time_commands(tasks: list[Task], root: Path) -> float:
         project = root / task.name
         await prepare(task, project, open_folder)
         commands = [
-            call["arguments"]["command"]
+            str(call.arguments["command"])
             for answers in load_trace(task).answers
             for answer in answers
             for call in answer.tool_calls
-            if call["name"] == "bash" and not answer.cut
+            if call.name == "bash" and isinstance(call.arguments, dict) and not answer.cut
         ]
         commands += [check.run for check in task.checks if check.run]
         for command in commands:

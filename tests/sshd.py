@@ -76,8 +76,7 @@ class Sshd:
     """``config`` is the file for ``ssh -F``, with the hosts ``host`` and ``own``. See ``served``."""
 
     def __init__(self, folder: Path, more: str = "") -> None:
-        self.program = require_program("sshd", "openssh-server", more="/usr/sbin:/usr/local/sbin")
-        require_program("ssh", "openssh-client")
+        self.program = require_sshd()
         self.folder = folder
         self.home = folder / "home"
         self.bin = folder / "bin"
@@ -100,10 +99,6 @@ class Sshd:
 
     def start(self) -> None:
         """Listen, on the earlier port if there was one."""
-        if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(
-                mode=0o755, exist_ok=True
-            )  # a booted system creates it, a container does not
         wanted = self.port
         until = time.monotonic() + SECONDS
         while True:
@@ -233,6 +228,15 @@ def served(more: str = "") -> Generator[Sshd]:
             server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_sshd() -> str:
+    """The path of a server that can be started, beside a client."""
+    program = require_program("sshd", "openssh-server", more="/usr/sbin:/usr/local/sbin")
+    require_program("ssh", "openssh-client")
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # a booted system creates it, a container does not
+    return program
 
 
 def _ordinary_user() -> str:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mock_llm_server import MockServer, running, serve
+from mock_llm_server import Conversation, MockServer, StepMatch, parse, running, serve
 
 SCRIPT: dict[str, Any] = {
     "scenarios": [
@@ -195,6 +195,28 @@ def test_twenty_clients_at_once_each_get_their_own_answer(server: MockServer) ->
 def test_each_answer_has_its_own_id(server: MockServer) -> None:
     replies = [httpx2.post(f"{server.url}/chat/completions", json=request("echo x")).json() for _ in range(5)]
     assert len({reply["id"] for reply in replies}) == 5
+
+
+@pytest.mark.anyio
+async def test_a_function_chooses_in_place_of_the_triggers() -> None:
+    """It can count, as no scenario can."""
+    script = parse(json.dumps({"scenarios": [{"name": "n", "trigger": "!", "steps": [STEP_ONE, STEP_TWO]}]}))
+    asked: list[str] = []
+
+    def choose(conversation: Conversation) -> StepMatch:
+        asked.append(conversation.user)
+        scenario = script.scenarios[0]
+        return StepMatch(scenario, scenario.steps[len(asked) - 1], len(asked) - 1)
+
+    async with serve(script, choose=choose) as server, httpx2.AsyncClient() as client:
+        url = f"{server.url}/v1/chat/completions"
+        replies = [(await client.post(url, json=request("what?"))).json() for _ in range(2)]
+    assert [reply["choices"][0]["message"]["content"] for reply in replies] == ["One.", "Two."]
+    assert asked == ["what?", "what?"]
+    assert [each["step"] for each in server.requests] == [0, 1]
+
+
+STEP_ONE, STEP_TWO = ({"response": {"content": text}} for text in ("One.", "Two."))
 
 
 def test_requests_can_be_inspected_without_their_secrets() -> None:

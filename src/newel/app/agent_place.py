@@ -60,11 +60,17 @@ async def open_agent_place(
 
 async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, attended: bool) -> AgentPlace:
     from newel.app.hosts import connect_to
-    from newel.app.sandbox import describe_on_host
     from newel.workspace.ssh.target import Target
-    from newel.workspace.ssh.workspace import SshHost
 
     connection = await stack.enter_async_context(connect_to(Target.parse(host)))
+    return await place_on(connection, settings, attended=attended)
+
+
+async def place_on(connection: SshConnection, settings: Settings, *, attended: bool) -> AgentPlace:
+    """The folder of a connection; see ``open_agent_place``. Raises ``ConfigError`` and ``WorkspaceError``."""
+    from newel.app.sandbox import describe_on_host
+    from newel.workspace.ssh.workspace import SshHost
+
     sandboxes = sandboxes_on(connection, wanted(settings))
     why = await why_not_on(sandboxes, connection.info.root)
     chosen = decide(settings, why, NO_PARTIAL_THERE, attended=attended)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +14,20 @@ import msgspec
 
 from newel.agent.errors import UsageError
 from newel.evals.run import REPLAY
-from newel.evals.trial import AgentSetup
+from newel.evals.trial import PROJECT, AgentSetup
 from newel.text.sanitize import redact_url
 
 if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.evals.agents import GivenModel, PriceOf
     from newel.evals.checks import OpenFolder
+    from newel.evals.golden import GoldenTrace
+    from newel.evals.record import Recording
     from newel.evals.run import RunPlan
+    from newel.evals.task import Task
     from newel.evals.trial import OpenAgent
     from newel.workspace.port import Workspace
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 def check_folder_opener(settings: Settings) -> OpenFolder:
@@ -61,9 +67,9 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
         preset_setup = _preset_setup(settings, plan)
         return lambda _, __: nullcontext(preset_setup)
     if plan.mode == REPLAY:
-        from newel.evals.replay import replaying
+        from newel.evals.golden import load_trace
 
-        return partial(replaying, flags=plan.flags)
+        return replay_opener(settings, plan.flags, load_trace)
     setup = AgentSetup(
         flags=plan.flags,
         command=plan.command,
@@ -71,7 +77,46 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
         config=plan.config,
         model=plan.model,
     )
-    return lambda _, __: nullcontext(setup)
+    if plan.command:
+        return lambda _, __: nullcontext(setup)
+    return partial(_open_at_project, settings, lambda _, __: nullcontext(setup))
+
+
+def replay_opener(settings: Settings, flags: Sequence[str], load: Callable[[Task], GoldenTrace]) -> OpenAgent:
+    """Opens Newel with the answers of traces in place of a model's."""
+    from newel.evals.replay import replaying
+
+    return partial(_open_at_project, settings, partial(replaying, flags=flags, load=load))
+
+
+@asynccontextmanager
+async def _open_at_project(
+    settings: Settings, open_newel: OpenAgent, task: Task, place: Path
+) -> AsyncGenerator[AgentSetup]:
+    """Newel, started in the project, or elsewhere and with ``--host``. Raises ``TaskError`` for a host that cannot be
+    made, and what ``place_on`` raises for one that Newel could not work on: it would count as a failure of the agent.
+    """
+    async with open_newel(task, place) as agent:
+        if task.host is None:
+            yield agent
+            return
+        from newel.app.agent_place import place_on
+        from newel.app.hosts import SSH_CONFIG
+        from newel.evals.host import LOCAL, make_host
+        from newel.workspace.ssh.connection import connected
+        from newel.workspace.ssh.target import Target
+
+        host = await make_host(task.host, place, place / PROJECT)
+        async with connected(Target.parse(host.address), config=str(host.config)) as connection:
+            if settings.sandbox.mode != "off":
+                unasked = msgspec.structs.replace(settings, approve="auto")
+                await place_on(connection, unasked, attended=False)
+        yield msgspec.structs.replace(
+            agent,
+            flags=[*agent.flags, "--host", host.address, "--through", "api"],
+            environ={**agent.environ, SSH_CONFIG: str(host.config)},
+            folder=LOCAL,
+        )
 
 
 def _preset_setup(settings: Settings, plan: RunPlan) -> AgentSetup:
@@ -106,6 +151,23 @@ def _price_of(settings: Settings, given: GivenModel) -> PriceOf:
     if prices is None:
         return lambda _: None
     return lambda usage: prices(AssistantMessage(content=[], model=given.model, usage=usage))
+
+
+def recording(settings: Settings) -> Recording:
+    """Makes golden traces without the user's secrets and folders."""
+    from newel.app.secrets import configured_secrets
+    from newel.evals.record import Recording
+
+    secrets = configured_secrets(settings.home, settings.cwd, os.environ)
+    return Recording(secrets, [settings.home, Path.home()])
+
+
+def sandbox_of(plan: RunPlan) -> SandboxMode | None:
+    """The sandbox that was chosen for a run."""
+    from newel.workspace.sandbox.policy import SandboxMode
+
+    given = dict(pairwise(plan.flags)).get("--sandbox")
+    return None if given is None else msgspec.convert(given, SandboxMode)
 
 
 async def with_server(settings: Settings) -> Settings:

@@ -23,10 +23,15 @@ from newel.app.evals import (
     allow_agents,
     check_folder_opener,
     newel_flags,
+    recording,
+    replay_opener,
+    sandbox_of,
     trial_config,
     with_server,
 )
+from newel.cli.eval_record import RunRecorder
 from newel.cli.eval_tables import (
+    NAME_WIDTH,
     ProgressTable,
     print_comparison,
     print_failures,
@@ -36,17 +41,18 @@ from newel.cli.eval_tables import (
     print_results,
 )
 from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
-from newel.concurrency import task_group
+from newel.concurrency import background_tasks, task_group
 from newel.config.settings import Flags, Settings, load_settings, newel_home
 from newel.evals.agents import PRESETS, choose_agent
 from newel.evals.checks import OpenFolder
 from newel.evals.export import export_line
+from newel.evals.golden import replay_digest, source_of
 from newel.evals.matrix import ReportedRun
 from newel.evals.report import to_html
 from newel.evals.requests import compare_requests, same_tasks
 from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan, read_results, save_plan
-from newel.evals.task import Task, find_tasks, load_task, select
-from newel.evals.trial import PROMPT, run_trial
+from newel.evals.task import Task, find_tasks, load_task, load_tasks, select
+from newel.evals.trial import PROMPT, TrialResult, run_trial
 from newel.text.sanitize import sanitize
 
 DESCRIPTION: Final = """\
@@ -58,12 +64,11 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval show [RUN…]        the results of runs, side by side (default: the latest)
   newel eval report [RUN…]      a page about runs, with plots
   newel eval compare A B        what differs between two runs, beyond noise
-  newel eval export [RUN]       prompts, traces and results as JSON lines"""
+  newel eval export [RUN]       prompts, traces and results as JSON lines
+  newel eval record [RUN]       make golden traces of a run, to replay its answers"""
 
 EPILOG: Final = """\
 TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was killed goes on with `newel eval run --resume RUN`."""
-
-_NAME_WIDTH: Final = 28
 
 
 def command_eval(arguments: Sequence[str]) -> int:
@@ -75,6 +80,7 @@ def command_eval(arguments: Sequence[str]) -> int:
         "report": _report,
         "compare": _compare,
         "export": _export,
+        "record": _record,
     }
     if arguments and arguments[0] in actions:
         return actions[arguments[0]](arguments[1:])
@@ -100,9 +106,17 @@ def _parser(action: str, description: str) -> Parser:
 
 
 def _list(arguments: Sequence[str]) -> int:
-    options = _parser("list", "List the tasks.").parse_args(arguments)
-    for task in _tasks(options):
-        print(f"{task.name:{_NAME_WIDTH}}  {task.size}  {task.title}  ({', '.join(task.tags)})")
+    options = _parser(
+        "list", "List the tasks: name, size, what a replay takes its answers from, and what they are about."
+    ).parse_args(arguments)
+    found, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
+    tasks = select(found, options.tasks) if found else []
+    sources = [sanitize(source_of(task)) or "-" for task in tasks]
+    width = max(map(len, sources), default=0)
+    for task, source in zip(tasks, sources, strict=True):
+        about = sanitize(f"{task.title}  ({', '.join(task.tags)})", keep_newlines=False)
+        print(f"{task.name:{NAME_WIDTH}}  {task.size}  {source:{width}}  {about}")
+    _raise_errors(errors)
     return 0
 
 
@@ -130,7 +144,7 @@ async def _prove_all(tasks: Sequence[Task], open_folder: OpenFolder, slots: int)
     async def prove_one(task: Task) -> None:
         async with limiter:
             problems = await _problems(task, open_folder)
-        print(f"{task.name:{_NAME_WIDTH}}  {'FAIL' if problems else 'ok'}", flush=True)
+        print(f"{task.name:{NAME_WIDTH}}  {'FAIL' if problems else 'ok'}", flush=True)
         for problem in problems:
             print(f"    {sanitize(problem)}")
         if problems:
@@ -153,11 +167,20 @@ async def _problems(task: Task, open_folder: OpenFolder) -> list[str]:
 
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
-    return select(map(load_task, _folders(options.suite or suite_folder())), options.tasks)
+    tasks, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
+    _raise_errors(errors)
+    return select(tasks, options.tasks)
+
+
+def _raise_errors(errors: Sequence[NewelError]) -> None:
+    if errors:
+        raise UsageError("\n".join(map(str, errors)))
 
 
 def _folders(root: Path) -> list[Path]:
     folders = find_tasks(root)
+    if not root.is_dir():
+        raise UsageError(f"There is no folder {root}. Name that of a task, or the one above tasks.")
     if not folders:
         raise UsageError(f"There are no tasks in {root}. A task is a folder with a `task.toml`.")
     return folders
@@ -189,6 +212,12 @@ def _run(arguments: Sequence[str]) -> int:
         "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
     )
     parser.add_argument(
+        "--timeout",
+        type=positive,
+        metavar="SECONDS",
+        help="end a trial after so long, in place of its task's own limit: for a slow model",
+    )
+    parser.add_argument(
         "--replay",
         action="store_true",
         help="replay golden traces instead of asking a model: measures the harness alone",
@@ -202,6 +231,7 @@ def _run(arguments: Sequence[str]) -> int:
         settings = anyio.run(with_server, settings)
     open_folder = check_folder_opener(settings)
     if options.resume:
+        _check_resumed(parser, options)
         folder = _find_run(settings.home, options.resume)
         plan = load_plan(folder)
     else:
@@ -211,7 +241,20 @@ def _run(arguments: Sequence[str]) -> int:
     if not options.resume:
         save_plan(folder, plan)
     try_task = partial(run_trial, open_agent=open_agent, open_folder=open_folder)
-    return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
+    try:
+        return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
+    except KeyboardInterrupt:
+        print(f"Interrupted. Go on with `newel eval run --resume {plan.id}`.", file=sys.stderr)
+        raise
+
+
+def _check_resumed(parser: Parser, options: argparse.Namespace) -> None:
+    """Raises ``UsageError`` for what the plan of the run has settled: it would be ignored."""
+    settled = {"TASK": "tasks", "--suite": "suite", "-n": "repeats", "--agent": "agent"}
+    settled |= {"--budget": "budget", "--replay": "replay"}
+    for name, field in settled.items():
+        if getattr(options, field) != parser.get_default(field) and getattr(options, field):
+            raise UsageError(f"A run is resumed as it was planned: leave out {name}, or begin another run.")
 
 
 def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
@@ -231,10 +274,12 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         preset=command.strip() if is_preset else "",
         base_url=settings.endpoint.base_url if is_preset and settings.endpoint else "",
         repeats=options.repeats,
-        tasks={task.name: task.digest for task in tasks},
+        tasks={task.name: _digest(task, is_replay=options.replay) for task in tasks},
+        traces={task.name: source_of(task) for task in tasks} if options.replay else {},
         suite=str((options.suite or suite_folder()).resolve()),
         version=version("newel"),
         max_cost=options.budget,
+        timeout=options.timeout,
         config={} if options.replay or options.agent else trial_config(settings),
     )
 
@@ -246,13 +291,23 @@ def _model_name(settings: Settings) -> str:
     return " + ".join(filter(None, by_mode[settings.agent_mode]))
 
 
+def _digest(task: Task, *, is_replay: bool) -> str:
+    return replay_digest(task) if is_replay else task.digest
+
+
 async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) -> int:
     tasks = {path.name: load_task(path) for path in _folders(Path(plan.suite)) if path.name in plan.tasks}
     for name, digest in plan.tasks.items():
-        if name not in tasks or tasks[name].digest != digest:
+        if name not in tasks or _digest(tasks[name], is_replay=plan.mode == REPLAY) != digest:
             raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
     with ProgressTable(len(tasks) * plan.repeats) as table:
-        await SuiteRun(folder, plan, list(tasks.values()), try_task, table.add).run(slots=slots)
+
+        async def try_shown(task: Task, repeat: int, place: Path) -> TrialResult:
+            table.begin(task.name)
+            return await try_task(task, repeat, place)
+
+        async with background_tasks(table.tick):
+            await SuiteRun(folder, plan, list(tasks.values()), try_shown, table.add).run(slots=slots)
     results = await read_results(folder)
     print_results(plan, results)
     if missing := len(tasks) * plan.repeats - len(results):
@@ -288,7 +343,13 @@ def _show(arguments: Sequence[str]) -> int:
             print_json_lines(run)
         return 0
     if len(runs) == 1:
-        print_results(*runs[0][:2])
+        only = runs[0]
+        print_results(*only[:2])
+        total, ended = len(only.plan.tasks) * only.plan.repeats, len(only.results)
+        if ended < total and only.plan.max_cost is None:
+            print(
+                f"{ended} of {total} trials have ended. Go on with `newel eval run --resume {only.plan.id}`."
+            )
     else:
         print_matrix(runs)
     for run, folder in zip(runs, folders, strict=True) if options.failed else ():
@@ -328,9 +389,19 @@ def _compare(arguments: Sequence[str]) -> int:
     before, after = _find_run(home, options.before), _find_run(home, options.after)
     first, second = anyio.run(read_results, before), anyio.run(read_results, after)
     print_comparison(first, second)
+    _warn_of_changed_tasks(load_plan(before), load_plan(after))
     changes = compare_requests(same_tasks(first, second), before, after)
     print_request_changes(changes, is_whole=options.diff)
     return 0
+
+
+def _warn_of_changed_tasks(before: RunPlan, after: RunPlan) -> None:
+    names = [name for name, digest in before.tasks.items() if after.tasks.get(name, digest) != digest]
+    if names:
+        more = " …" if len(names) > 5 else ""
+        print(
+            f"Changed between the runs, so that their results differ for that, too: {', '.join(names[:5])}{more}"
+        )
 
 
 def _export(arguments: Sequence[str]) -> int:
@@ -346,6 +417,42 @@ def _export(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _record(arguments: Sequence[str]) -> int:
+    parser = _run_parser(
+        "record",
+        "Make golden traces of a run: for each task the answers in its first trial that has passed, if their replay passes, too.",
+    )
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="only these tasks")
+    parser.add_argument(
+        "--suite",
+        type=Path,
+        metavar="DIR",
+        help="write to the tasks in this folder instead of those of the run",
+    )
+    parser.add_argument("--force", action="store_true", help="replace traces that were made by hand, too")
+    options = parser.parse_args(arguments)
+    allow_agents()
+    folder = _find_run(newel_home(os.environ), options.run or "")
+    plan = load_plan(folder)
+    if plan.agent != "newel" or plan.mode == REPLAY:
+        what = "was a replay" if plan.mode == REPLAY else f"was of {plan.agent}"
+        raise UsageError(
+            f"The run {plan.id} {what}: golden traces are made of Newel's own runs with a model."
+        )
+    known = map(load_task, _folders(options.suite or Path(plan.suite)))
+    tasks = select([task for task in known if task.name in plan.tasks], options.tasks)
+    settings = load_settings(Flags(sandbox=sandbox_of(plan)), cwd=Path.cwd(), environ=os.environ)
+    recorder = RunRecorder(
+        folder,
+        plan,
+        recording(settings),
+        open_replay=partial(replay_opener, settings, newel_flags(settings, is_replay=True)),
+        open_folder=check_folder_opener(settings),
+        is_forced=options.force,
+    )
+    return anyio.run(recorder.record, tasks)
+
+
 def _runs(home: Path) -> Path:
     return home / "evals"
 
@@ -356,8 +463,11 @@ def _find_run(home: Path, prefix: str) -> Path:
         path.parent for path in _runs(home).glob(f"*/{PLAN}") if path.parent.name.startswith(prefix)
     )
     if not found:
+        latest = sorted(path.parent.name for path in _runs(home).glob(f"*/{PLAN}"))[-3:]
         raise UsageError(
-            f"There is no run `{prefix}`." if prefix else "There are no runs yet: `newel eval run`."
+            f"There is no run `{prefix}`. The latest are {', '.join(latest)}."
+            if prefix and latest
+            else "There are no runs yet: `newel eval run`."
         )
     if prefix and len(found) > 1:
         raise UsageError(

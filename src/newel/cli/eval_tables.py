@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import anyio
 import msgspec
 
+from newel.evals.golden import describe_sources
 from newel.evals.matrix import ABOUT_REPLAYS, FIGURES, ReportedRun, passed
 from newel.evals.requests import RequestChange
 from newel.evals.run import REPLAY, RunPlan, trial_folder
@@ -19,15 +23,24 @@ from newel.evals.trial import TrialResult
 from newel.text.sanitize import sanitize
 
 _NAME: Final = 30
+_FIGURES: Final = 46
+"""Columns to the right of a task's name."""
+
+_TICK_S: Final = 1.0
+
+NAME_WIDTH: Final = 28
+"""Of a task's name in lists."""
 
 
 class ProgressTable:
-    """Prints a line for each trial that has ended; on a terminal, how many there are is below them."""
+    """Prints a line for each trial that has ended. On a terminal, how many there are, and which ones run, is below them."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._done = 0
         self._passed = 0
+        self._running: list[str] = []
+        self._began = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
@@ -39,7 +52,20 @@ class ProgressTable:
     ) -> None:
         self._clear()
 
+    async def tick(self) -> None:
+        """Keep the time up to date until cancelled."""
+        while self._is_terminal:
+            await anyio.sleep(_TICK_S)
+            self._clear()
+            self._show()
+
+    def begin(self, task: str) -> None:
+        """A trial of the task begins."""
+        self._running.append(task)
+
     def add(self, result: TrialResult) -> None:
+        if result.task in self._running:
+            self._running.remove(result.task)
         self._done += 1
         self._passed += result.passed
         self._clear()
@@ -48,12 +74,9 @@ class ProgressTable:
 
     def _show(self) -> None:
         if self._is_terminal:
-            print(
-                f"{self._done} of {self._total} trials, {self._passed} passed",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
+            minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
+            counts = f"{self._done} of {self._total} trials, {self._passed} passed · {minutes}:{seconds:02d}"
+            print(_fit(" · ".join([counts, *self._running])), end="", file=sys.stderr, flush=True)
 
     def _clear(self) -> None:
         if self._is_terminal:
@@ -66,7 +89,25 @@ def _line(result: TrialResult) -> str:
     figures = [f"{metrics.seconds:.1f} s"]
     figures += [f"{metrics.tool_calls} calls"] if metrics.tool_calls is not None else []
     figures += [f"${metrics.cost:.4f}"] if metrics.cost else []
-    return f"{_named(result):{_NAME}}  {verdict:7}  {'  '.join(figures):24}  {_why(result)}".rstrip()
+    return _fit(f"{_name(_named(result))}  {verdict:7}  {'  '.join(figures):24}  {_why(result)}".rstrip())
+
+
+def _columns() -> int | None:
+    """The width of the terminal; None where the output goes elsewhere, and lines may be long."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _fit(line: str) -> str:
+    columns = _columns()
+    return line if columns is None or len(line) < columns else f"{line[: columns - 2]}…"
+
+
+def _name(text: str) -> str:
+    """A name in its column, which is narrower in a narrow terminal."""
+    columns = _columns()
+    width = _NAME if columns is None else min(max(columns - _FIGURES, 12), _NAME)
+    shown = text if columns is None or len(text) <= width else f"{text[: width - 1]}…"
+    return f"{shown:{width}}"
 
 
 def _named(result: TrialResult) -> str:
@@ -76,7 +117,7 @@ def _named(result: TrialResult) -> str:
 def _why(result: TrialResult) -> str:
     failed = [f"{check.what}: {check.problem}" for check in result.checks if check.problem]
     reasons = [result.problem] if result.problem else failed
-    first = " ".join(sanitize(reasons[0]).split()) if reasons and not result.passed else ""
+    first = " ".join(sanitize(reasons[0]).split()) if reasons else ""
     return first if len(first) <= 90 else f"{first[:89]}…"
 
 
@@ -84,7 +125,7 @@ def print_results(plan: RunPlan, results: Sequence[TrialResult]) -> None:
     """A row for each task, and the total."""
     model = f" with {plan.model}" if plan.model else ""
     print(f"\n{plan.id}: {plan.agent}{model} ({plan.mode})")
-    print(f"{'task':{_NAME}}  {'passed':>8}  {'calls':>6}  {'p50 s':>7}  {'p95 s':>7}  {'cost':>9}")
+    print(f"{_name('task')}  {'passed':>8}  {'calls':>6}  {'p50 s':>7}  {'p95 s':>7}  {'cost':>9}")
     for summary in summarize(results):
         print(_row(summary))
         if summary.name == TOTAL and summary.success:
@@ -102,6 +143,8 @@ def print_results(plan: RunPlan, results: Sequence[TrialResult]) -> None:
         print(f"in reviews: {reviews}")
     if plan.mode == REPLAY:
         print(ABOUT_REPLAYS)
+        if plan.traces:
+            print(sanitize(describe_sources(plan.traces)))
 
 
 def print_matrix(runs: Sequence[ReportedRun]) -> None:
@@ -140,7 +183,7 @@ def print_json_lines(run: ReportedRun) -> None:
 def _row(summary: Summary) -> str:
     passed = f"{summary.passed}/{summary.trials - summary.invalid}"
     return (
-        f"{summary.name:{_NAME}}  {passed:>8}  {_number(summary.calls_per_success, 1):>6}  "
+        f"{_name(summary.name)}  {passed:>8}  {_number(summary.calls_per_success, 1):>6}  "
         f"{_number(summary.seconds_p50, 1):>7}  {_number(summary.seconds_p95, 1):>7}  {_number(summary.cost, 4):>9}"
     )
 
@@ -155,14 +198,14 @@ def _percent(share: Interval) -> str:
 
 def print_failures(result: TrialResult, folder: Path) -> None:
     """Why a trial has failed, and where its files are."""
-    if result.passed:
+    if result.passed and not result.problem:
         return
     print(f"\n{_named(result)}: {trial_folder(folder, result.task, result.repeat)}")
     if result.problem:
         print(f"    {sanitize(result.problem)}")
     for check in result.checks:
         if check.problem:
-            print(f"    {check.what}: {sanitize(check.problem)}")
+            print(f"    {sanitize(f'{check.what}: {check.problem}')}")
 
 
 def print_comparison(before: Sequence[TrialResult], after: Sequence[TrialResult]) -> None:
@@ -179,7 +222,7 @@ def print_comparison(before: Sequence[TrialResult], after: Sequence[TrialResult]
         print(f"{one.metric:14}  {one.tasks:>5}  {found.value:>+11.3f}  {spread:>22}{mark}")
     print("* beyond noise")
     for task, first, second in changed_tasks(before, after):
-        print(f"{task:{_NAME}}  {first:.0%} → {second:.0%}")
+        print(f"{_name(task)}  {first:.0%} → {second:.0%}")
 
 
 def print_request_changes(changes: Sequence[RequestChange], *, is_whole: bool) -> None:
@@ -191,6 +234,6 @@ def print_request_changes(changes: Sequence[RequestChange], *, is_whole: bool) -
         tasks = change.tasks[0] if len(change.tasks) == 1 else f"{len(change.tasks)} tasks"
         added = sum(line.startswith("+") for line in change.diff)
         removed = sum(line.startswith("-") for line in change.diff)
-        print(f"{change.what:{_NAME}}  {tasks:24}  +{added} -{removed}")
+        print(f"{_name(change.what)}  {tasks:24}  +{added} -{removed}")
         for line in change.diff if is_whole else ():
             print(f"    {sanitize(line)}")

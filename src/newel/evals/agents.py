@@ -190,7 +190,9 @@ _CODEX_TOOLS: Final = frozenset({"command_execution", "file_change", "mcp_tool_c
 
 
 def read_mini(text: str) -> AgentOutput:
-    """The trajectory of mini-swe-agent. Its answer is the last message, and what it has submitted."""
+    """The trajectory of mini-swe-agent. Its answer is the last message, and what it has submitted. The response to a
+    request that brought no call is with the error that the model was told.
+    """
     try:
         whole = as_dict(parse(text))
     except ValueError:
@@ -198,13 +200,14 @@ def read_mini(text: str) -> AgentOutput:
     messages = [as_dict(message) for message in as_list(whole.get("messages"))]
     answers = [message for message in messages if message.get("role") == "assistant"]
     info = as_dict(whole.get("info"))
-    responses = [as_dict(as_dict(message.get("extra")).get("response")) for message in answers]
+    extras = [as_dict(message.get("extra")) for message in messages]
+    responses = [as_dict(extra.get("response")) for extra in extras if "response" in extra]
     said = [as_str(answers[-1].get("content")) if answers else "", as_str(info.get("submission"))]
     status = as_str(info.get("exit_status"))
     return AgentOutput(
         answer="\n".join(part.strip() for part in said if part.strip()),
         usages=[usage for response in responses if (usage := _chat_usage(response)).total],
-        requests=len(answers),
+        requests=len(responses),
         tool_calls=sum(len(as_list(message.get("tool_calls"))) for message in answers),
         problem="" if status in {"", "Submitted"} else f"It ended with {status}.",
     )

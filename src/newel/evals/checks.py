@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ import msgspec
 
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.evals.task import FILES, Attempt, Task, TaskCheck, TaskError
-from newel.storage.files import read_regular
+from newel.storage.files import open_regular, read_regular
 from newel.workspace.port import Workspace
 
 SETUP_TIMEOUT_S: Final = 60.0
@@ -27,6 +28,11 @@ _SHOWN: Final = 400
 
 _IGNORED: Final = frozenset({".git", "__pycache__", ".pytest_cache", "node_modules"})
 """Folders in which a change counts for no check."""
+
+_COMPILED: Final = "__pycache__"
+_MOST_READ: Final = 64 << 20
+_MOST_HASHED: Final = 1 << 30
+"""Bytes. An agent can make a file of a size that nothing could ever read."""
 
 OpenFolder = Callable[[Path], AbstractAsyncContextManager[Workspace]]
 """Opens a folder in which commands run as an agent's do: in a sandbox, and without what they leave running once it is closed."""
@@ -51,6 +57,9 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 async def prepare(task: Task, project: Path, open_folder: OpenFolder) -> FileHashes:
     """Create the project of a task in a folder that does not exist, and return its files. Raises ``TaskError``."""
+    missing = [program for program in task.requires if shutil.which(program) is None]
+    if missing:
+        raise TaskError(f"{task.name} needs {' and '.join(missing)}, which this machine does not have.")
     await anyio.to_thread.run_sync(_write_initial, task, project)
     if task.setup:
         async with open_folder(project) as workspace:
@@ -63,7 +72,7 @@ async def attempt(task: Task, tried: Attempt, project: Path, open_folder: OpenFo
     meanwhile = task.review.meanwhile if task.review else ""
     for command in (meanwhile, tried.run):
         if command is tried.run:
-            await anyio.to_thread.run_sync(_write, project, tried.files)
+            await anyio.to_thread.run_sync(write_files, project, tried.files)
         if command:
             async with open_folder(project) as workspace:
                 await _run(workspace, command, f"A command of {task.name}")
@@ -75,6 +84,7 @@ async def run_checks(
     """What each check finds. ``before`` are the files that ``prepare`` made. Files first: commands may
     leave some behind.
     """
+    await anyio.to_thread.run_sync(_make_checkable, project)
     after = await hash_files(project)
     problems: dict[TaskCheck, str] = {}
     for check in task.checks:
@@ -83,9 +93,12 @@ async def run_checks(
                 _problem_of, check, project, reply, before, after
             )
     if commands := [check for check in task.checks if check.run]:
-        async with open_folder(project) as workspace:
-            for check in commands:
-                problems[check] = await _problem_of_command(check, workspace)
+        try:
+            async with open_folder(project) as workspace:
+                for check in commands:
+                    problems[check] = await _problem_of_command(check, workspace)
+        except NewelError as error:  # the agent may have removed its folder
+            problems |= dict.fromkeys(commands, f"it cannot be run: {error}")
     return [CheckResult(describe(check), problems[check]) for check in task.checks]
 
 
@@ -118,26 +131,69 @@ def describe(check: TaskCheck) -> str:
 
 async def hash_files(project: Path) -> FileHashes:
     def hash_all() -> FileHashes:
-        return {name: _hash(project / name) for name in _names(project)}
+        hashes: FileHashes = {}
+        for path, is_folder in _walk(project):
+            if not is_folder:
+                hashes[_printable(path.relative_to(project))] = _hash(path)
+        return hashes
 
     return await anyio.to_thread.run_sync(hash_all)
 
 
-def _names(project: Path) -> Iterator[str]:
-    for top, folders, names in os.walk(project):
-        folder = Path(top)
-        folders[:] = [name for name in folders if name not in _IGNORED]
-        links = [name for name in folders if (folder / name).is_symlink()]
-        yield from ((folder / name).relative_to(project).as_posix() for name in [*names, *links])
+def _walk(project: Path) -> Iterator[tuple[Path, bool]]:
+    """All files and links, and with True the ignored folders. A folder that cannot be listed, as it is closed or
+    too deep, counts as a file. Without recursion: an agent can make a thousand folders in one another.
+    """
+    folders = [project]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as listing:
+                entries = list(listing)
+        except OSError:
+            yield folder, False
+            continue
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.name in _IGNORED and os.path.isdir(path):  # noqa: PTH112 — raises nothing
+                yield path, True
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(path)
+            else:
+                yield path, False
+
+
+def _printable(path: Path) -> str:
+    """As text: names may be any bytes."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def _hash(path: Path) -> str:
-    if path.is_symlink():
-        return f"->{path.readlink()}"
     try:
-        return hashlib.sha256(read_regular(path, None)).hexdigest()
+        if path.is_symlink():
+            return f"->{_printable(path.readlink())}"
+        with open_regular(path) as file:
+            info = os.fstat(file.fileno())
+            if info.st_size > _MOST_HASHED:
+                return f"{info.st_size} bytes, changed at {info.st_ctime_ns}"
+            digest = hashlib.sha256()
+            while block := file.read(1 << 20):
+                digest.update(block)
+            return digest.hexdigest()
     except OSError as error:
         return f"unreadable: {error.strerror}"
+
+
+def _make_checkable(project: Path) -> None:
+    """Open a folder that the agent has closed, and remove compiled modules: Python may load them in place of sources that are as they were."""
+    with contextlib.suppress(OSError):
+        project.chmod(0o700)
+    for path, is_folder in list(_walk(project)):
+        if is_folder and path.name == _COMPILED:
+            if path.is_symlink():
+                path.unlink(missing_ok=True)
+            else:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _write_initial(task: Task, project: Path) -> None:
@@ -145,14 +201,18 @@ def _write_initial(task: Task, project: Path) -> None:
         if (task.folder / FILES).is_dir():
             shutil.copytree(task.folder / FILES, project, symlinks=True)
         project.mkdir(parents=True, exist_ok=True)
-        _write(project, task.files)
+        write_files(project, task.files)
     except OSError as error:
         raise TaskError(f"The files of {task.name} cannot be written: {error}") from error
 
 
-def _write(project: Path, files: Mapping[str, str]) -> None:
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts to paths below a folder. Raises ``TaskError`` if there is a link in the way: this process is in no sandbox that would keep it there."""
     for name, text in files.items():
-        path = project / name
+        path = folder / name
+        for part in (path, *path.parents[: len(path.relative_to(folder).parts) - 1]):
+            if part.is_symlink():
+                raise TaskError(f"`{name}` was not written: {part.relative_to(folder)} is a link.")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
 
@@ -178,8 +238,17 @@ async def _problem_of_command(check: TaskCheck, workspace: Workspace) -> str:
         said = _tail(done.stderr or done.stdout)
         return f"exit code {done.exit_code}{': ' + said if said else ''}"
     if check.output and not re.search(check.output, done.stdout):
-        return f"its output does not match `{check.output}`: {_tail(done.stdout) or 'there was none'}"
+        return f"its output does not match `{check.output}`{_hint(check.output, done.stdout)}: {_tail(done.stdout) or 'there was none'}"
     return ""
+
+
+def _hint(pattern: str, text: str) -> str:
+    """For the most common slip: a pattern for a line of a text with several."""
+    if not re.search(pattern, text, re.MULTILINE):
+        return ""
+    return (
+        " (with `(?m)` it would: `^` and `$` then match at each line, and not at the ends of the text alone)"
+    )
 
 
 def _problem_of_answer(check: TaskCheck, answer: str) -> str:
@@ -192,17 +261,20 @@ def _problem_of_answer(check: TaskCheck, answer: str) -> str:
 
 def _problem_of_file(check: TaskCheck, project: Path) -> str:
     path = project / check.file
-    if check.absent:
-        return "it exists" if path.is_symlink() or path.exists() else ""
     try:
-        data = read_regular(path, None)
+        if check.absent:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                path.lstat()
+                return "it exists"
+            return ""
+        data = read_regular(path, _MOST_READ)
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     if check.equals is not None:
         return "" if data == check.equals.encode() else f"it has another content: {_tail(_text(data))}"
     text = _text(data)
     if check.contains and not re.search(check.contains, text):
-        return f"it does not match `{check.contains}`"
+        return f"it does not match `{check.contains}`{_hint(check.contains, text)}"
     if check.lacks and (match := re.search(check.lacks, text)):
         return f"it has {match[0]!r}"
     return ""

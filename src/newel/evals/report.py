@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Final
 
 from newel.agent.formatting import pluralize
+from newel.evals.golden import describe_sources
 from newel.evals.matrix import ABOUT_REPLAYS, FIGURES, ReportedRun, labelled, number, passed
 from newel.evals.run import REPLAY
 from newel.evals.statistics import Interval
 from newel.evals.summary import TOTAL, Summary
 from newel.evals.trial import TrialResult
 from newel.text.html_page import html_page
-from newel.text.sanitize import plain_text
+from newel.text.sanitize import plain_line, plain_text
 
 _WIDTH: Final = 420
 _ROW: Final = 28
@@ -30,14 +32,15 @@ h2 { font-size: 15px; margin: 32px 0 8px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 th, td { border-bottom: 1px solid var(--line); padding: 4px 8px; text-align: left; white-space: nowrap; }
-th { font-weight: 600; color: var(--dim); }
+th { font-weight: 600; color: var(--dim); vertical-align: bottom; }
+th.number { white-space: normal; overflow-wrap: break-word; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.ok { color: var(--ok); } td.bad { color: var(--bad); }
 tr.total td { font-weight: 600; border-top: 1px solid var(--strong); }
 svg { display: block; width: 100%; min-width: 280px; max-width: 640px; height: auto; }
 svg .axis { stroke: var(--line); } svg .whisker { stroke: var(--dim); stroke-width: 2; }
 svg .value { fill: var(--accent); } svg .pass { fill: var(--ok); } svg .fail { fill: none; stroke: var(--bad); stroke-width: 1.5; }
-svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
+svg text { fill: var(--dim); font: 11px system-ui, sans-serif; paint-order: stroke; stroke: var(--ground); stroke-width: 3px; }
 pre { background: var(--sunken); border-radius: 6px; margin: 4px 0; padding: 8px 12px; overflow-x: auto;
   font: 13px/1.5 ui-monospace, monospace; white-space: pre-wrap; }
 summary { cursor: pointer; } summary:focus-visible { outline: 2px solid var(--accent); }
@@ -58,6 +61,11 @@ def to_html(runs: Sequence[ReportedRun]) -> str:
         "<h2>Runs</h2>",
         _matrix(runs),
         f'<p class="dim">{ABOUT_REPLAYS}</p>' if any(run.plan.mode == REPLAY for run in runs) else "",
+        *(
+            f'<p class="dim">{escape(run.name)}. {escape(plain_line(describe_sources(run.plan.traces)))}</p>'
+            for run in runs
+            if run.plan.traces
+        ),
         "<h2>Success rate, with its 95 % interval</h2>",
         _rate_plot(runs),
         "<h2>Seconds of each trial</h2>",
@@ -71,15 +79,15 @@ def to_html(runs: Sequence[ReportedRun]) -> str:
 
 
 def _matrix(runs: Sequence[ReportedRun]) -> str:
-    head = _row(["run", "agent", *FIGURES], cell="th", text=2)
-    return f'<div class="scroll"><table>{head}{"".join(map(_matrix_row, runs))}</table></div>'
-
-
-def _matrix_row(run: ReportedRun) -> str:
-    total = run.summaries[TOTAL]
-    return _row(
-        [run.plan.id, run._replace(label="").name, *(figure(total) for figure in FIGURES.values())], text=2
-    )
+    """Figures that no run has are left out: the others are to be seen without scrolling."""
+    totals = [run.summaries[TOTAL] for run in runs]
+    columns = {name: [figure(total) for total in totals] for name, figure in FIGURES.items()}
+    columns = {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
+    rows = [_row(["run", "agent", *columns], cell="th", text=2)]
+    for place, run in enumerate(runs):
+        figures = [cells[place] for cells in columns.values()]
+        rows.append(_row([run.plan.id, run._replace(label="").name, *figures], text=2))
+    return f'<div class="scroll"><table>{"".join(rows)}</table></div>'
 
 
 def _task_table(runs: Sequence[ReportedRun]) -> str:
@@ -118,10 +126,11 @@ def _failures(run: ReportedRun) -> str:
 
 
 def _reason(result: TrialResult) -> str:
+    """Without the path of the user's home: a page is made to be shown to others."""
     lines = [result.problem] if result.problem else []
     lines += [f"{check.what}: {check.problem}" for check in result.checks if check.problem]
     lines += ["", "The answer:", result.answer] if result.answer else []
-    return "\n".join(lines)
+    return "\n".join(lines).replace(str(Path.home()), "~")
 
 
 # -- plots ----------------------------------------------------------------------------------------

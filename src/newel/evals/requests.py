@@ -19,8 +19,16 @@ from newel.evals.trial import TrialResult
 from newel.storage.files import read_regular
 from newel.text.json import as_dict, as_list, as_str, to_json
 
-_VOLATILE: Final = re.compile(r"\b\d{4}-\d\d-\d\d(T[\d:.]+Z?)?\b|\b0x[0-9a-f]+\b|\b\d+(\.\d+)? ?m?s\b")
-"""Dates, addresses and durations differ from run to run."""
+_VOLATILE: Final = re.compile(
+    r"""\b\d{4}-\d\d-\d\d(T[\d:.]+Z?)?\b
+    |\b\d\d:\d\d:\d\d(\.\d+)?(\ [+-]\d{4})?\b
+    |\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\ [ 123]\d\ (\d\d:\d\d|\ \d{4})\b
+    |\b0x[0-9a-f]+\b
+    |\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{7,40}\b
+    |\b(\d+m)?\d+(\.\d+)?\ ?m?s\b""",
+    re.VERBOSE,
+)
+"""Dates, times, addresses, ids of commits and durations differ from run to run."""
 
 
 class SentParts(msgspec.Struct, frozen=True):
@@ -100,5 +108,5 @@ def _differences(before: SentParts, after: SentParts) -> Iterator[tuple[str, lis
 
 
 def _diff(before: str, after: str) -> list[str]:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
-    return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
+    _, _, *lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
+    return [line for line in lines if not line.startswith("@@")]

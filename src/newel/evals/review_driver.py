@@ -24,17 +24,24 @@ from newel.text.json import as_dict, as_list, as_str
 
 SKIPPED: Final = "no_user_answer"
 _PAUSED: Final = frozenset({"waiting_for_user", "awaiting_review", "completed", "failed"})
-_MOST_RERUNS: Final = 3
+MOST_RERUNS: Final = 3
+_POLL_S: Final = 0.05
+
+MEANWHILE: Final = "meanwhile"
+MEANWHILE_DONE: Final = "meanwhile.done"
+"""Files beside the project: the driver makes the first for the process that has the sandbox to run the user's command, which writes its exit
+code to the second.
+"""
 
 
 class ReviewPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``prompts`` are given one after another. ``answers`` are to questions, in their order; further ones are skipped. ``meanwhile`` is a shell command that
-    changes files once there is a first proposal, as the user would. Hunks whose patch any of ``reject`` matches are rejected, the others accepted.
+    """``prompts`` are given one after another. ``answers`` are to questions, in their order; further ones are skipped. ``meanwhile``: once there is a first
+    proposal, the user changes files; see ``MEANWHILE``. Hunks whose patch any of ``reject`` matches are rejected, the others accepted.
     """
 
     prompts: list[str]
     answers: list[str] = []
-    meanwhile: str = ""
+    meanwhile: bool = False
     reject: list[str] = []
 
 
@@ -112,9 +119,9 @@ class _Driver:
                     )
                 case "awaiting_review":
                     if self._meanwhile:
-                        subprocess.run(["/bin/sh", "-c", self._meanwhile], check=True)
-                        self._meanwhile = ""
-                    if self._decide(job, view) or reruns == _MOST_RERUNS:
+                        _ask_for_changes()
+                        self._meanwhile = False
+                    if self._decide(job, view) or reruns == MOST_RERUNS:
                         return self._until_paused(job)
                     reruns += 1
                     self._counts["conflicts"] += 1
@@ -153,6 +160,15 @@ class _Driver:
         return any(re.search(pattern, patch, re.MULTILINE) for pattern in self._plan.reject)
 
 
+def _ask_for_changes() -> None:
+    Path("..", MEANWHILE).touch()
+    done = Path("..", MEANWHILE_DONE)
+    while not done.exists():
+        time.sleep(_POLL_S)
+    if (code := done.read_text(encoding="ascii")) != "0":
+        raise DriverError(f"The command `meanwhile` of the task failed with {code}.")
+
+
 def _hunks(view: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for file in as_list(as_dict(view.get("diff_bundle")).get("files")):
         for hunk in as_list(as_dict(file).get("hunks")):
@@ -166,7 +182,7 @@ def _emit(**event: Any) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     plan = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=ReviewPlan)
-    command = [sys.executable, "-m", "newel", "web", "--port", "0", "--exit-with-stdin", *arguments[1:]]
+    command = [sys.executable, "-P", "-m", "newel", "web", "--port", "0", "--exit-with-stdin", *arguments[1:]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None  # noqa: S101 — as asked for

@@ -8,9 +8,10 @@ RUN/
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import anyio
 import msgspec
@@ -20,7 +21,7 @@ from newel.agent.formatting import describe_error
 from newel.concurrency import background_tasks
 from newel.evals.task import Task
 from newel.evals.trial import TrialResult
-from newel.jobs.engine import FINAL, Engine, JobOutcome, JournalEntry, Lease
+from newel.jobs.engine import FINAL, Engine, EngineError, JobOutcome, JournalEntry, Lease
 from newel.jobs.sqlite import open_engine, open_reader
 from newel.jobs.worker import Worker
 from newel.storage.files import make_private, read_regular, replace_file
@@ -35,6 +36,9 @@ _QUEUE_PREFIX: Final = "trial-"
 
 _ALL: Final = 1_000_000
 
+_MIN_FREE: Final = 1 << 20
+"""Bytes. With fewer, the disk counts as full."""
+
 _OVER_BUDGET: Final = "the budget of the run is spent"
 
 
@@ -48,7 +52,9 @@ class RunError(NewelError):
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
-    ``config`` is that of ``AgentSetup``. ``preset`` is the name of another agent, in place of a command, which uses ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
+    ``config`` is that of ``AgentSetup``. ``traces`` tells for each task what its replay takes the answers from. ``preset`` is the name of another agent, in place of a command, which uses
+    ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
+    ``timeout`` is in seconds, and takes the place of the tasks' own.
     """
 
     id: str
@@ -65,7 +71,9 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     max_cost: float | None = None
     preset: str = ""
     base_url: str = ""
+    timeout: float | None = None
     config: dict[str, dict[str, Any]] = {}
+    traces: dict[str, str] = {}
 
 
 class _TrialParams(msgspec.Struct, frozen=True):
@@ -115,10 +123,11 @@ class SuiteRun:
         self._report = report
         self._left = 0
         self._spent = 0.0
+        self._stopped = ""
         self._done = anyio.Event()
 
     async def run(self, *, slots: int) -> None:
-        """Raises ``EngineError``, also if another process runs this plan."""
+        """Raises ``EngineError``, also if another process runs this plan, and ``RunError`` if the disk is full."""
         async with open_engine(self._folder) as engine:
             for job in reversed(await engine.find(kind=_KIND, limit=_ALL)):
                 for entry in await engine.read(job.id):
@@ -134,6 +143,8 @@ class SuiteRun:
             )
             async with background_tasks(worker.run):
                 await self._done.wait()
+        if self._stopped:
+            raise RunError(self._stopped)
 
     async def _submit(self, engine: Engine) -> list[str]:
         jobs: list[str] = []
@@ -150,8 +161,17 @@ class SuiteRun:
             self._end_one()
             return JobOutcome(state="failed", reason=_OVER_BUDGET)
         task = self._tasks[params.task]
+        if self._plan.timeout is not None:
+            task = msgspec.structs.replace(task, timeout=self._plan.timeout)
         result = await self._try(task, params.repeat)
-        await engine.append(lease, [msgspec.json.encode(result)], expect_seq=lease.seq)
+        if self._is_disk_full():
+            await self._stop(params)
+        try:
+            await engine.append(lease, [msgspec.json.encode(result)], expect_seq=lease.seq)
+        except EngineError:
+            if not self._is_disk_full():
+                raise
+            await self._stop(params)
         self._count(result)
         self._end_one()
         return JobOutcome(state="done")
@@ -160,11 +180,25 @@ class SuiteRun:
         """A full disk, or a task that cannot be used, fails its own trial."""
         try:
             return await self._try_task(task, repeat, trial_folder(self._folder, task.name, repeat))
-        except (OSError, NewelError) as error:
+        except Exception as error:  # noqa: BLE001 — a trial without a result would be missing for ever
             problem = f"The trial could not be made: {describe_error(error)}"
             return TrialResult(
                 task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False, problem=problem
             )
+
+    def _is_disk_full(self) -> bool:
+        return shutil.disk_usage(self._folder).free < _MIN_FREE
+
+    async def _stop(self, params: _TrialParams) -> NoReturn:
+        """End the run without a result of this trial, which says nothing about the agent: its job remains, to be resumed."""
+        place = trial_folder(self._folder, params.task, params.repeat)
+        self._stopped = (
+            f"The disk is full, and so the trial in {place} has no result. Make room, then go on with "
+            f"`newel eval run --resume {self._plan.id}`."
+        )
+        self._done.set()
+        await anyio.sleep_forever()
+        raise AssertionError
 
     def _count(self, result: TrialResult) -> None:
         self._spent += result.metrics.cost or 0.0

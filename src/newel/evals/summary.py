@@ -13,6 +13,9 @@ from newel.evals.trial import TrialResult
 
 TOTAL: Final = "total"
 
+FEWEST_TASKS: Final = 6
+"""In common, for a difference that is beyond noise."""
+
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Of a task, or of all. ``success`` is the share of passed trials; ``invalid`` trials count as none. ``calls_per_success`` is the mean of the tool calls
@@ -49,7 +52,8 @@ class Difference(msgspec.Struct, frozen=True):
 
     @property
     def is_noise(self) -> bool:
-        return self.difference.low <= 0 <= self.difference.high
+        """Of fewer tasks, a bootstrap knows too few resamples: 5 that are all better may be so by chance."""
+        return self.tasks < FEWEST_TASKS or self.difference.low <= 0 <= self.difference.high
 
 
 def summarize(results: Sequence[TrialResult]) -> list[Summary]:

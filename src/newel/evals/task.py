@@ -6,7 +6,10 @@ something.
 
 from __future__ import annotations
 
+import codecs
+import difflib
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -14,13 +17,17 @@ from typing import Final, Literal
 
 import msgspec
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, UsageError
 from newel.config.toml_file import TomlError, parse_toml
+from newel.storage.files import read_regular
 from newel.text.toml import line_of_key
 
 FILE: Final = "task.toml"
 FILES: Final = "files"
 """The folder with initial files, beside ``FILE``."""
+
+GOLDEN: Final = "trace.json"
+"""The file with a task's golden trace, beside ``FILE``."""
 
 Size = Literal["S", "M", "L"]
 """How much a task asks for: S can be done by some small models, L needs one of the best."""
@@ -29,6 +36,9 @@ TIMEOUT_S: Final[dict[Size, float]] = {"S": 300.0, "M": 900.0, "L": 1800.0}
 """How long an agent may work on a task, by its size."""
 
 CHECK_TIMEOUT_S: Final = 30.0
+
+_MOST_BYTES: Final = 1 << 30
+"""Of a task's folder."""
 
 _PLACED: Final = re.compile(r"(?s)(?P<what>.*) - at `\$(?P<where>.*)`")
 _NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -120,6 +130,12 @@ class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             _check_pattern(pattern)
 
 
+class TaskHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The project lies on a host. ``local`` are files of the folder on this machine that the agent is started in."""
+
+    local: dict[str, str] = {}
+
+
 class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     title: str
     size: Size
@@ -128,10 +144,12 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     then: tuple[str, ...] = ()
     timeout: float | None = None
     context_window: int | None = None
+    requires: tuple[str, ...] = ()
     files: dict[str, str] = {}
     setup: str = ""
     accept: str = ""
     review: Review | None = None
+    host: TaskHost | None = None
     checks: tuple[TaskCheck, ...]
     reference: Attempt
     right: tuple[Attempt, ...] = ()
@@ -143,6 +161,10 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         if self.accept and (self.review or self.then):
             raise ValueError(
                 "`accept` makes the prompt a contract, which goes with neither `[review]` nor `then`"
+            )
+        if self.host and self.review:
+            raise ValueError(
+                "`[host]` and `[review]` do not go together: the user of a review works on this machine"
             )
         if not self.wrong:
             raise ValueError(
@@ -168,17 +190,20 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float
     context_window: int | None
     """In tokens, for tasks whose conversation must be summarized; None is that of the model."""
+    requires: tuple[str, ...]
+    """Programs without which the task cannot be done."""
     files: dict[str, str]
     setup: str
     accept: str
     review: Review | None
+    host: TaskHost | None
     checks: tuple[TaskCheck, ...]
     reference: Attempt
     right: tuple[Attempt, ...]
     """Other solutions, which must pass, too."""
     wrong: tuple[Attempt, ...]
     digest: str
-    """Of all files in ``folder``."""
+    """Of all files in ``folder`` but the golden trace, of which a model is told nothing."""
 
     def matches(self, selector: str) -> bool:
         """Whether a name, a tag or a size selects it."""
@@ -193,7 +218,7 @@ def load_task(folder: Path) -> Task:
             f"{folder} is no name for a task: use lower-case letters, digits and hyphens, as in `fix-typo`."
         )
     try:
-        values, text = parse_toml(path.read_bytes())
+        values, text = parse_toml(read_regular(path).removeprefix(codecs.BOM_UTF8))
     except OSError as error:
         raise TaskError(f"{path} cannot be read: {error.strerror}.") from error
     except TomlError as error:
@@ -205,13 +230,15 @@ def load_task(folder: Path) -> Task:
         what, where = (match["what"], match["where"]) if match else (str(error), "")
         at = tuple(re.findall(r"[^.\[\]]+", where))
         if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
-            at, what = (*at, unknown[1]), "unknown field"
+            at, what = (*at, unknown[1]), f"unknown field{_suggestion(at, unknown[1])}"
+        if at == ("size",) and what.startswith("Invalid enum value"):
+            what = f"it must be one of {', '.join(TIMEOUT_S)}"
         name = ".".join(at)
         line = line_of_key(text, at)
         raise TaskError(
             f"{path}, line {line}: {name + ': ' if name else ''}{what[:1].lower() + what[1:]}."
         ) from error
-    _check_paths(path, file)
+    _check_paths(path, text, file)
     fields = {field: getattr(file, field) for field in _TaskFile.__struct_fields__ if field != "timeout"}
     return Task(
         name=folder.name,
@@ -223,12 +250,51 @@ def load_task(folder: Path) -> Task:
 
 
 def _digest(folder: Path) -> str:
+    """Raises ``TaskError`` for files that cannot be those of a task: for a stranger's task, nothing is read from elsewhere."""
     digest = hashlib.sha256()
+    left = _MOST_BYTES
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode())
-            digest.update(path.read_bytes())
+        name = os.fsencode(path.relative_to(folder))
+        if path.is_symlink():
+            if not path.resolve().is_relative_to((folder / FILES).resolve()):
+                raise TaskError(
+                    f"{path} is a link to a place outside of {FILES}/. Copy the file, or make the link in `setup`."
+                )
+            digest.update(name + b"\0->" + os.fsencode(path.readlink()))
+        elif path.is_file() and path != folder / GOLDEN:
+            size = path.stat().st_size
+            left -= size
+            if left < 0:
+                raise TaskError(f"{folder} has more than {_MOST_BYTES:,} bytes. Make {path.name} in `setup`.")
+            digest.update(name + f"\0{size}\0".encode())
+            digest.update(read_regular(path, _MOST_BYTES))
+        elif not (path.is_file() or path.is_dir()):
+            raise TaskError(f"{path} is neither a file nor a folder. Make it in `setup`.")
     return digest.hexdigest()
+
+
+def _suggestion(at: Sequence[str], name: str) -> str:
+    """The field that was probably meant, or all of a task."""
+    kinds: dict[str, type[msgspec.Struct]] = {"checks": TaskCheck, "review": Review}
+    kinds |= dict.fromkeys(("reference", "right", "wrong"), Attempt)
+    fields = (kinds.get(at[0], _TaskFile) if at else _TaskFile).__struct_fields__
+    near = difflib.get_close_matches(name, fields, n=1)
+    return f" (did you mean `{near[0]}`?)" if near else f"; the fields are {', '.join(fields)}"
+
+
+def load_tasks(folders: Iterable[Path], selectors: Sequence[str]) -> tuple[list[Task], list[TaskError]]:
+    """The tasks that the selectors (names, tags, sizes) may select, and what is wrong with the others."""
+    folders = list(folders)
+    if selectors and {folder.name for folder in folders}.issuperset(selectors):
+        folders = [folder for folder in folders if folder.name in selectors]
+    tasks: list[Task] = []
+    errors: list[TaskError] = []
+    for folder in folders:
+        try:
+            tasks.append(load_task(folder))
+        except TaskError as error:
+            errors.append(error)
+    return tasks, errors
 
 
 def find_tasks(root: Path) -> list[Path]:
@@ -239,31 +305,39 @@ def find_tasks(root: Path) -> list[Path]:
 
 
 def select(tasks: Iterable[Task], selectors: Sequence[str]) -> list[Task]:
-    """The tasks that any of the selectors (names, tags, sizes) selects; all without selectors. Raises ``TaskError`` for one that selects
+    """The tasks that any of the selectors (names, tags, sizes) selects; all without selectors. Raises ``UsageError`` for one that selects
     none.
     """
     known = list(tasks)
     for selector in selectors:
         if not any(task.matches(selector) for task in known):
-            raise TaskError(f"No task has the name, tag or size `{selector}`. `newel eval list` shows them.")
+            words = {word for task in known for word in (task.name, *task.tags)}
+            near = difflib.get_close_matches(selector, sorted(words), n=1)
+            hint = f"Did you mean `{near[0]}`?" if near else "`newel eval list` shows them."
+            raise UsageError(f"No task has the name, tag or size `{selector}`. {hint}")
     return [task for task in known if not selectors or any(map(task.matches, selectors))]
 
 
-def _check_paths(path: Path, file: _TaskFile) -> None:
-    for name in _paths(file):
+def _check_paths(path: Path, text: str, file: _TaskFile) -> None:
+    for at, name in _paths(file):
         pure = PurePosixPath(name)
-        if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-            raise TaskError(f"{path}: the path `{name}` is not one below the project's folder.")
+        if pure.is_absolute() or ".." in pure.parts or not pure.parts or "\0" in name:
+            line = line_of_key(text, at)
+            raise TaskError(f"{path}, line {line}: the path `{name}` is not one below the project's folder.")
 
 
-def _paths(file: _TaskFile) -> Iterator[str]:
-    yield from file.files
-    yield from file.reference.files
-    for attempt in (*file.right, *file.wrong):
-        yield from attempt.files
-    for check in file.checks:
+def _paths(file: _TaskFile) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Paths with the keys under which they are."""
+    tables = {("files",): file.files, ("reference", "files"): file.reference.files}
+    if file.host:
+        tables["host", "local"] = file.host.local
+    for kind, attempts in (("right", file.right), ("wrong", file.wrong)):
+        tables |= {(kind, str(number), "files"): attempt.files for number, attempt in enumerate(attempts)}
+    for at, files in tables.items():
+        yield from (((*at, name), name) for name in files)
+    for number, check in enumerate(file.checks):
         if check.file:
-            yield check.file
+            yield ("checks", str(number), "file"), check.file
 
 
 def _check_pattern(pattern: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shlex
 import shutil
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,13 +19,18 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.evals.checks import CheckResult, OpenFolder, Reply, prepare, run_checks
-from newel.evals.review_driver import ReviewPlan
+from newel.agent.messages import new_id
+from newel.concurrency import background_tasks
+from newel.evals.checks import SETUP_TIMEOUT_S, CheckResult, OpenFolder, Reply, prepare, run_checks
+from newel.evals.review_driver import MEANWHILE, MEANWHILE_DONE, ReviewPlan
 from newel.evals.task import Task, TaskError
-from newel.storage.files import read_regular
+from newel.storage.files import read_regular, replace_file
 from newel.text.json import as_dict, as_list, as_str
 from newel.text.toml import to_toml
 from newel.workspace.local import LocalWorkspace
+
+PROJECT: Final = "project"
+"""The folder of the task's project, in that of a trial."""
 
 PROMPT: Final = "{prompt}"
 """Where the prompt goes in the command of another agent."""
@@ -33,8 +40,12 @@ TRACE: Final = "trace.jsonl"
 
 _PLAN: Final = "review.json"
 _ERRORS: Final = "stderr.txt"
+_PYTHON: Final = (sys.executable, "-P", "-m")
+"""Without the working folder on the module path: a task's files there would run outside of the sandbox."""
+
 _MOST_OUTPUT: Final = 64 << 20
 _SHOWN: Final = 2_000
+_POLL_S: Final = 0.05
 
 End = Literal["done", "timeout", "failed", "invalid"]
 """``failed``: the agent ended with an error, or at a limit. ``invalid``: the trial says nothing about the agent, as its task could not be
@@ -79,28 +90,30 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
 class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The agent under test: ``flags`` of Newel, or else the shell ``command`` of another agent, in which ``PROMPT``
     stands for the prompt. ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``files``
-    are written to its home. ``read`` reads what it has written; without it, all output of another agent is its
-    answer. ``config`` is written to Newel's ``config.toml``; ``model`` is the name of the model in use, if known.
+    are written to its home, and it is started in ``folder``; both are in the trial's folder. ``read`` reads what it
+    has written; without it, all output of another agent is its answer. ``config`` is written to Newel's
+    ``config.toml``; ``model`` is the name of the model in use, if known.
     """
 
     flags: Sequence[str] = ()
     command: str = ""
     environ: Mapping[str, str] = {}
     files: Mapping[str, str] = {}
+    folder: str = PROJECT
     read: Callable[[str], AgentReport] | None = None
     config: ConfigTables = {}
     model: str = ""
 
     def command_for(self, task: Task) -> str:
-        """For a shell, in the folder of a trial's project."""
+        """For a shell, in ``folder``."""
         if self.command:
             return self.command.replace(PROMPT, shlex.quote(task.prompt))
         if task.review is not None:
-            return shlex.join([sys.executable, "-m", "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
+            return shlex.join([*_PYTHON, "newel.evals.review_driver", f"../{_PLAN}", *self.flags])
         if task.accept:
-            words = [sys.executable, "-m", "newel", "agent", "--json", "--accept", task.accept, *self.flags]
-            return shlex.join([*words, "--", task.prompt])
-        words = [sys.executable, "-m", "newel", "--json", "--approve", "auto", *self.flags]
+            words = [*_PYTHON, "newel", "agent", "--json", "--approve", "auto"]
+            return shlex.join([*words, "--accept", task.accept, *self.flags, "--", task.prompt])
+        words = [*_PYTHON, "newel", "--json", "--approve", "auto", *self.flags]
         for prompt in task.then:
             words += ["--then", prompt]
         return shlex.join([*words, "--", task.prompt])
@@ -128,7 +141,7 @@ async def run_trial(
     task: Task, repeat: int, place: Path, *, open_agent: OpenAgent, open_folder: OpenFolder
 ) -> TrialResult:
     """Run the agent on the task in the folder ``place``; what an earlier attempt left there is removed."""
-    project = place / "project"
+    project = place / PROJECT
     await anyio.to_thread.run_sync(_make_empty, place)
     result = TrialResult(task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False)
     try:
@@ -140,7 +153,8 @@ async def run_trial(
             return msgspec.structs.replace(result, problem=reason)
         await anyio.to_thread.run_sync(_write_home, task, agent, place)
         began = time.monotonic()
-        end, problem = await _run_agent(task, agent, place)
+        async with background_tasks(partial(_play_meanwhile, task, place, open_folder)):
+            end, problem = await _run_agent(task, agent, place)
         seconds = time.monotonic() - began
     report = await anyio.to_thread.run_sync(_read_trace, place / TRACE, agent)
     if end == "done" and report.problem:
@@ -160,7 +174,10 @@ async def run_trial(
 
 def _make_empty(place: Path) -> None:
     if place.exists():
-        shutil.rmtree(place)
+        try:
+            shutil.rmtree(place)
+        except (OSError, RecursionError):  # an agent may leave closed folders, and a thousand in one another
+            place.rename(place.with_name(f"{place.name}.left-{new_id()[:8]}"))
     (place / "home").mkdir(parents=True)
 
 
@@ -168,16 +185,20 @@ def _only_for_newel(task: Task) -> str:
     """Why another agent cannot be measured with a task; empty if it can."""
     if task.review is not None:
         return "This task is about reviews, which only Newel has."
+    if task.host is not None:
+        return "This task is about a folder on another host, and other agents work on this machine."
     return "This task has several prompts, and other agents are given one." if task.then else ""
 
 
 def _write_home(task: Task, agent: AgentSetup, place: Path) -> None:
-    """What the agent reads when it starts."""
+    """What the agent reads when it starts. It cannot look up how its result is checked."""
     config = dict(agent.config)
     if task.context_window and agent.model:
         models = config.get("models", {})
         facts = {**models.get(agent.model, {}), "context_window": task.context_window}
         config["models"] = {**models, agent.model: facts}
+    if not agent.command:  # what is denied cannot be seen by commands in the sandbox, either
+        config["permissions"] = {"deny": [f"read({glob.escape(str(task.folder))}/**)"]}
     settings = {".newel/config.toml": to_toml(config)} if config else {}
     for name, text in {**settings, **agent.files}.items():
         path = place / "home" / name
@@ -185,9 +206,20 @@ def _write_home(task: Task, agent: AgentSetup, place: Path) -> None:
         path.write_text(text, encoding="utf-8")
     if (review := task.review) is not None:
         plan = ReviewPlan(
-            [task.prompt, *task.then], list(review.answers), review.meanwhile, list(review.reject)
+            [task.prompt, *task.then], list(review.answers), bool(review.meanwhile), list(review.reject)
         )
         (place / _PLAN).write_bytes(msgspec.json.encode(plan))
+
+
+async def _play_meanwhile(task: Task, place: Path, open_folder: OpenFolder) -> None:
+    """Run the user's command when the driver of a review asks for it: in the sandbox, which the driver has not."""
+    if task.review is None or not task.review.meanwhile:
+        return
+    while not (place / MEANWHILE).exists():  # noqa: ASYNC110 — another process makes it
+        await anyio.sleep(_POLL_S)
+    async with open_folder(place / "project") as workspace:
+        done = await workspace.run(task.review.meanwhile, timeout=SETUP_TIMEOUT_S)
+    replace_file(place / MEANWHILE_DONE, str(done.exit_code).encode())
 
 
 async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, str]:
@@ -199,7 +231,7 @@ async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, s
         **agent.environ,
     }
     redirected = f"( {agent.command_for(task)} ) </dev/null >../{TRACE} 2>../{_ERRORS}"
-    workspace = LocalWorkspace(str(place / "project"), environ=environ)
+    workspace = LocalWorkspace(str(place / agent.folder), environ=environ)
     try:
         done = await workspace.run(redirected, timeout=task.timeout)
     except NewelError as error:
@@ -209,6 +241,7 @@ async def _run_agent(task: Task, agent: AgentSetup, place: Path) -> tuple[End, s
     if done.exit_code:
         said = _read(place / _ERRORS).strip().splitlines()
         reasons = [line for line in said if line.startswith("newel: ")] or said[-1:]  # a hint may follow
+        reasons = reasons or list(filter(None, [_read_trace(place / TRACE, agent).problem]))
         return "failed", reasons[0][:_SHOWN] if reasons else f"It ended with exit code {done.exit_code}."
     return "done", ""
 
@@ -217,10 +250,10 @@ def _read_trace(path: Path, agent: AgentSetup) -> AgentReport:
     text = _read(path)
     if agent.read is not None:
         return agent.read(text)
-    return AgentReport(answer=text.strip()) if agent.command else _read_events(text)
+    return AgentReport(answer=text.strip()) if agent.command else read_events(text)
 
 
-def _read_events(text: str) -> AgentReport:
+def read_events(text: str) -> AgentReport:
     """What Newel's events tell."""
     events = [_decode(line) for line in text.splitlines()]
     results = [event for event in events if event.get("type") == "result"]
@@ -247,7 +280,8 @@ def _read_events(text: str) -> AgentReport:
         cost=sum(costs) if costs and len(costs) == len(ends) else None,
         fallbacks=fallbacks,
     )
-    return AgentReport(answer=_last_text(answers), metrics=metrics)
+    problem = as_str(results[-1].get("message")) if results else ""
+    return AgentReport(answer=_last_text(answers), problem=problem, metrics=metrics)
 
 
 def _last_text(messages: Sequence[dict[str, Any]]) -> str:

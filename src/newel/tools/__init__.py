@@ -32,7 +32,7 @@ def coding_tools(
     seen = tracker or FileTracker()
     return [
         ReadTool(workspace, seen, room=room),
-        BashTool(workspace, timeout=timeout, max_timeout=max_timeout, may_leave=may_leave),
+        BashTool(workspace, seen, timeout=timeout, max_timeout=max_timeout, may_leave=may_leave),
         EditTool(workspace, seen),
         WriteTool(workspace, seen),
     ]

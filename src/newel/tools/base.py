@@ -57,12 +57,16 @@ class ParsedTool(ABC, Generic[P]):
         fields = {
             name: value
             for name, value in rename(arguments, self.spec.argument_aliases).items()
-            if value is not None and (name not in COMMENTARY or name in self._fields)
+            if value is not None and (name in self._fields or not self._says_nothing(name, value))
         }
         try:
             return msgspec.convert(fields, self.parameters, strict=False)
         except msgspec.ValidationError as error:
             raise self.invalid(_describe(str(error))) from None
+
+    def _says_nothing(self, name: str, value: object) -> bool:
+        """Of an argument that is none of the tool's. Very small models copy parts of the schema, such as ``required``."""
+        return name in COMMENTARY or self.spec.parameters.get(name) == value
 
     def invalid(self, problem: str) -> InvalidArguments:
         """An error about this tool's arguments that ends with a list of them."""

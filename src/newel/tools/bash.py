@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
+from newel.tools.file_tool import FileTracker
 from newel.workspace.port import Completed, Workspace
 
 MAX_CHANGES: Final = 20
@@ -50,12 +51,19 @@ class BashTool(TypedTool[BashParameters]):
     parameters = BashParameters
 
     def __init__(
-        self, workspace: Workspace, *, timeout: float = 30, max_timeout: float = 600, may_leave: bool = False
+        self,
+        workspace: Workspace,
+        tracker: FileTracker | None = None,
+        *,
+        timeout: float = 30,
+        max_timeout: float = 600,
+        may_leave: bool = False,
     ) -> None:
         self.may_leave = may_leave
         if may_leave:
             self.parameters = UnsandboxedParameters
         self._workspace = workspace
+        self._tracker = tracker or FileTracker()
         self._timeout = timeout
         self._max_timeout = max(timeout, max_timeout)
         self.description = (
@@ -90,6 +98,7 @@ class BashTool(TypedTool[BashParameters]):
             on_output=on_output,
             unsandboxed=_is_unsandboxed(arguments),
         )
+        self._tracker.printed(done.stdout)
         return ToolResult(
             output=self._output(done, timeout),
             details={

@@ -18,6 +18,7 @@ from newel.tools.file_tool import (
     FileEdit,
     FileParameters,
     encode_text,
+    is_other_encoding,
     not_found,
     run_in_thread_if_large,
     sha256,
@@ -141,6 +142,7 @@ class EditTool(ChangingTool[EditParameters]):
             )
         if not content and creates:
             return _new_file(digest, [], replacements[0].new)
+        _check_encoding(content, replacements, name)
         try:
             return await run_in_thread_if_large(len(content), edit, content, digest, replacements, name)
         except ToolError as error:
@@ -181,6 +183,18 @@ def _replacements(arguments: EditParameters) -> list[Replacement]:
     if edits and not arguments.old_string and not arguments.new_string:
         return edits  # some models fill in every argument
     return [Replacement(arguments.old_string, arguments.new_string, arguments.replace_all), *edits]
+
+
+def _check_encoding(content: bytes, replacements: list[Replacement], name: str) -> None:
+    """Refuse characters beyond ASCII in a file that is not in UTF-8: they would not be found there, or be mixed in as garbage."""
+    texts = (text for replacement in replacements for text in (replacement.old, replacement.new))
+    if all(text.isascii() for text in texts) or not is_other_encoding(content):
+        return
+    raise ToolError(
+        f"{name} is not in UTF-8, the only encoding in which `edit` can find or write other characters than ASCII. Nothing was "
+        "changed. Find out the encoding, and change the file with bash: python3 with "
+        f'open({name!r}, encoding=..., newline="").'
+    )
 
 
 def _new_file(expect: str, old: list[bytes] | None, text: str) -> FileEdit:

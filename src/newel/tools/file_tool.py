@@ -34,19 +34,33 @@ def encode_text(text: str, argument: str) -> bytes:
         ) from error
 
 
+def is_other_encoding(content: bytes) -> bool:
+    """Whether a text is in Latin-1, say. One with characters of UTF-8 and stray bytes beside them counts as UTF-8."""
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return content.decode(errors="replace").replace("\ufffd", "").isascii()
+    return False
+
+
 MAX_FILES: Final = 10_000
 """Beyond that, the files seen longest ago count as never seen."""
+
+MAX_PRINTED: Final = 50_000
+"""Lines of commands' output; beyond that, those printed longest ago count as never printed."""
 
 
 class FileTracker:
     """Content hashes by resolved path, set by ``read``, ``write`` and ``edit``.
 
     A file that the model has never seen may be overwritten: the user asked for it. One that has changed since the model saw it
-    may not, even if a command of the same agent changed it: the model does not know the result.
+    may not, even if a command of the same agent changed it: the model does not know the result. Lines that commands printed are
+    remembered, too, by their hashes: models read files with ``cat``.
     """
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
+        self._printed: dict[int, None] = {}
 
     def saw(self, path: str, sha256: str) -> None:
         self._seen.pop(path, None)
@@ -56,6 +70,20 @@ class FileTracker:
 
     def last_seen(self, path: str) -> str | None:
         return self._seen.get(path)
+
+    def printed(self, output: str) -> None:
+        """The model was shown this output of a command."""
+        for line in output.splitlines():
+            key = hash(line.strip())
+            self._printed.pop(key, None)
+            self._printed[key] = None
+        while len(self._printed) > MAX_PRINTED:
+            del self._printed[next(iter(self._printed))]
+
+    def was_printed(self, content: bytes) -> bool:
+        """Whether commands have printed every line of this content. Where they were printed does not matter."""
+        lines = content.decode(errors="replace").splitlines()
+        return all(hash(line.strip()) in self._printed for line in lines if line.strip())
 
 
 def entry_label(entry: DirectoryEntry) -> str:

@@ -17,6 +17,7 @@ from newel.tools.file_tool import (
     FileParameters,
     FileTracker,
     encode_text,
+    is_other_encoding,
     run_in_thread_if_large,
     sha256,
 )
@@ -46,6 +47,7 @@ class WriteTool(ChangingTool[WriteParameters]):
     def __init__(self, workspace: Workspace, tracker: FileTracker) -> None:
         super().__init__(workspace, tracker)
         self._asked_about: set[str] = set()
+        self._asked_about_encoding: set[str] = set()
 
     async def apply(self, change: FileEdit, arguments: WriteParameters, path: str, /) -> ToolResult:
         name = arguments.file_path
@@ -55,6 +57,7 @@ class WriteTool(ChangingTool[WriteParameters]):
             raise _stale(name) from error
         self._tracker.saw(path, written.sha256)
         self._asked_about.discard(path)
+        self._asked_about_encoding.discard(path)
         is_new = change.expect == ABSENT
         return ToolResult(
             f"{'Created new file' if is_new else 'Overwrote'} {name} ({pluralize(len(change.data), 'byte')})",
@@ -87,20 +90,32 @@ class WriteTool(ChangingTool[WriteParameters]):
             size = max(info.size, len(content))  # files in /proc report no size
             note = f"({size:,} bytes, not compared)\n".encode()
             return FileEdit(digest, data, old=[note], blocks=[DiffBlock(0, 1, new)])
+        if not arguments.content.isascii() and is_other_encoding(content):
+            self._ask_about_encoding(path, arguments.file_path)
         old = split_lines(content)
         blocks = await run_in_thread_if_large(len(content) + len(data), compare, old, new)
         change = FileEdit(digest, data, old=old, blocks=blocks)
-        self._ask_about_loss(change, path, arguments.file_path)
+        is_known = self._tracker.last_seen(path) is not None or self._tracker.was_printed(content)
+        self._ask_about_loss(change, path, arguments.file_path, is_known)
         return change
 
-    def _ask_about_loss(self, change: FileEdit, path: str, name: str) -> None:
+    def _ask_about_encoding(self, path: str, name: str) -> None:
+        """Refuse once to turn a file into UTF-8: the programs that read it may expect its old encoding."""
+        if path in self._asked_about_encoding:
+            return
+        self._asked_about_encoding.add(path)
+        raise ToolError(
+            f"Not written: {name} is not in UTF-8, which `write` would make of it. To keep its encoding, write it with bash: python3 "
+            f'with open({name!r}, "w", encoding=..., newline=""). If it is to become UTF-8, send this call again.'
+        )
+
+    def _ask_about_loss(self, change: FileEdit, path: str, name: str, is_known: bool) -> None:
         """Refuse once to drop most of a file: models that should add a line, or leave out what they did not change, write only
         a part, and those that have not read a file invent it. The same call passes if it is repeated.
         """
         lines = len(change.old or ())
         kept = lines - sum(block.end - block.start for block in change.blocks)
         written = kept + sum(len(block.new) for block in change.blocks)
-        is_known = self._tracker.last_seen(path) is not None
         is_loss = kept * 3 < lines and (written * 2 < lines or not is_known)
         if lines < FEW_LINES or not is_loss or path in self._asked_about:
             return

@@ -146,6 +146,25 @@ def test_a_model_that_never_answers_fails_its_task_alone(suite: Suite, with_mode
     assert told == {"silent": ("timeout", False, "It was ended after 1.5 s."), "good": ("done", True, "")}
 
 
+def test_a_run_gives_a_slow_model_more_time_than_its_tasks_do(suite: Suite, with_model: WithModel) -> None:
+    made = bash("echo made > made.txt")
+    suite.add("slow", {"delay_ms": 3_000, "response": made}, DONE, more="timeout = 1.5")
+    newel = begin(suite, with_model)
+    done = run(newel, suite, "--timeout", "60")
+    assert done.returncode == 0, done.stdout
+    (plan,) = newel.home.glob(".newel/evals/*/run.json")
+    assert json.loads(plan.read_text())["timeout"] == 60
+
+
+def test_a_server_that_refuses_is_named_as_the_reason(suite: Suite, with_model: WithModel) -> None:
+    suite.add("refused", {"fault": {"kind": "status", "status": 400, "message": "No such model."}})
+    newel = begin(suite, with_model)
+    assert run(newel, suite).returncode == 1
+    (found,) = results(newel)
+    assert found["end"] == "failed"
+    assert "No such model." in found["problem"]
+
+
 def test_a_task_whose_setup_fails_is_invalid_and_counts_for_nothing(
     suite: Suite, with_model: WithModel
 ) -> None:
@@ -157,6 +176,20 @@ def test_a_task_whose_setup_fails_is_invalid_and_counts_for_nothing(
     (broken,) = (each for each in results(newel) if each["task"] == "broken")
     assert broken["end"] == "invalid"
     assert "failed with 7: exit 7" in broken["problem"]
+
+
+def test_a_task_whose_programs_are_missing_is_invalid(suite: Suite, with_model: WithModel) -> None:
+    """No agent can do it, however good."""
+    suite.add("rust", DONE, more='requires = ["sh", "no-such-cargo"]')
+    newel = begin(suite, with_model)
+    run(newel, suite)
+    (found,) = results(newel)
+    assert (found["end"], found["problem"]) == (
+        "invalid",
+        "rust needs no-such-cargo, which this machine does not have.",
+    )
+    assert newel.requests == []
+    assert "rust needs no-such-cargo" in newel("eval", "check", "--suite", str(suite.folder)).stdout
 
 
 def test_the_budget_of_a_run_is_kept(suite: Suite, with_model: WithModel) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from newel.evals.task import find_tasks, load_task
+from tests.requirements import require_program
+from tests.sshd import require_sshd
 from tests.support import Newel
 
 pytestmark = pytest.mark.slow  # a process for each check of each attempt
@@ -21,7 +23,13 @@ TASKS = [path.name for path in find_tasks(SUITE)]
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_measures_something_and_its_golden_trace_passes(with_model: WithModel, name: str) -> None:
+    require_program("bwrap", "bubblewrap")
+    if load_task(SUITE / name).host is not None:
+        require_sshd()
     newel = with_model()
+    newel.environ["NEWEL_SANDBOX"] = (
+        "workspace"  # a model keeps notes in /tmp, of which each sandbox has its own
+    )
     for words in (["check"], ["run", "--replay"]):
         code, output = evaluate(newel, *words, name)
         assert code == 0, output
@@ -37,4 +45,4 @@ def evaluate(newel: Newel, *words: str) -> tuple[int, str]:
 def test_the_suite_covers_what_agents_are_asked_for() -> None:
     tasks = [load_task(path) for path in find_tasks(SUITE)]
     assert {task.size for task in tasks} == {"S", "M", "L"}
-    assert {"review", "clarification", "conflict"} <= {tag for task in tasks for tag in task.tags}
+    assert {"review", "clarification", "conflict", "hosts"} <= {tag for task in tasks for tag in task.tags}

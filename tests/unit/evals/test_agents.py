@@ -183,6 +183,10 @@ def test_mini_swe_agent_is_read_from_its_trajectory() -> None:
     }
     found = PRESETS["mini-swe-agent"].read(json.dumps(whole, indent=2))
     assert found == AgentOutput("I submit.\nIt is 4.", [Usage(1000, 20, 900)] * 2, 2, 2)
+    no_call = {"role": "user", "content": "Tool call error", "extra": answer["extra"]}
+    whole["messages"].append(no_call)  # it answers for itself, and keeps the response there
+    found = PRESETS["mini-swe-agent"].read(json.dumps(whole, indent=2))
+    assert (found.requests, len(found.usages)) == (3, 3)
     whole["info"] = {"exit_status": "LimitsExceeded"}
     assert report("mini-swe-agent", json.dumps(whole)).problem == "It ended with LimitsExceeded."
 

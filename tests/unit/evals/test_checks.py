@@ -48,6 +48,11 @@ async def problems(folder: Path, task: Task, change: str = "", answer: str = "")
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "a command that fails": ({"run": "echo no >&2; exit 3"}, "", "exit code 3: no"),
     "another output": ({"run": "echo 41", "output": "^42$"}, "", "its output does not match `^42$`: 41"),
+    "a line of an output": (
+        {"run": "echo 4; echo 2", "output": "^4$"},
+        "",
+        "its output does not match `^4$` (with `(?m)` it would: ",
+    ),
     "a missing file": ({"file": "b", "contains": "x"}, "", "it cannot be read: No such file or directory"),
     "another content": (
         {"file": "a", "equals": "one\n"},
@@ -63,6 +68,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "a deleted one": ({"unchanged": ["*"]}, "rm a", "changed: a"),
     "a made one": ({"only": ["a"]}, "mkdir d; touch d/b", "changed: d/b"),
     "a link to another place": ({"only": []}, "ln -sf a l", "changed: l"),
+    "a name that is not UTF-8": ({"only": []}, "touch $(printf 'b\\377')", "changed: b\\xff"),
     "another answer": ({"answer": "(?i)forty-two"}, "", "the answer does not match: 41"),
     "an answer that says too much": ({"no_answer": "4."}, "", "the answer has '41'"),
 }

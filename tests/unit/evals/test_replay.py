@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from newel.evals.replay import EXCHANGES, GoldenAnswer, load_trace
+from newel.evals.golden import GoldenAnswer, GoldenCall, load_trace
+from newel.evals.replay import EXCHANGES
 from newel.evals.requests import compare_requests, read_sent
 from newel.evals.run import trial_folder
 from newel.evals.task import TaskError, load_task
@@ -23,10 +24,10 @@ def golden(folder: Path, **fields: Any) -> None:
 def test_without_a_trace_the_reference_is_replayed(tmp_path: Path) -> None:
     place = write(tmp_path, GOOD.replace("[reference]", '[reference]\nrun = "true"\nanswer = "Hello."'))
     trace = load_trace(load_task(place))
-    assert trace.made_by == "the reference"
+    assert trace.made_by == "reference"
     assert trace.answers[0] == [
-        GoldenAnswer(tool_calls=[{"name": "write", "arguments": {"path": "hello.txt", "content": "hello"}}]),
-        GoldenAnswer(tool_calls=[{"name": "bash", "arguments": {"command": "true"}}]),
+        GoldenAnswer(tool_calls=[GoldenCall("write", {"path": "hello.txt", "content": "hello"})]),
+        GoldenAnswer(tool_calls=[GoldenCall("bash", {"command": "true"})]),
         GoldenAnswer(content="Hello."),
     ]
 
@@ -96,6 +97,31 @@ def test_dates_durations_and_folders_are_no_difference(tmp_path: Path) -> None:
         result=f"{trial_folder(after, 'one', 1)}/project: done in 12 ms on 2026-12-01T11:00:00.000Z",
     )
     assert compare_requests(["one"], before, after) == []
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ("-rw-r--r-- 1 a a 403 Nov 27 19:12 slug.py", "-rw-r--r-- 1 a a 403 Dec  1 08:05 slug.py"),
+        ("real\t0m6.211s", "real\t1m13.9s"),
+        ("--- a.md\t2026-11-27 19:12:58.049551946 +0000", "--- a.md\t2026-12-01 08:05:01.1 +0100"),
+        ("3f1c2ab Fix the total", "9be07d4 Fix the total"),
+    ],
+    ids=["ls", "time", "diff", "commit"],
+)
+def test_what_programs_print_of_the_time_is_no_difference(tmp_path: Path, then: str, now: str) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    sent(before, "one", result=then)
+    sent(after, "one", result=now)
+    assert compare_requests(["one"], before, after) == []
+
+
+def test_a_difference_in_a_diff_is_shown_whole(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    sent(before, "one", result="--- old\n+++ new\nsize 1234567")
+    sent(after, "one", result="--- old\n+++ newer\nsize 1234568")
+    (change,) = compare_requests(["one"], before, after)
+    assert change.diff == [" --- old", "-+++ new", "-size 1234567", "++++ newer", "+size 1234568"]
 
 
 def test_a_trial_that_was_no_replay_has_nothing_to_compare(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +93,22 @@ def test_the_page_has_the_figures() -> None:
     assert page.count("<circle") == 2 * (1 + 2)
 
 
+def test_figures_that_no_run_has_take_no_room() -> None:
+    """Else those that are known are out of sight."""
+    page = to_html([ReportedRun(plan(), [result("good", passed=True)])])
+    assert "tool calls per success" in page
+    assert "accepted hunks" not in page
+    reviewed = result("good", passed=True, metrics=Metrics(hunks_proposed=2, hunks_accepted=1))
+    page = to_html([ReportedRun(plan(), [result("good", passed=True)]), ReportedRun(plan(), [reviewed])])
+    assert "accepted hunks" in page
+
+
+def test_the_page_says_where_the_answers_of_a_replay_came_from() -> None:
+    replayed = plan(mode="replay", model="", traces={"good": "qwen3:8b", "other": "hand"})
+    page = to_html([ReportedRun(replayed, [result("good", passed=True)])])
+    assert "newel · replay. Answers: 1 task of qwen3:8b, 1 by hand." in page
+
+
 def test_runs_that_look_alike_are_told_apart() -> None:
     results = [result("good", passed=True)]
     page = to_html([ReportedRun(plan(), results), ReportedRun(plan(id="20261127-110000-ef01"), results)])
@@ -105,3 +122,10 @@ def test_what_agents_and_tasks_say_stays_text() -> None:
     assert "<script" not in page
     assert "<img" not in page
     ET.fromstring("<main>" + page.partition("<main>")[2].partition("</main>")[0] + "</main>")  # noqa: S314 — ours
+
+
+def test_a_page_for_others_does_not_name_the_home_of_its_author() -> None:
+    failed = result("fix", passed=False, problem=f"{Path.home()}/.newel/evals/r/trials/fix.1: gone")
+    page = to_html([ReportedRun(plan(), [failed])])
+    assert "~/.newel/evals/r/trials/fix.1: gone" in page
+    assert str(Path.home()) not in page

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from newel.evals.task import TaskError, find_tasks, load_task, select
+from newel.agent.errors import UsageError
+from newel.evals.task import TaskError, find_tasks, load_task, load_tasks, select
 
 GOOD = """\
 title = "Say hello"
@@ -48,16 +50,24 @@ def test_a_task_has_what_its_file_says(tmp_path: Path) -> None:
 
 
 SLIPS = {
-    ('size = "S"', 'size = "XL"'): "line 2: size: invalid enum value 'XL'.",
+    ('size = "S"', 'size = "XL"'): "line 2: size: it must be one of S, M, L.",
     ('tags = ["shell"]', 'tags = ["shell", 3]'): "line 3: tags.1: expected `str`, got `int`.",
-    ('prompt = "', 'promt = "'): "line 4: promt: unknown field.",
-    ("only = [", "olny = ["): "line 14: checks.1.olny: unknown field.",
+    ('prompt = "', 'promt = "'): "line 4: promt: unknown field (did you mean `prompt`?).",
+    ("only = [", "olny = ["): "line 14: checks.1.olny: unknown field (did you mean `only`?).",
+    (
+        "only = [",
+        "xyz = [",
+    ): "line 14: checks.1.xyz: unknown field; the fields are run, output, timeout, file,",
     ('contains = "^hello$"', 'contains = "(hello"'): "line 9: checks.0: `(hello` is not a regular expression",
     ('contains = "^hello$"\n', ""): "line 9: checks.0: `file` needs exactly one of",
     ('only = ["hello.txt"]', ""): "line 13: checks.1: a check has exactly one of",
     ('why = "It greets the world."', ""): "line 1: each of `[[wrong]]` needs `why`",
     ("[files]", "[files"): "line 6: ",
-    ('file = "hello.txt"', 'file = "../hello.txt"'): "the path `../hello.txt` is not one below",
+    ('file = "hello.txt"', 'file = "../hello.txt"'): "line 10: the path `../hello.txt` is not one below",
+    ('"notes.txt" = ', '"/etc/notes.txt" = '): "line 7: the path `/etc/notes.txt` is not one below",
+    ('files = { "hello.txt" = "hello, world" }', 'files = { "a\\u0000" = "" }'): "is not one below",
+    ("[files]", '[host]\nlocal = { "/etc/x" = "" }\n[files]'): "the path `/etc/x` is not one below",
+    ("[files]", "[host]\n[review]\n[files]"): "line 1: `[host]` and `[review]` do not go together",
 }
 
 
@@ -96,7 +106,7 @@ def test_tasks_are_found_and_selected_by_name_tag_and_size(tmp_path: Path) -> No
     assert [task.name for task in tasks] == ["one", "two"]
     assert [task.name for task in select(tasks, ["bug"])] == ["two"]
     assert [task.name for task in select(tasks, ["one", "M"])] == ["one", "two"]
-    with pytest.raises(TaskError, match="No task has the name, tag or size `bugs`"):
+    with pytest.raises(UsageError, match=r"No task has the name, tag or size `bugs`\. Did you mean `bug`\?"):
         select(tasks, ["bugs"])
 
 
@@ -107,3 +117,49 @@ def test_a_task_that_was_changed_has_another_digest(tmp_path: Path) -> None:
     (place / "files").mkdir()
     (place / "files" / "more.txt").write_text("more")
     assert load_task(place).digest != before
+
+
+def test_a_file_of_an_editor_on_windows_is_read(tmp_path: Path) -> None:
+    place = write(tmp_path, GOOD)
+    (place / "task.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load_task(place).checks == load_task(write(tmp_path, GOOD)).checks
+
+
+def test_a_name_that_is_not_utf8_is_part_of_the_digest(tmp_path: Path) -> None:
+    place = write(tmp_path, GOOD)
+    (place / "files").mkdir()
+    before = load_task(place).digest
+    Path(os.fsdecode(bytes(place / "files") + b"/a\xff")).touch()
+    assert load_task(place).digest != before
+
+
+def test_files_that_cannot_be_those_of_a_task_are_told(tmp_path: Path) -> None:
+    """A stranger's task reads nothing from elsewhere, and a large file does not make `newel eval list` wait."""
+    place = write(tmp_path, GOOD)
+    file = place / "files" / "x"
+    file.parent.mkdir()
+    (file.parent / "near").symlink_to("y")
+    assert load_task(place)
+    for make, told in (
+        (lambda: file.symlink_to("/etc/passwd"), r"files/x is a link to a place outside of files/"),
+        (lambda: file.symlink_to("../task.toml"), r"files/x is a link to a place outside of files/"),
+        (lambda: os.mkfifo(file), r"files/x is neither a file nor a folder\. Make it in `setup`"),
+        (
+            lambda: (file.touch(), os.truncate(file, 1 << 40)),
+            r"more than 1,073,741,824 bytes\. Make x in `setup`",
+        ),
+    ):
+        make()
+        with pytest.raises(TaskError, match=told):
+            load_task(place)
+        file.unlink()
+
+
+def test_all_slips_of_a_suite_are_told_and_those_of_other_tasks_do_not_matter(tmp_path: Path) -> None:
+    for name, text in {"bad": "title = 1\n", "good": GOOD, "worse": "[\n"}.items():
+        write(tmp_path, text, name)
+    tasks, errors = load_tasks(find_tasks(tmp_path), [])
+    assert [task.name for task in tasks] == ["good"]
+    assert [Path(str(error).partition(",")[0]).parent.name for error in errors] == ["bad", "worse"]
+    assert load_tasks(find_tasks(tmp_path), ["good"])[1] == []
+    assert len(load_tasks(find_tasks(tmp_path), ["shell"])[1]) == 2  # they may have this tag

@@ -90,6 +90,15 @@ def test_our_own_name_wins_if_both_are_given(local_bench: Bench) -> None:
     assert read.parse({"path": "wrong", "file_path": "right"}).file_path == "right"
 
 
+def test_a_part_of_the_schema_that_a_small_model_copies_is_no_argument(local_bench: Bench) -> None:
+    """A model of half a billion parameters sends ``required`` with each call, and repeats it after an error."""
+    read = local_bench.tools["read"]
+    copied = {"type": "object", "required": ["file_path"], "properties": read.spec.parameters["properties"]}
+    assert read.parse({"file_path": "a", **copied}) == read.parse({"file_path": "a"})
+    with pytest.raises(InvalidArguments, match="unknown argument `required`"):
+        read.parse({"file_path": "a", "required": ["offset"]})
+
+
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [

@@ -466,6 +466,27 @@ async def test_a_file_rewritten_from_read_keeps_its_byte_order_mark(bench: Bench
     assert written.details["size"] == len(path.read_bytes())
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("Grüße", "x"), ("bye", "Tschüß")], ids=["cannot be found", "would be mixed in"]
+)
+async def test_a_file_in_another_encoding_gets_no_characters_in_utf_8(
+    bench: Bench, old: str, new: str
+) -> None:
+    """Half of a program's text would turn into garbage, and the model would not see it."""
+    content = "Grüße\nbye\n".encode("latin-1")
+    path = bench.put("texts.de", content)
+    await bench.call("read", file_path="texts.de")
+    with pytest.raises(ToolError, match=r"texts\.de is not in UTF-8.*encoding=\.\.\."):
+        await bench.call("edit", file_path="texts.de", old_string=old, new_string=new)
+    assert path.read_bytes() == content
+
+
+async def test_a_stray_byte_makes_no_other_encoding(bench: Bench) -> None:
+    path = bench.put("f", "Grüße\n".encode() + b"\x85\n")
+    await bench.call("edit", file_path="f", old_string="Grüße", new_string="Tschüß")
+    assert path.read_bytes() == "Tschüß\n".encode() + b"\x85\n"
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 async def test_utf_16_text_is_refused_and_not_damaged(bench: Bench, encoding: str) -> None:
     content = "\ufeffa\nb\n".encode(encoding)

@@ -155,6 +155,39 @@ async def test_a_file_that_the_model_has_not_read_is_not_replaced_by_an_invented
     assert path.read_text() == invented
 
 
+async def test_a_file_that_a_command_printed_counts_as_read(bench: Bench) -> None:
+    """Models that read with `cat` would have to send each file twice that they write anew."""
+    bench.put("list.txt", LIST)
+    another = "".join(f"another {number}\n" for number in range(6))
+    await bench.call("bash", command="head -n 11 list.txt")
+    with pytest.raises(ToolError, match="read the file first"):
+        await bench.call("write", file_path="list.txt", content=another)
+    path = bench.put("other.txt", LIST)
+    await bench.call("bash", command="for name in *.txt; do cat $name; done")
+    await bench.call("write", file_path="other.txt", content=another)
+    assert path.read_text() == another
+
+
+async def test_what_a_command_printed_does_not_hide_a_loss(bench: Bench) -> None:
+    path = bench.put("list.txt", LIST)
+    await bench.call("bash", command="cat list.txt")
+    with pytest.raises(ToolError, match="use `edit`"):
+        await bench.call("write", file_path="list.txt", content="item 3\nmore\n")
+    assert path.read_text() == LIST
+
+
+async def test_a_file_in_another_encoding_becomes_utf_8_only_on_purpose(bench: Bench) -> None:
+    """A program that reads it in its old encoding would show garbage."""
+    before = "Grüße\nbye\n".encode("latin-1")
+    path = bench.put("texts.de", before)
+    content = "Grüße\nTschüß\n"
+    with pytest.raises(ToolError, match=r"texts\.de is not in UTF-8.*send this call again"):
+        await bench.call("write", file_path="texts.de", content=content)
+    assert path.read_bytes() == before
+    await bench.call("write", file_path="texts.de", content=content)
+    assert path.read_bytes() == content.encode()
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -7,8 +7,20 @@ async with serve(Path("scenarios.json")) as server:     # in the current event l
     ...
 """
 
+from mock_llm_server.conversation import Conversation, StepMatch
 from mock_llm_server.scenarios import ScenarioError, Script, load, parse
 from mock_llm_server.server import MockServer, running, serve
 from mock_llm_server.upstream import Upstream
 
-__all__ = ["MockServer", "ScenarioError", "Script", "Upstream", "load", "parse", "running", "serve"]
+__all__ = [
+    "Conversation",
+    "MockServer",
+    "ScenarioError",
+    "Script",
+    "StepMatch",
+    "Upstream",
+    "load",
+    "parse",
+    "running",
+    "serve",
+]

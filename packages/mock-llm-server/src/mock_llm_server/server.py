@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 
 from mock_llm_server.answer import Answer, build_answer, fill_response, tokens
-from mock_llm_server.conversation import ChatRequest, StepMatch, find_step, read_conversation
+from mock_llm_server.conversation import ChatRequest, Conversation, StepMatch, find_step, read_conversation
 from mock_llm_server.dialects import CHAT_COMPLETIONS, DIALECTS, Dialect
 from mock_llm_server.dialects.chat_completions import PATH as CHAT_PATH
 from mock_llm_server.faults import apply_fault, due_fault, malform_arguments
@@ -23,6 +24,9 @@ from mock_llm_server.reply import Piece, Reply, json_reply
 from mock_llm_server.scenarios import Response, Script, load, parse
 from mock_llm_server.templates import TemplateError
 from mock_llm_server.upstream import Upstream
+
+Choose: TypeAlias = Callable[[Conversation], StepMatch]
+"""Chooses the step that answers a conversation. It may keep state, which scenarios cannot."""
 
 _DISCONNECTED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
@@ -44,6 +48,7 @@ class MockServer:
         keep: int = 0,
         recorder: Recorder | None = None,
         upstream: Upstream | None = None,
+        choose: Choose | None = None,
     ) -> None:
         self.url = ""
         self.port = 0
@@ -51,6 +56,7 @@ class MockServer:
         self.bodies: list[bytes] = []
         self.abandoned = 0
         self._script = script
+        self._choose = choose or partial(find_step, script)
         self._strict = strict
         self._recorder = recorder
         self._upstream = upstream
@@ -121,7 +127,7 @@ class MockServer:
             return refusal
         if self._strict and (problem := dialect.problem(http, request)):
             return dialect.error(400, problem[1], param=problem[0])
-        match = find_step(self._script, read_conversation(request))
+        match = self._choose(read_conversation(request))
         scenario = match.scenario.name if match.scenario else None
         try:
             reply = self._scripted(dialect, request, match)
@@ -196,6 +202,7 @@ async def serve(
     strict: bool = False,
     keep: int = 1000,
     upstream: Upstream | None = None,
+    choose: Choose | None = None,
 ) -> AsyncGenerator[MockServer]:
     """Run a server in the current event loop.
 
@@ -205,12 +212,13 @@ async def serve(
     :param strict: refuse histories in which tool calls and results do not pair up, as strict endpoints do.
     :param keep: how many of the latest requests ``MockServer.requests`` keeps.
     :param upstream: forward chat completions to a real endpoint instead of answering from the scenarios.
+    :param choose: chooses the step that answers a conversation, in place of the triggers of the scenarios.
 
     Raises ``ScenarioError``, and ``OSError`` if the address is in use or the recording cannot be opened.
     """
     script = _script(scenarios)
     recorder = Recorder(record) if record else None
-    server = MockServer(script, strict=strict, keep=keep, recorder=recorder, upstream=upstream)
+    server = MockServer(script, strict=strict, keep=keep, recorder=recorder, upstream=upstream, choose=choose)
     try:
         async with await anyio.create_tcp_listener(local_host=host, local_port=port) as listener:
             server.port = listener.extra(SocketAttribute.local_port)

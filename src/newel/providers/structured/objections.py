@@ -10,6 +10,7 @@ import msgspec
 from newel.agent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.routing import EDITS
+from newel.providers.structured.step_schema import ANSWER_MEANS
 from newel.text.json import as_count
 
 REPEATED: Final = (
@@ -29,6 +30,10 @@ COMMAND_FAILED: Final = (
     "Your last command failed with exit code {code}. If the task needs it, correct the command and run it again. Otherwise say in "
     "the action `answer` that it failed."
 )
+COPIED: Final = (
+    "You have only copied what the action `answer` means. If the task is not done, take the next step. If it is, use `answer` again, and "
+    "say in your own words what you did or found out."
+)
 MAX_OBJECTIONS: Final = 2
 """Of one step. Then it counts, whatever it is."""
 
@@ -47,7 +52,7 @@ def find_objection(
     """Why a step cannot be right, given the ``earlier`` objections to the same step; None if it may be."""
     calls = message.tool_calls
     if not calls:
-        return None if earlier else _objection_to_answer(request)
+        return None if earlier else _objection_to_answer(message, request)
     latest = _latest_results(request.messages)
     if not all(
         (call.name, call.arguments) in [(done.name, done.arguments) for done, _ in latest] for call in calls
@@ -68,14 +73,16 @@ def find_objection(
     return Objection(FINISH, reason, []) if earlier else Objection(REPEATED, reason, request.tools)
 
 
-def _objection_to_answer(request: ModelRequest) -> Objection | None:
-    """Why the work cannot be done yet; small models report success after a failure."""
+def _objection_to_answer(message: AssistantMessage, request: ModelRequest) -> Objection | None:
+    """Why this cannot be the answer; small models report success after a failure, or nothing at all."""
     if tool := _failed_change(request.messages):
         reason = f"the model stopped after a failed {tool}"
         return Objection(NOT_CHANGED.format(tool=tool), reason, request.tools)
     if code := _exit_code([result for _, result in _latest_results(request.messages)]):
         hint = COMMAND_FAILED.format(code=code)
         return Objection(hint, "the model stopped after a failed command", request.tools)
+    if message.text.strip() == ANSWER_MEANS:
+        return Objection(COPIED, "the model copied the prompt instead of an answer", request.tools)
     return None
 
 

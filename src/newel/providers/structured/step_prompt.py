@@ -16,7 +16,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import ToolSpec
 from newel.providers.parsing.text_protocol import format_tool_result
-from newel.providers.structured.step_schema import ANSWER, TEXT, TOOL, small_parameters
+from newel.providers.structured.step_schema import ANSWER, ANSWER_MEANS, TEXT, TOOL, small_parameters
 from newel.text.json import to_json
 
 _FORMAT: Final = """\
@@ -27,9 +27,7 @@ or found out.
 
 # Actions"""
 
-_ANSWER_LINE: Final = (
-    f'- {{"tool": "{ANSWER}", "{TEXT}": "…"}}: The task is done, or a question can be answered now.'
-)
+_ANSWER_LINE: Final = f'- {{"tool": "{ANSWER}", "{TEXT}": "…"}}: {ANSWER_MEANS}'
 
 _EXAMPLES_HEAD: Final = "# Examples of steps for other tasks"
 
@@ -85,11 +83,28 @@ _EXAMPLES: Final[tuple[tuple[str, str, str, dict[str, Any]], ...]] = (
         "write",
         {"file_path": "bye.py", "content": "print('Bye')\n"},
     ),
+    (
+        "Where is load_users defined? (you have searched)",
+        "The search shows it.",
+        ANSWER,
+        {TEXT: "load_users is defined in users.py, line 12."},
+    ),
+    (
+        "Rename old.md to new.md (you have renamed it)",
+        "It is renamed.",
+        ANSWER,
+        {TEXT: "I renamed old.md to new.md."},
+    ),
 )
+"""The last are answers: without one, a very small model copies the description of that action."""
 
 
 def describe_steps(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
-    """Return the system prompt with the form of a step, the actions, and worked examples of those that are offered."""
+    """Return the form of a step, the actions, worked examples of those that are offered, and the system prompt.
+
+    The prompt is last because it names the folder: a server that has read the rest for another folder need not read it again,
+    which takes a processor half a minute.
+    """
     lines = [_FORMAT]
     lines += [_describe_tool(tool) for tool in tools if tool.name != ANSWER]
     lines.append(_ANSWER_LINE)
@@ -97,11 +112,11 @@ def describe_steps(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
     examples = [
         f"Task: {task}\n{_step(thought, tool, arguments)}"
         for task, thought, tool, arguments in _EXAMPLES
-        if tool in names
+        if tool in names or (tool == ANSWER and names)
     ]
     if examples:
         lines += ["", _EXAMPLES_HEAD, *examples]
-    return "\n\n".join(part for part in (system_prompt.strip(), "\n".join(lines)) if part)
+    return "\n\n".join(part for part in ("\n".join(lines), system_prompt.strip()) if part)
 
 
 def as_steps(messages: Sequence[Message]) -> list[Message]:

@@ -17,6 +17,9 @@ from newel.text.json import as_dict, as_list, as_str
 ANSWER: Final = "answer"
 """The name of the action that ends the run; a tool of this name cannot be called."""
 
+ANSWER_MEANS: Final = "The task is done, or a question can be answered now."
+"""The description of that action."""
+
 TOOL: Final = "tool"
 """The member that names the action; an argument of this name cannot be given."""
 

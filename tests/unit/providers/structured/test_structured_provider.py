@@ -24,7 +24,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, ProviderEvent, ToolSpec
 from newel.providers.structured.provider import StructuredProvider
-from newel.providers.structured.step_schema import step_schema
+from newel.providers.structured.step_schema import ANSWER_MEANS, step_schema
 from tests.scripted_provider import Answer, ScriptedProvider
 
 TEXT = {"type": "string"}
@@ -122,11 +122,12 @@ def test_a_capable_model_and_a_request_without_tools_pass_unchanged() -> None:
 def test_the_model_sees_a_short_prompt_and_only_the_arguments_that_matter() -> None:
     _, _, requests = asked([said(step("answer", text="."))])
     prompt = requests[0].system_prompt
-    assert prompt.startswith("Short.")
+    assert prompt.endswith("Short.")
     assert "Long." not in prompt
     assert '{"tool":"edit","file_path":"…","old_string":"…","new_string":"…"}' in prompt
     assert "List things." in prompt
     assert "And more" not in prompt
+    assert '"action":{"tool":"answer","text":"I renamed old.md to new.md."}' in prompt
     actions = step_schema([BASH, EDIT, LIST])["properties"]["action"]["anyOf"]
     offered = {each["properties"]["tool"]["const"]: [*each["properties"]][1:] for each in actions}
     assert offered == {
@@ -135,6 +136,18 @@ def test_the_model_sees_a_short_prompt_and_only_the_arguments_that_matter() -> N
         "list": ["path"],
         "answer": ["text"],
     }
+
+
+def test_what_is_the_same_in_all_folders_is_read_once() -> None:
+    """Without a GPU, reading it again takes half a minute each time an agent begins in another folder."""
+    heads: list[str] = []
+    for place in ("Folder: /one", "Folder: /two"):
+        _, _, requests = asked([said(step("answer", text="."))], request(short_prompt=place))
+        head, found, rest = requests[0].system_prompt.partition(place)
+        assert (found, rest) == (place, "")
+        heads.append(head)
+    assert heads[0] == heads[1]
+    assert "List things." in heads[0]
 
 
 def test_earlier_steps_look_like_those_that_are_asked_for() -> None:
@@ -240,6 +253,19 @@ def test_a_model_that_stops_after_a_failed_command_is_told_so() -> None:
     assert "exit code 1" in text_of(requests[1].messages[-1])
     answer, _, requests = asked([done, said(step("answer", text="It failed."))], request(history))
     assert (answer.text, len(requests)) == ("It failed.", 2)
+
+
+def test_a_model_that_copies_the_prompt_for_an_answer_is_asked_once_more() -> None:
+    """A model of half a billion parameters ended five of twelve tasks so."""
+    copied = said(step("answer", text=ANSWER_MEANS))
+    answer, events, requests = asked([copied, said(step("bash", **MOVE))])
+    assert answer.tool_calls[0].arguments == MOVE
+    assert [each.reason for each in events if isinstance(each, Retry)] == [
+        "the model copied the prompt instead of an answer"
+    ]
+    assert ANSWER_MEANS in requests[0].system_prompt
+    _, _, requests = asked([copied, copied])
+    assert len(requests) == 2
 
 
 def test_a_repeated_command_that_failed_may_be_corrected_but_is_no_success() -> None:
