@@ -108,6 +108,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
                 header=header(agent),
+                editing=settings.editing,
             )
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held

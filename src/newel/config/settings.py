@@ -58,6 +58,7 @@ from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "plan", "read-only"]
 RendererName = Literal["rich", "console", "json"]
+EditingKeys = Literal["emacs", "vi"]
 
 
 ONLY_DOTENV = "a server that only .env names"
@@ -228,6 +229,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thinking: ThinkingLevel | None = None
     approve: Approve | None = None
     renderer: RendererName | None = None
+    editing: EditingKeys = "emacs"
     bash_timeout: Amount | None = None
     limits: UsageCaps = UsageCaps()
     retry: RetrySettings = RetrySettings()
@@ -262,7 +264,7 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
+    """``editing`` is whose keys edit the input. ``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
     tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
@@ -299,6 +301,7 @@ class Settings(msgspec.Struct, frozen=True):
     local: LocalModel = LocalModel()
     routing: RoutingLimits = DEFAULT_ROUTING
     tool_calls: ToolCallMode | None = None
+    editing: EditingKeys = "emacs"
 
 
 def load_settings(
@@ -360,6 +363,7 @@ def load_settings(
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
         tool_calls=flags.tool_calls,
+        editing=file.editing,
     )
 
 

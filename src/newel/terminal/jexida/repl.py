@@ -16,15 +16,17 @@ from newel.terminal.jexida.commands import COMMANDS, JexidaContext, complete_rou
 from newel.terminal.jexida.renderer import PanelRenderer, PanelStyle
 from newel.terminal.renderers.screen import Printer, Screen
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui
-from newel.terminal.ui.terminal_ui import TerminalUI
+from newel.terminal.ui.terminal_ui import Editing, TerminalUI
 from newel.text.format import one_line
 
 
-async def run_jexida(agent: JexidaAgent, *, title: str, history: Path, warnings: Sequence[str] = ()) -> int:
+async def run_jexida(
+    agent: JexidaAgent, *, title: str, history: Path, editing: Editing = "emacs", warnings: Sequence[str] = ()
+) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``title`` begins the first line,
-    ``history`` is the file that keeps what the user enters, ``warnings`` are shown first.
+    ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it, ``warnings`` are shown first.
     """
-    ui = _open_ui(agent, history)
+    ui = _open_ui(agent, history, editing)
     assert isinstance(ui.renderer, PanelRenderer)  # noqa: S101 — both kinds of user interface were given one
     context = JexidaContext(agent, ui, ui.renderer, title)
     repl = JexidaRepl(context, warnings)
@@ -37,7 +39,7 @@ async def run_jexida(agent: JexidaAgent, *, title: str, history: Path, warnings:
         agent.confirmation.ask = None
 
 
-def _open_ui(agent: JexidaAgent, history: Path) -> TerminalUI:
+def _open_ui(agent: JexidaAgent, history: Path, editing: Editing) -> TerminalUI:
     def live(screen: Screen) -> PanelRenderer:
         from newel.terminal.jexida.panels import RichPanels
         from newel.terminal.renderers.styles import Styles
@@ -50,7 +52,8 @@ def _open_ui(agent: JexidaAgent, history: Path) -> TerminalUI:
             Printer(out), PanelStyle(), host=lambda: agent.host.name, animated=False
         ),
         live=live,
-        commands=lambda: {command.name: command.help for command in COMMANDS},
+        commands=COMMANDS.completions,
+        editing=editing,
         arguments={
             "run": partial(complete_routine, agent.routines),
             "model": lambda typed: [(typed, dict.fromkeys(agent.model_names, ""))],

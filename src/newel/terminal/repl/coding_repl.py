@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from newel.agent.events import ErrorEvent
-from newel.agent.messages import AppMessage, UserMessage
+from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
@@ -18,7 +18,7 @@ from newel.terminal.repl.session_commands import recap
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
-from newel.terminal.ui.terminal_ui import TerminalUI, When
+from newel.terminal.ui.terminal_ui import Editing, TerminalUI, When
 from newel.text.format import one_line
 
 if TYPE_CHECKING:
@@ -33,12 +33,13 @@ async def run_repl(
     approver: Approver,
     screen: Literal["rich", "console"] = "rich",
     header: str = "",
+    editing: Editing = "emacs",
     first_prompts: Sequence[Prompt] = (),
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
+    ``header`` the first line shown, ``editing`` whose keys edit the input; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
-    ui = _open_ui(agent, home, screen)
+    ui = _open_ui(agent, home, screen, editing)
     notice = PendingNotice(agent, slash_command)
     approver.attend(ui.ask, ui.show_answer)
     try:
@@ -51,7 +52,9 @@ async def run_repl(
         approver.attend(None)
 
 
-def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> TerminalUI:
+def _open_ui(
+    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], editing: Editing
+) -> TerminalUI:
     def live(screen: Screen) -> LiveRenderer:
         from newel.terminal.renderers.rich import RichRenderer
         from newel.terminal.renderers.styles import Styles
@@ -59,8 +62,11 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
         return RichRenderer(screen, Styles(), window=agent.window)
 
     def commands() -> dict[str, str]:
-        help_by_name = {command.name: command.help for command in COMMANDS}
-        return help_by_name | {name: template.description for name, template in agent.templates.items()}
+        templates = agent.templates.items()
+        return COMMANDS.completions() | {
+            f"{name} " if template.takes_arguments else name: template.description
+            for name, template in templates
+        }
 
     return open_ui(
         home / "history",
@@ -68,6 +74,7 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
         live=live,
         commands=commands,
         files=agent.workspace,
+        editing=editing,
         is_plain=screen == "console",
     )
 
@@ -83,6 +90,9 @@ class CodingRepl(Repl[CommandContext]):
         self._notice = notice
         self._header = header
         self._queueing = anyio.Lock()
+        self._typed: dict[
+            str, str
+        ] = {}  # queued messages, by id, as they were before files and templates were read
 
     def _greet(self) -> None:
         if self._header:
@@ -94,12 +104,25 @@ class CodingRepl(Repl[CommandContext]):
 
     # -- input --------------------------------------------------------------------------------------
 
-    def submit(self, text: str, when: When = "now") -> None:
+    def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
         is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
         if self._is_prompting and is_message and self._group is not None:
-            self._group.start_soon(self.run_safely, self._queue_message, text.strip(), when)
+            self._group.start_soon(
+                self.run_safely, self._queue_message, Prompt(text.strip(), images=tuple(images)), when
+            )
         else:
-            super().submit(text, when)
+            super().submit(text, when, images)
+
+    def take_back(self) -> str | None:
+        """The queues are those of ``state_lines``, the last line first."""
+        if (typed := super().take_back()) is not None:
+            return typed
+        queue = self._agent.agent.queue
+        for message in reversed([*queue.steer, *queue.later]):
+            if isinstance(message, UserMessage):
+                queue.remove(message.id)
+                return self._typed.pop(message.id, message.text)
+        return None
 
     def expand(self) -> None:
         self.submit("/show")
@@ -152,14 +175,15 @@ class CodingRepl(Repl[CommandContext]):
             )
             self.ui.renderer.note(exit_summary(completed) + where)
 
-    async def _queue_message(self, text: str, when: When) -> None:
+    async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
         async with self._queueing:
-            message = await prepare(self._agent, Prompt(text), self.ui.renderer.note)
+            message = await prepare(self._agent, prompt, self.ui.renderer.note)
             if self._is_prompting:
+                self._typed[message.id] = prompt.typed
                 self._agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
             else:
-                self.ui.restore_input(text)
+                self.ui.restore_input(prompt.typed)
         self.ui.refresh()
 
     async def _after_job(self, stopped: bool) -> None:
@@ -174,7 +198,13 @@ class CodingRepl(Repl[CommandContext]):
         """Put messages that the run did not reach back into the input."""
         queue = self._agent.agent.queue
         messages = queue.steering() + queue.follow_up()
-        if unsent := [message.text for message in messages if isinstance(message, UserMessage)]:
+        unsent = [
+            self._typed.get(message.id, message.text)
+            for message in messages
+            if isinstance(message, UserMessage)
+        ]
+        self._typed.clear()
+        if unsent:
             self.ui.restore_input("\n".join(unsent))
 
 

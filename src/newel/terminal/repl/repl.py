@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TextIO
 
@@ -30,7 +30,7 @@ from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout, text_stdout
 from newel.terminal.ui.echo import can_draw
 from newel.terminal.ui.plain_ui import PlainUI
-from newel.terminal.ui.terminal_ui import TerminalUI, When
+from newel.terminal.ui.terminal_ui import Editing, TerminalUI, When
 from newel.text.format import format_duration, join_names, one_line
 from newel.text.sanitize import SanitizedStream
 from newel.workspace.port import Completed, Workspace
@@ -44,10 +44,11 @@ FAILED = 1
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim."""
+    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images`` were pasted."""
 
     typed: str
     piped: str = ""
+    images: tuple[Attachment, ...] = ()
 
 
 async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None]) -> UserMessage:
@@ -60,7 +61,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
     command = parse_command(prompt.typed)
     template = agent.templates.get(command[0]) if command else None
     text = command[1] if command and template else prompt.typed
-    attachments: list[Attachment] = []
+    attachments: Sequence[Attachment] = ()
     notes: list[str] = []
     if "@" in text or "." in text:  # nothing else can name a file
         text, attachments, notes = await expand_mentions(text, agent.attachable)
@@ -70,7 +71,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
         text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
     for line in notes:
         note(line)
-    return UserMessage(content=text, attachments=attachments)
+    return UserMessage(content=text, attachments=[*attachments, *prompt.images])
 
 
 def open_ui(
@@ -81,10 +82,12 @@ def open_ui(
     commands: Callable[[], Mapping[str, str]],
     arguments: Mapping[str, ArgumentCompleter] = {},
     files: Workspace | None = None,
+    editing: Editing = "emacs",
     is_plain: bool = False,
 ) -> TerminalUI:
     """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
-    elsewhere. ``history`` is the file that keeps what the user enters. The others are completed: see ``ReplCompleter``.
+    elsewhere. ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it. The others are completed: see
+    ``ReplCompleter``.
     """
     if is_plain or not can_draw():
         out = text_stdout()
@@ -93,7 +96,14 @@ def open_ui(
     from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
     completer = ReplCompleter(commands, files=files, arguments=arguments)
-    return PromptToolkitUI(sys.stdout, live, completer=completer, history=history)
+    return PromptToolkitUI(
+        sys.stdout,
+        live,
+        completer=completer,
+        history=history,
+        folder=files.name if files else "",
+        editing=editing,
+    )
 
 
 class Repl(Generic[Context]):
@@ -153,16 +163,24 @@ class Repl(Generic[Context]):
         self._more.set()
         self.ui.refresh()
 
-    def submit(self, text: str, when: When = "now") -> None:  # noqa: ARG002 — for those who can steer a run
+    def submit(
+        self,
+        text: str,
+        when: When = "now",  # noqa: ARG002 — for those who can steer a run
+        images: Sequence[Attachment] = (),
+    ) -> None:
         text = text.strip()
         match self._commands.find(text):
             case command, arguments if command.at_once and self._group is not None:
                 self.ui.echo(text)
                 self._group.start_soon(self.run_safely, command.run, self._context, arguments)
             case _ if text:
-                self.enqueue(Prompt(text))
+                self.enqueue(Prompt(text, images=tuple(images)))
             case _:
                 pass
+
+    def take_back(self) -> str | None:
+        return self._queue.pop().typed if self._queue else None
 
     def expand(self) -> None:
         """Nothing is abbreviated."""
@@ -196,7 +214,7 @@ class Repl(Generic[Context]):
         return event
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if number == signal.SIGINT and self.stop():
+        if number == signal.SIGINT and (self.ui.is_suspended or self.stop()):
             return
         self._exit_code = 0 if number == signal.SIGINT else exit_code(number)
         self.ui.leave()

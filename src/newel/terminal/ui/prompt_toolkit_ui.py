@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -22,8 +23,10 @@ from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Always, Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import (
     BufferControl,
@@ -35,12 +38,16 @@ from prompt_toolkit.layout import (
     Layout,
     Window,
 )
+from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from newel.agent.errors import NewelError
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.ui.clipboard import PastedImages, read_clipboard
+from newel.terminal.ui.editor import edit, editor_command
 from newel.terminal.ui.history import open_history
 from newel.terminal.ui.input_modes import (
     DOUBLE_PRESS_S,
@@ -48,12 +55,17 @@ from newel.terminal.ui.input_modes import (
     ChoosingMode,
     DoublePress,
     InputMode,
+    ListMode,
+    SearchingMode,
     WaitingMode,
     WritingMode,
+    typed_text,
 )
+from newel.terminal.ui.keyboard import ESCAPE_S, KeyParser, begin_keys, end_keys
 from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
-from newel.terminal.ui.terminal_ui import InputHandler
+from newel.terminal.ui.terminal_ui import Editing, InputHandler
+from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
 EARLY_INPUT_S = 0.2
@@ -84,11 +96,18 @@ STYLE = Style.from_dict(
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
-    screen. ``history`` is the file that keeps what was sent.
+    screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the input.
     """
 
     def __init__(
-        self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
+        self,
+        out: TextIO,
+        renderer: Callable[[Screen], LiveRenderer],
+        *,
+        completer: Completer,
+        history: Path,
+        folder: str = "",
+        editing: Editing = "emacs",
     ) -> None:
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
@@ -101,15 +120,17 @@ class PromptToolkitUI:
         self._is_early = False
         self._turn = anyio.Lock()
         self._buffer = Buffer(
-            history=open_history(history),
+            history=open_history(history, folder),
             completer=completer,
             complete_while_typing=Condition(lambda: self._mode.completes),
             on_text_changed=lambda _: self._mode.on_text(),
             multiline=True,
         )
-        self._writing: InputMode = WritingMode(self._buffer, self._get_handler)
-        self._mode = self._writing
-        self._app = self._build()
+        self._images = PastedImages()
+        self._writing = WritingMode(self._buffer, self._get_handler, self._images)
+        self._mode: InputMode = self._writing
+        self._app = self._build(editing)
+        self._vi = ViEditing(self._app)
 
     # -- user interface -----------------------------------------------------------------------------------
 
@@ -125,6 +146,7 @@ class PromptToolkitUI:
         except EOFError:  # the terminal is gone
             pass
         finally:
+            self._write(end_keys())
             self._handler = None
 
     def _get_handler(self) -> InputHandler | None:
@@ -139,6 +161,7 @@ class PromptToolkitUI:
     ) -> str | None:
         question = escape_invisible(question)
         async with self._turn:
+            self._leave_search()
             if about:
                 self.renderer.note(escape_invisible(about), "question")
             await self._read_keys()  # keys typed before the question are no answer: they act as usual
@@ -153,6 +176,7 @@ class PromptToolkitUI:
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         async with self._turn:
+            self._leave_search()
             await self._read_keys()
             mode = ChoosingMode(self._buffer, Picker(title, rows, selected))
             with self._instead_of_draft(""), self._in_mode(mode):
@@ -160,13 +184,16 @@ class PromptToolkitUI:
 
     @contextmanager
     def _in_mode(self, mode: InputMode) -> Generator[None]:
-        self._mode = mode
-        self._app.invalidate()
+        self._set_mode(mode)
         try:
             yield
         finally:
-            self._mode = self._writing
-            self._app.invalidate()
+            self._set_mode(self._writing)
+
+    def _set_mode(self, mode: InputMode) -> None:
+        self._mode = mode
+        self._vi.insert()
+        self._app.invalidate()
 
     @contextmanager
     def _instead_of_draft(self, text: str) -> Generator[None]:
@@ -190,13 +217,21 @@ class PromptToolkitUI:
         for _ in range(READ_ROUNDS):
             await checkpoint()
 
+    @property
+    def is_suspended(self) -> bool:
+        return self._held is not None
+
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:
         self._held = []
         try:
             with set_app(self._app):
                 async with in_terminal():
-                    yield
+                    self._write(end_keys())
+                    try:
+                        yield
+                    finally:
+                        self._write(begin_keys())
         finally:
             held, self._held = "".join(self._held), None
             self.draw(held, self._live)
@@ -220,6 +255,11 @@ class PromptToolkitUI:
         self._app.invalidate()
 
     # -- the screen ---------------------------------------------------------------------------------
+
+    def _write(self, codes: str) -> None:
+        with suppress(OSError):  # the terminal is gone: reading it tells
+            self._output.write_raw(codes)
+            self._output.flush()
 
     def size(self) -> tuple[int, int]:
         size = self._output.get_size()
@@ -250,7 +290,7 @@ class PromptToolkitUI:
 
     # -- the parts ----------------------------------------------------------------------------------
 
-    def _build(self) -> Application[None]:
+    def _build(self, editing: Editing) -> Application[None]:
         above = Window(
             FormattedTextControl(lambda: self._mode.above(*self.size())),
             dont_extend_height=True,
@@ -263,7 +303,7 @@ class PromptToolkitUI:
         )
         has_above = Condition(lambda: bool(self._mode.above(*self.size())))
         typed = Window(
-            BufferControl(self._buffer),
+            BufferControl(self._buffer, input_processors=[TabsProcessor(tabstop=4, char1=" ", char2=" ")]),
             height=lambda: Dimension(min=1, max=max(self.size()[1] // 2, 3)),
             dont_extend_height=True,
             wrap_lines=True,
@@ -292,11 +332,13 @@ class PromptToolkitUI:
             color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
             erase_when_done=True,
             min_redraw_interval=0.02,
+            editing_mode=EditingMode.VI if editing == "vi" else EditingMode.EMACS,
         )
+        if isinstance(app.input, Vt100Input):
+            app.input.vt100_parser = KeyParser(app.input.vt100_parser.feed_key_callback)
         app.after_render += self._mark_seen
         app.key_processor.before_key_press += self._mark_key
-        # Escape is a key of its own here: do not wait long for a sequence.
-        app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
+        app.ttimeoutlen, app.timeoutlen = ESCAPE_S, 0.15
         return app
 
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
@@ -304,6 +346,8 @@ class PromptToolkitUI:
 
     def _state(self) -> AnyFormattedText:
         lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
+        if (vi := self._vi.mode) and self._mode is self._writing:
+            lines = [*lines[:-1], " · ".join(filter(None, (vi, *lines[-1:])))]
         columns, _ = self.size()
         return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
 
@@ -311,6 +355,7 @@ class PromptToolkitUI:
 
     def _take_early_keys(self) -> None:
         """Enter that was typed before the prompt was shown arrives as a line feed."""
+        self._write(begin_keys())
 
         def end() -> None:
             self._is_early = False
@@ -320,35 +365,86 @@ class PromptToolkitUI:
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        for names, action in (
-            (["enter"], self._on_enter),
-            (["escape", "enter"], lambda: self._buffer.insert_text("\n")),
-            (["c-j"], self._on_line_feed),
-            (["tab"], self._on_tab),
-            (["escape"], self._on_escape),
-            (["c-c"], self._on_interrupt),
-            (["c-d"], self._on_end),
-            (["c-o"], self._on_unfold),
-            (["c-z"], self._on_suspend),
+        is_writing = Condition(lambda: self._mode is self._writing)
+        is_list = Condition(lambda: isinstance(self._mode, ListMode))
+        is_text = Condition(lambda: isinstance(self._mode, WritingMode) and not self._vi.is_normal)
+        for names, action, filter_ in (
+            (["enter"], self._on_enter, Always()),
+            (["escape", "enter"], lambda: self._buffer.insert_text("\n"), Always()),
+            (["c-j"], self._on_line_feed, Always()),
+            (["tab"], self._on_tab, Always()),
+            (["c-c"], self._on_interrupt, Always()),
+            (["c-d"], self._on_end, Always()),
+            (["c-o"], self._on_unfold, Always()),
+            (["c-z"], self._on_suspend, Always()),
+            (["up"], self._writing.on_up, is_writing),
+            (["c-r"], self._on_search, is_writing & is_text),
+            (["c-r"], partial(self._on_move, 1), is_list),
+            (["c-g"], self._on_editor, is_writing),
+            (["c-x", "c-e"], self._on_editor, is_writing),
+            (["c-g"], self._on_escape, is_list),
+            (["c-v"], self._on_paste, is_text),
         ):
-            keys.add(*names)(_key(action))
-        moving = Condition(lambda: isinstance(self._mode, ChoosingMode))
+            keys.add(*names, filter=filter_)(_key(action))
+        keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
         for name, rows in _MOVES.items():
-            keys.add(name, filter=moving)(_key(partial(self._on_move, rows)))
+            keys.add(name, filter=is_list)(_key(partial(self._on_move, rows)))
         return keys
+
+    def _is_escape_alone(self) -> bool:
+        """Whether Escape acts without waiting for another key: it has something to end, and nothing has come with it, as with Alt+Enter."""
+        is_idle = self._handler is None or not self._handler.busy
+        is_prefix = self._mode is self._writing and is_idle and not self._vi.mode
+        return not self._app.key_processor.input_queue and not (is_prefix and not self._buffer.complete_state)
 
     def _on_enter(self) -> None:
         self._mode.on_enter()
+        self._vi.insert()
 
     def _on_tab(self) -> None:
         self._mode.on_tab()
 
     def _on_escape(self) -> None:
-        self._mode.on_escape()
+        edits = self._mode is self._writing and self._buffer.text and not self._buffer.complete_state
+        if not (edits and self._vi.escape()):
+            self._mode.on_escape()
 
     def _on_move(self, rows: int) -> None:
-        if isinstance(self._mode, ChoosingMode):
+        if isinstance(self._mode, ListMode):
             self._mode.on_move(rows)
+
+    def _on_search(self) -> None:
+        sent = list(dict.fromkeys(reversed(self._buffer.history.get_strings())))
+        self._set_mode(SearchingMode(self._buffer, sent, partial(self._set_mode, self._writing)))
+
+    def _leave_search(self) -> None:
+        """Something else needs the input."""
+        if isinstance(self._mode, SearchingMode):
+            self._mode.on_escape()
+
+    def _on_editor(self) -> None:
+        self._app.create_background_task(self._safely(self._edit))
+
+    async def _edit(self) -> None:
+        command = editor_command()
+        async with self._turn:
+            async with self.suspend():
+                edited = await edit(typed_text(self._buffer), command)
+            self._buffer.save_to_undo_stack()
+            self._buffer.document = Document(edited)
+
+    def _on_paste(self) -> None:
+        self._app.create_background_task(self._safely(self._paste))
+
+    async def _paste(self) -> None:
+        pasted = await read_clipboard()
+        self._buffer.insert_text(pasted if isinstance(pasted, str) else self._images.add(pasted))
+
+    async def _safely(self, action: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await action()
+        except NewelError as error:
+            self.renderer.note(str(error))
 
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""
@@ -388,7 +484,11 @@ class PromptToolkitUI:
             self._handler.expand()
 
     def _on_suspend(self) -> None:
-        self._app.suspend_to_background()
+        self._app.create_background_task(self._to_background())
+
+    async def _to_background(self) -> None:
+        async with self.suspend():
+            os.kill(0, signal.SIGTSTP)
 
 
 class _App(Application[None]):
