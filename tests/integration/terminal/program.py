@@ -2,7 +2,7 @@
 
 Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json,
 one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval mode,
-``PROGRAM_SESSION`` the session to resume.
+``PROGRAM_SESSION`` the session to resume, ``PROGRAM_EDITING`` whose keys edit the input.
 """
 
 from __future__ import annotations
@@ -146,12 +146,19 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
 
 async def main(front: str, prompts: list[str]) -> int:
     home, approver = Path(os.environ["NEWEL_HOME"]), Approver()
+    editing: Any = os.environ.get("PROGRAM_EDITING", "emacs")
     agent = await build(Path.cwd(), home, approver)
     given = [Prompt(text) for text in prompts]
     match front:
         case "rich" | "console":
             return await run_repl(
-                agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
+                agent,
+                home=home,
+                approver=approver,
+                screen=front,
+                header="newel test",
+                editing=editing,
+                first_prompts=given,
             )
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)

@@ -10,10 +10,13 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from prompt_toolkit.input import Input
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
+
+from newel.terminal.ui.echo import unread_bytes
 
 Key = str | tuple[str, ...]
 """A key of prompt_toolkit, or several in a row: it reports Alt+B as Escape and ``b``."""
@@ -64,6 +67,14 @@ def end_keys() -> str:
     return "" if os.environ.get("TERM") == "linux" else _END
 
 
+def early_keys(source: Input) -> list[KeyPress]:
+    """The keys that were typed before the terminal was in raw mode, which made a line feed of Enter."""
+    keys: list[KeyPress] = []
+    while unread_bytes(source.fileno()) and (read := source.read_keys()):
+        keys += read
+    return [KeyPress(Keys.Enter) if press.key == Keys.ControlJ else press for press in keys]
+
+
 class KeyParser(Vt100Parser):
     """Also understands the reports that ``begin_keys`` asks for. A sequence whose rest is late, as on a slow connection, does not
     become text.
@@ -85,7 +96,7 @@ class KeyParser(Vt100Parser):
 
     def _get_match(self, prefix: str) -> Keys | tuple[Keys, ...] | None:
         # prompt_toolkit takes characters for keys, too, which its annotation leaves out.
-        return super()._get_match(prefix) or reported_key(prefix)  # pyright: ignore[reportReturnType]
+        return reported_key(prefix) or super()._get_match(prefix)  # pyright: ignore[reportReturnType]
 
 
 def reported_key(sequence: str) -> Key | None:
@@ -109,7 +120,7 @@ def _key(code: int, modifiers: int) -> Key:
     """``code`` is the character without modifiers, or one of the kitty protocol's own."""
     match code:
         case _ if code == _ENTER:
-            return Keys.ControlJ if modifiers else Keys.Enter
+            return (Keys.Escape, Keys.Enter) if modifiers else Keys.Enter
         case _ if code == _TAB:
             return Keys.BackTab if modifiers & _SHIFT else Keys.Tab
         case _ if code == _ESCAPE:

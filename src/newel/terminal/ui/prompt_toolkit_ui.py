@@ -6,7 +6,6 @@ own scroll-back; the application redraws only its own last lines.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import time
@@ -26,6 +25,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Always, Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import (
@@ -61,15 +61,12 @@ from newel.terminal.ui.input_modes import (
     WritingMode,
     typed_text,
 )
-from newel.terminal.ui.keyboard import ESCAPE_S, KeyParser, begin_keys, end_keys
+from newel.terminal.ui.keyboard import ESCAPE_S, KeyParser, begin_keys, early_keys, end_keys
 from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.terminal_ui import Editing, InputHandler
 from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
-
-EARLY_INPUT_S = 0.2
-"""Time in which input typed before the prompt was shown is read."""
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
@@ -117,7 +114,6 @@ class PromptToolkitUI:
         self._held: list[str] | None = None
         self._seen: float | None = None
         self._interrupts = DoublePress()
-        self._is_early = False
         self._turn = anyio.Lock()
         self._buffer = Buffer(
             history=open_history(history, folder),
@@ -141,7 +137,7 @@ class PromptToolkitUI:
         self._handler = handler
         try:
             await self._app.run_async(
-                handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
+                handle_sigint=False, set_exception_handler=False, pre_run=self._begin_keys
             )
         except EOFError:  # the terminal is gone
             pass
@@ -353,15 +349,9 @@ class PromptToolkitUI:
 
     # -- keys ---------------------------------------------------------------------------------------
 
-    def _take_early_keys(self) -> None:
-        """Enter that was typed before the prompt was shown arrives as a line feed."""
+    def _begin_keys(self) -> None:
         self._write(begin_keys())
-
-        def end() -> None:
-            self._is_early = False
-
-        self._is_early = True
-        asyncio.get_running_loop().call_later(EARLY_INPUT_S, end)
+        store_typeahead(self._app.input, early_keys(self._app.input))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -370,8 +360,8 @@ class PromptToolkitUI:
         is_text = Condition(lambda: isinstance(self._mode, WritingMode) and not self._vi.is_normal)
         for names, action, filter_ in (
             (["enter"], self._on_enter, Always()),
-            (["escape", "enter"], lambda: self._buffer.insert_text("\n"), Always()),
-            (["c-j"], self._on_line_feed, Always()),
+            (["escape", "enter"], self._on_new_line, Always()),
+            (["c-j"], self._on_new_line, Always()),
             (["tab"], self._on_tab, Always()),
             (["c-c"], self._on_interrupt, Always()),
             (["c-d"], self._on_end, Always()),
@@ -400,6 +390,9 @@ class PromptToolkitUI:
     def _on_enter(self) -> None:
         self._mode.on_enter()
         self._vi.insert()
+
+    def _on_new_line(self) -> None:
+        self._buffer.insert_text("\n")
 
     def _on_tab(self) -> None:
         self._mode.on_tab()
@@ -454,12 +447,6 @@ class PromptToolkitUI:
     def _mark_key(self, _: object) -> None:
         if self._seen is not None:
             self._seen = time.monotonic()
-
-    def _on_line_feed(self) -> None:
-        if self._is_early:
-            self._mode.on_enter()
-        else:
-            self._buffer.insert_text("\n")
 
     def _on_interrupt(self) -> None:
         if self._interrupts.is_pending:
