@@ -21,7 +21,7 @@ from newel.terminal.ui.echo import unread_bytes
 Key = str | tuple[str, ...]
 """A key of prompt_toolkit, or several in a row: it reports Alt+B as Escape and ``b``."""
 
-ESCAPE_S: Final = 0.03
+ESCAPE_S: Final = 0.02
 """Time after an Escape in which more bytes make it the beginning of another key. Terminals write a key's bytes at once."""
 
 _BEGIN, _END = "\x1b[>1u\x1b[>4;1m", "\x1b[<u\x1b[>4;0m"
