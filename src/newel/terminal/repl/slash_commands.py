@@ -19,7 +19,10 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("!command", "run a command; the model does not see it"),
         ("@path", "attach a file"),
         ("Enter, Tab", "during a run: send a message now, or after the run"),
-        ("Alt+Enter", "a new line"),
+        ("Up", "take back the last queued message, or go through what you sent earlier"),
+        ("\\ Enter, Shift+Enter", "a new line; also Alt+Enter"),
+        ("Ctrl+R, Ctrl+G", "search what you sent earlier; edit the draft in $EDITOR"),
+        ("Ctrl+V", "attach the image in the clipboard"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Ctrl+O", "show the last call in full"),
     ]
