@@ -122,6 +122,17 @@ def test_a_message_typed_before_the_prompt_is_shown_is_sent(with_model: Make, mo
     assert len(newel.requests) == 1
 
 
+def test_the_keys_of_the_input_are_those_of_the_users_configuration(
+    with_model: Make, open_terminal: Callable[..., Terminal]
+) -> None:
+    newel = with_model()
+    settings = newel.home / ".newel" / "config.toml"
+    settings.parent.mkdir()
+    settings.write_text('editing = "vi"\n')
+    terminal = open_terminal(newel, "newel", TERM="xterm")
+    terminal.wait_for("INSERT · Enter sends")
+
+
 def test_a_conversation_started_with_a_prompt_continues_at_the_terminal(
     with_model: Make, open_terminal: Callable[..., Terminal]
 ) -> None:

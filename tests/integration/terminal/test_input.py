@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -86,6 +87,10 @@ def test_the_terminal_reports_keys_as_before_once_the_conversation_is_over(open_
     assert terminal.end() == 0
     assert terminal.raw.index("\x1b[>1u") < terminal.raw.index("\x1b[<u")
     assert terminal.raw.count("\x1b[>1u") == terminal.raw.count("\x1b[<u") == 1
+    killed = ready(open_terminal)
+    os.kill(killed.process.pid, signal.SIGTERM)
+    assert killed.end() == 128 + signal.SIGTERM
+    assert killed.raw.index("\x1b[>1u") < killed.raw.index("\x1b[<u")
 
 
 def test_alt_enter_makes_a_new_line_while_a_run_can_be_stopped_by_escape(
@@ -212,6 +217,37 @@ def test_an_editor_that_fails_or_is_missing_leaves_the_draft(open_terminal: Open
     other.send("me, too\x07")
     other.wait_for("The editor no-such-editor of $EDITOR was not found.")
     other.wait_for(f"{MARK} me, too\n")
+
+
+def test_ctrl_c_in_the_editor_ends_neither_the_run_nor_the_conversation(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    path = install(
+        tmp_path, "my-editor", f"touch {project}/editing; until [ -e {project}/done ]; do sleep 0.02; done"
+    )
+    terminal = open_terminal("rich", WAITING, PATH=path, VISUAL="my-editor")
+    terminal.wait_for("○ bash")
+    terminal.send("draft\x07")
+    terminal.wait_for((project / "editing").exists)
+    os.kill(terminal.process.pid, signal.SIGINT)
+    (project / "go").touch()
+    terminal.wait_for(lambda: terminal._read(0.3) is False)
+    (project / "done").touch()
+    terminal.wait_for("Done after 1 results.")
+    terminal.wait_for(f"{MARK} draft")
+
+
+def test_a_question_ends_a_search_and_the_draft_is_kept(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", "slow", "run touch asked", PROGRAM_APPROVE="ask")
+    terminal.wait_for("writing")
+    terminal.send("draft\x12sl")
+    terminal.wait_for(f"{MARK} sl\nCtrl+R")
+    terminal.wait_for("Run this?")
+    terminal.answer("y\r")
+    terminal.wait_for("Done after 1 results.")
+    terminal.wait_for(f"{MARK} draft")
+    assert (tmp_path / "project" / "asked").exists()
 
 
 def test_the_editor_gets_the_keyboard_as_programs_know_it(open_terminal: Open, tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ class JexidaRepl(Repl[JexidaContext]):
             self.ui.echo(text)  # it did not become part of the conversation
             raise
         commands_before = agent.commands_run
+        if prompt.images:
+            context.say("The image was not sent: models of jexida get text only.")
         self._is_prompting = True
         failure = await error_of(agent.prompt(text))
         if isinstance(failure, ModelMissing) and await pull_model(context, failure.model):

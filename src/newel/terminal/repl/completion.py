@@ -20,15 +20,21 @@ _MENTION = re.compile(
 )
 
 
-def completions(typed: str, texts: Mapping[str, str]) -> Iterable[Completion]:
-    """Those of ``texts`` that begin with what was ``typed``, each with its explanation. If none does, those that have its letters in order."""
+def completions(typed: str, texts: Mapping[str, str], *, first: str = "") -> Iterable[Completion]:
+    """Those of ``texts`` that begin with what was ``typed``, each with its explanation. If none does, those that have its letters in order.
+    ``first`` is the style of the first one.
+    """
     names = list(texts)
     found = [name for name in names if name.startswith(typed)] or [
         names[position] for position in fuzzy_matches(names, typed)
     ]
-    for name in found:
+    for place, name in enumerate(found):
         yield Completion(
-            name, -len(typed), display=one_line(name, 40), display_meta=one_line(texts[name], 80)
+            name,
+            -len(typed),
+            display=one_line(name, 40),
+            display_meta=one_line(texts[name], 80),
+            style="" if place else first,
         )
 
 
@@ -60,7 +66,8 @@ class ReplCompleter(Completer):
         """Commands and their arguments: files are listed asynchronously."""
         typed = document.text_before_cursor
         if _COMMAND.fullmatch(typed):
-            yield from completions(typed, {f"/{name}": help_ for name, help_ in self._commands().items()})
+            commands = {f"/{name}": help_ for name, help_ in self._commands().items()}
+            yield from completions(typed, commands, first="class:picker.selected")  # Enter takes it
         name, space, rest = typed.removeprefix("/").partition(" ")
         if space and typed.startswith("/") and name in self._arguments:
             for end, texts in self._arguments[name](rest):

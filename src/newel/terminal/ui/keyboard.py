@@ -24,9 +24,12 @@ Key = str | tuple[str, ...]
 ESCAPE_S: Final = 0.02
 """Time after an Escape in which more bytes make it the beginning of another key. Terminals write a key's bytes at once."""
 
-_BEGIN, _END = "\x1b[>1u\x1b[>4;1m", "\x1b[<u\x1b[>4;0m"
+_BEGIN, _END = "\x1b[>1u\x1b[>4;1m\x1b[m", "\x1b[<u\x1b[>4m\x1b[m"
+# The last part is for terminals that take the second one for a style.
 
-_REPORT: Final = r"\x1b\[(?P<code>\d*)(?:;(?P<modifiers>\d+))?(?:;(?P<other>\d+))?(?P<end>[u~A-HPQS])"
+_REPORT: Final = (
+    r"\x1b\[(?P<code>\d{0,7})(?:;(?P<modifiers>\d{1,7}))?(?:;(?P<other>\d{1,7}))?(?P<end>[u~A-HPQS])"
+)
 _UNFINISHED: Final = r"\x1b\[[\d;]*\Z"
 
 _SHIFT, _ALT, _CONTROL, _LOCKS = 1, 2, 4, 64 | 128
@@ -136,12 +139,18 @@ def _key(code: int, modifiers: int) -> Key:
 
 
 def _character(char: str, modifiers: int) -> Key:
+    key: Key = char
     if modifiers & _CONTROL:
-        byte = (
-            ord(char.upper()) & 0x1F if "@" <= char.upper() <= "_" or char == " " else 0x1F * (char in "/-")
-        )
-        control = ANSI_SEQUENCES.get(chr(byte)) if byte or char in " @" else None
-        key: Key = control if control is not None else Keys.Ignore
-    else:
-        key = char.upper() if modifiers & _SHIFT else char
+        key = _control(char)
+    elif modifiers & _SHIFT and len(char.upper()) == 1:
+        key = char.upper()
     return (Keys.Escape, key) if modifiers & _ALT and isinstance(key, str) else key
+
+
+def _control(char: str) -> Key:
+    """The key with Control, as terminals have always reported it."""
+    if char in "/-":
+        return Keys.ControlUnderscore
+    code = ord(char.upper()) if char.isascii() else 0
+    is_control = char == " " or ord("@") <= code <= ord("_")
+    return ANSI_SEQUENCES[chr(code & 0x1F)] if is_control else Keys.Ignore

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -43,11 +43,10 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from newel.agent.errors import NewelError
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
-from newel.terminal.ui.clipboard import PastedImages, read_clipboard
-from newel.terminal.ui.editor import edit, editor_command
+from newel.terminal.ui.clipboard import PastedImages
+from newel.terminal.ui.draft_actions import DraftActions
 from newel.terminal.ui.history import open_history
 from newel.terminal.ui.input_modes import (
     DOUBLE_PRESS_S,
@@ -59,7 +58,6 @@ from newel.terminal.ui.input_modes import (
     SearchingMode,
     WaitingMode,
     WritingMode,
-    typed_text,
 )
 from newel.terminal.ui.keyboard import ESCAPE_S, KeyParser, begin_keys, early_keys, end_keys
 from newel.terminal.ui.line_reader import QUIET_S
@@ -122,11 +120,14 @@ class PromptToolkitUI:
             on_text_changed=lambda _: self._mode.on_text(),
             multiline=True,
         )
-        self._images = PastedImages()
-        self._writing = WritingMode(self._buffer, self._get_handler, self._images)
+        images = PastedImages()
+        self._writing = WritingMode(self._buffer, self._get_handler, images)
         self._mode: InputMode = self._writing
         self._app = self._build(editing)
         self._vi = ViEditing(self._app)
+        self._draft = DraftActions(
+            self._buffer, images, turn=self._turn, suspend=self.suspend, note=self.renderer.note
+        )
 
     # -- user interface -----------------------------------------------------------------------------------
 
@@ -357,7 +358,7 @@ class PromptToolkitUI:
         keys = KeyBindings()
         is_writing = Condition(lambda: self._mode is self._writing)
         is_list = Condition(lambda: isinstance(self._mode, ListMode))
-        is_text = Condition(lambda: isinstance(self._mode, WritingMode) and not self._vi.is_normal)
+        is_text = is_writing & ~Condition(lambda: self._vi.is_normal)
         for names, action, filter_ in (
             (["enter"], self._on_enter, Always()),
             (["escape", "enter"], self._on_new_line, Always()),
@@ -368,7 +369,7 @@ class PromptToolkitUI:
             (["c-o"], self._on_unfold, Always()),
             (["c-z"], self._on_suspend, Always()),
             (["up"], self._writing.on_up, is_writing),
-            (["c-r"], self._on_search, is_writing & is_text),
+            (["c-r"], self._on_search, is_text),
             (["c-r"], partial(self._on_move, 1), is_list),
             (["c-g"], self._on_editor, is_writing),
             (["c-x", "c-e"], self._on_editor, is_writing),
@@ -416,28 +417,10 @@ class PromptToolkitUI:
             self._mode.on_escape()
 
     def _on_editor(self) -> None:
-        self._app.create_background_task(self._safely(self._edit))
-
-    async def _edit(self) -> None:
-        command = editor_command()
-        async with self._turn:
-            async with self.suspend():
-                edited = await edit(typed_text(self._buffer), command)
-            self._buffer.save_to_undo_stack()
-            self._buffer.document = Document(edited)
+        self._app.create_background_task(self._draft.edit())
 
     def _on_paste(self) -> None:
-        self._app.create_background_task(self._safely(self._paste))
-
-    async def _paste(self) -> None:
-        pasted = await read_clipboard()
-        self._buffer.insert_text(pasted if isinstance(pasted, str) else self._images.add(pasted))
-
-    async def _safely(self, action: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await action()
-        except NewelError as error:
-            self.renderer.note(str(error))
+        self._app.create_background_task(self._draft.paste())
 
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""
