@@ -265,7 +265,7 @@ class SearchingMode(ListMode):
         buffer.reset()
 
     def hints(self) -> list[str]:
-        return ["Ctrl+R goes further back · Enter takes · Esc returns to the draft"]
+        return ["Ctrl+R goes further · Enter takes · Esc returns"]
 
     def on_choice(self, choice: int | None) -> None:
         self._leave()
