@@ -23,8 +23,8 @@ MAX_RUNS = 1 << 30
 
 
 class StoredData(msgspec.Struct, frozen=True):
-    """``ledger`` and ``traces`` are folders, None if there is none; ``journals`` are folders, ``sessions`` and ``logs`` files. ``prompts``
-    messages of the ``history`` were typed in ``project``.
+    """``ledger`` and ``traces`` are folders, None if there is none; ``journals`` are folders, ``sessions`` and ``logs``
+    files. ``prompts`` messages of the ``history`` were typed in ``project``.
     """
 
     project: str

@@ -264,8 +264,8 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``editing`` is whose keys edit the input. ``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
-    tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
+    """``editing`` is whose keys edit the input. ``record`` tells whether changes of files are recorded. ``max_result`` is
+    the number of characters that a model gets of a tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no

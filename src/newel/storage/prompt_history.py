@@ -19,8 +19,8 @@ _FOLDER: Final = b"# in "
 
 
 class PromptHistory:
-    """A line that begins with ``+`` belongs to a message, and any other ends one: the format of prompt_toolkit, with the folder as a comment.
-    Messages of older versions have none. The methods raise ``OSError``.
+    """A line that begins with ``+`` belongs to a message, and any other ends one: the format of prompt_toolkit, with the
+    folder as a comment. Messages of older versions have none. The methods raise ``OSError``.
     """
 
     def __init__(self, path: Path) -> None:

@@ -24,7 +24,8 @@ async def run_jexida(
     agent: JexidaAgent, *, title: str, history: Path, editing: Editing = "emacs", warnings: Sequence[str] = ()
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``title`` begins the first line,
-    ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it, ``warnings`` are shown first.
+    ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it; ``warnings`` are shown
+    first.
     """
     ui = _open_ui(agent, history, editing)
     assert isinstance(ui.renderer, PanelRenderer)  # noqa: S101 — both kinds of user interface were given one

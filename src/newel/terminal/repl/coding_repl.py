@@ -37,7 +37,8 @@ async def run_repl(
     first_prompts: Sequence[Prompt] = (),
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first line shown, ``editing`` whose keys edit the input; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
+    ``header`` the first line shown, ``editing`` whose keys edit the input; ``first_prompts`` run first. A terminal that
+    cannot move its cursor gets ``console``.
     """
     ui = _open_ui(agent, home, screen, editing)
     notice = PendingNotice(agent, slash_command)

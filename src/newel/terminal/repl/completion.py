@@ -21,8 +21,8 @@ _MENTION = re.compile(
 
 
 def completions(typed: str, texts: Mapping[str, str], *, first: str = "") -> Iterable[Completion]:
-    """Those of ``texts`` that begin with what was ``typed``, each with its explanation. If none does, those that have its letters in order.
-    ``first`` is the style of the first one.
+    """Those of ``texts`` that begin with what was ``typed``, each with its explanation. If none does, those that have its
+    letters in order. ``first`` is the style of the first one.
     """
     names = list(texts)
     found = [name for name in names if name.startswith(typed)] or [
@@ -43,8 +43,8 @@ ArgumentCompleter = Callable[[str], Iterable[tuple[str, Mapping[str, str]]]]
 
 
 class ReplCompleter(Completer):
-    """``commands`` returns each command's help by its name, without the slash; a name ends with a space if arguments have to follow.
-    ``arguments`` completes those of commands. ``files`` are those that can be mentioned.
+    """``commands`` returns each command's help by its name, without the slash; a name ends with a space if arguments have
+    to follow. ``arguments`` completes those of commands. ``files`` are those that can be mentioned.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Names of files and folders that a prompt can mention. Only names: what may be attached is decided when the prompt is sent."""
+"""Names of files and folders that a prompt can mention. What may be attached is decided when the prompt is sent."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class FileCompleter:
 
 
 def best_matches(names: Sequence[str], part: str) -> list[str]:
-    """The names that contain ``part``, first those whose last part begins with it; then the others that have its letters in order."""
+    """The names that contain ``part``, first those whose last part begins with it; then others that have its letters in
+    order.
+    """
     sought = part.lower()
     ranked = sorted(
         (not name.rstrip("/").rpartition("/")[2].lower().startswith(sought), len(name), name)

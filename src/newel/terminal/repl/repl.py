@@ -44,7 +44,9 @@ FAILED = 1
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images`` were pasted."""
+    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images``
+    were pasted.
+    """
 
     typed: str
     piped: str = ""
@@ -86,8 +88,8 @@ def open_ui(
     is_plain: bool = False,
 ) -> TerminalUI:
     """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
-    elsewhere. ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it. The others are completed: see
-    ``ReplCompleter``.
+    elsewhere. ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it. The others are
+    completed: see ``ReplCompleter``.
     """
     if is_plain or not can_draw():
         out = text_stdout()

@@ -51,7 +51,7 @@ class PastedImages:
 
 
 async def read_clipboard(environ: Mapping[str, str] = os.environ) -> Attachment | str:
-    """The image in the clipboard, else its text. Raises ``UsageError`` if there is neither, or no program that reads it."""
+    """The image in the clipboard, else its text. Raises ``UsageError`` if there is neither, or no program to read it."""
     path = own_path(environ=environ)
     for variable, *commands in _PROGRAMS:
         found = [command for command in commands if shutil.which(command[0], path=path)]
@@ -68,8 +68,8 @@ async def read_clipboard(environ: Mapping[str, str] = os.environ) -> Attachment 
             return text.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
         raise UsageError("The clipboard holds no image and no text.")
     raise UsageError(
-        "No program here reads the clipboard: install wl-paste (wl-clipboard), xclip or pngpaste. The path of an image attaches "
-        "it, too, and your terminal's own key pastes text."
+        "No program here reads the clipboard: install wl-paste (wl-clipboard), xclip or pngpaste. The path of an image "
+        "attaches it, too, and your terminal's own key pastes text."
     )
 
 

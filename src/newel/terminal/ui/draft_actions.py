@@ -16,8 +16,8 @@ from newel.terminal.ui.input_modes import typed_text
 
 
 class DraftActions:
-    """``turn`` is held while something else has the input, ``suspend`` frees the terminal for another program, and ``note`` tells the
-    user about an error.
+    """``turn`` is held while something else has the input, ``suspend`` frees the terminal for another program, and
+    ``note`` tells the user about an error.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def editor_command(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 async def edit(text: str, command: list[str], environ: Mapping[str, str] = os.environ) -> str:
-    """The text as the editor leaves it. The terminal must be free for the editor. Raises ``UsageError`` if the editor fails."""
+    """The text as the editor leaves it. The terminal must be free for it. Raises ``UsageError`` if the editor fails."""
     # In a private folder, which goes with all that the editor leaves in it.
     with tempfile.TemporaryDirectory(prefix="newel-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "message.md")

@@ -24,7 +24,9 @@ def open_history(path: Path, folder: str = "") -> History:
 
 
 def search_history(texts: Sequence[str], query: str) -> list[int]:
-    """The positions of the texts that contain all words of ``query``, in their order; if none does, of those that match fuzzily."""
+    """The positions of the texts that contain all words of ``query``, in their order; if none does, of those that match
+    fuzzily.
+    """
     words = query.lower().split()
     found = [position for position, text in enumerate(texts) if all(word in text.lower() for word in words)]
     return found or fuzzy_matches([one_line(text, 200) for text in texts], query)

@@ -98,8 +98,8 @@ class WritingMode:
             self._send()
 
     def _take_command(self) -> bool:
-        """Complete the name of a command to the first one that matches; return whether it can be sent: it needs no arguments, and begins
-        with what was typed.
+        """Complete the name of a command to the first one that matches; return whether it can be sent: it needs no
+        arguments, and begins with what was typed.
         """
         buffer, typed = self._buffer, self._buffer.text
         found = buffer.completer.get_completions(Document(typed), CompleteEvent()) if self.completes else ()

@@ -1,6 +1,7 @@
 """Keys as terminals report them on request: by the kitty keyboard protocol, or as xterm's modifyOtherKeys.
 
-Otherwise Shift+Enter would be Enter, and Escape the beginning of other keys' sequences. A terminal that knows neither ignores the request.
+Otherwise Shift+Enter would be Enter, and Escape the beginning of other keys' sequences. A terminal that knows neither
+ignores the request.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def early_keys(source: Input) -> list[KeyPress]:
 
 
 class KeyParser(Vt100Parser):
-    """Also understands the reports that ``begin_keys`` asks for. A sequence whose rest is late, as on a slow connection, does not
-    become text.
+    """Also understands the reports that ``begin_keys`` asks for. A sequence whose rest is late, as on a slow connection,
+    does not become text.
     """
 
     def __init__(self, on_key: Callable[[KeyPress], None]) -> None:
@@ -103,7 +104,9 @@ class KeyParser(Vt100Parser):
 
 
 def reported_key(sequence: str) -> Key | None:
-    """The key that a whole sequence reports; None if it is no such report. Keys that cannot be typed here are ``Keys.Ignore``."""
+    """The key that a whole sequence reports; None if it is no such report. ``Keys.Ignore`` stands for keys without use
+    here.
+    """
     report = re.fullmatch(_REPORT, sequence)
     if report is None:
         return None

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Picker:
-    """Rows of which the user chooses one; ``selected`` is the position of the one that is chosen at first. ``search`` returns the positions
-    of the rows that match a query, the best first.
+    """Rows of which the user chooses one; ``selected`` is the position of the one that is chosen at first. ``search``
+    returns the positions of the rows that match a query, the best first.
     """
 
     def __init__(

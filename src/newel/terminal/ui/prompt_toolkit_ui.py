@@ -91,7 +91,8 @@ STYLE = Style.from_dict(
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
-    screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the input.
+    screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the
+    input.
     """
 
     def __init__(
@@ -383,7 +384,9 @@ class PromptToolkitUI:
         return keys
 
     def _is_escape_alone(self) -> bool:
-        """Whether Escape acts without waiting for another key: it has something to end, and nothing has come with it, as with Alt+Enter."""
+        """Whether Escape acts without waiting for another key: it has something to end, and nothing has come with it, as
+        with Alt+Enter.
+        """
         is_idle = self._handler is None or not self._handler.busy
         is_prefix = self._mode is self._writing and is_idle and not self._vi.mode
         return not self._app.key_processor.input_queue and not (is_prefix and not self._buffer.complete_state)
