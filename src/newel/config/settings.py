@@ -45,6 +45,7 @@ from newel.config.endpoint import (
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
+from newel.config.terminal import TerminalSettings
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.config.variables import read_modes
 from newel.permissions.rules import RuleSet, RuleTexts
@@ -58,7 +59,6 @@ from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "plan", "read-only"]
 RendererName = Literal["rich", "console", "json"]
-EditingKeys = Literal["emacs", "vi"]
 
 
 ONLY_DOTENV = "a server that only .env names"
@@ -229,7 +229,6 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     thinking: ThinkingLevel | None = None
     approve: Approve | None = None
     renderer: RendererName | None = None
-    editing: EditingKeys = "emacs"
     bash_timeout: Amount | None = None
     limits: UsageCaps = UsageCaps()
     retry: RetrySettings = RetrySettings()
@@ -242,6 +241,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent_mode: AgentMode | None = None
     local: LocalModel = LocalModel()
     hybrid: HybridSettings = HybridSettings()
+    terminal: TerminalSettings = TerminalSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -264,8 +264,8 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``editing`` is whose keys edit the input. ``record`` tells whether changes of files are recorded. ``max_result`` is
-    the number of characters that a model gets of a tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
+    """``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
+    tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
@@ -300,8 +300,8 @@ class Settings(msgspec.Struct, frozen=True):
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()
     routing: RoutingLimits = DEFAULT_ROUTING
+    terminal: TerminalSettings = TerminalSettings()
     tool_calls: ToolCallMode | None = None
-    editing: EditingKeys = "emacs"
 
 
 def load_settings(
@@ -362,8 +362,8 @@ def load_settings(
         agent_mode=first("agent_mode") or "remote",
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
+        terminal=file.terminal,
         tool_calls=flags.tool_calls,
-        editing=file.editing,
     )
 
 

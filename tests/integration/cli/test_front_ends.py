@@ -128,7 +128,7 @@ def test_the_keys_of_the_input_are_those_of_the_users_configuration(
     newel = with_model()
     settings = newel.home / ".newel" / "config.toml"
     settings.parent.mkdir()
-    settings.write_text('editing = "vi"\n')
+    settings.write_text('[terminal]\nediting = "vi"\n')
     terminal = open_terminal(newel, "newel", TERM="xterm")
     terminal.wait_for("INSERT · Enter sends")
 

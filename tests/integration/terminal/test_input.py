@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 from collections.abc import Callable
@@ -29,9 +30,13 @@ def say(terminal: Any, *texts: str) -> None:
     for text in texts:
         terminal.send(f"{text}\r")
         terminal.wait_for(f"You said: {text}")
-        terminal.wait_for(
-            lambda: terminal.screen.lines[-2:][0] in {MARK, ""} or terminal.screen.text.endswith(MARK)
-        )
+        wait_for_input(terminal, "")
+
+
+def wait_for_input(terminal: Any, text: str) -> None:
+    """Wait until this is all of the input; below it are hints or the status line."""
+    shown = re.compile(rf"^{MARK} ?{re.escape(text)}\n(?:Enter|obedient)", re.MULTILINE)
+    terminal.wait_for(lambda: shown.search(terminal.screen.text) is not None)
 
 
 def install(folder: Path, name: str, script: str) -> str:
@@ -148,10 +153,10 @@ def test_the_history_is_searched_further_and_further_back(open_terminal: Open) -
     terminal.send("\x12")
     terminal.wait_for(f"{MARK} test the parser\n")
     terminal.send("\r")
-    terminal.wait_for(lambda: terminal.screen.text.endswith(f"\n{MARK} test the parser"))
+    wait_for_input(terminal, "test the parser")
     assert terminal.screen.text.count("You said: test the parser") == 1
     terminal.send("\x1f")  # undo: the draft
-    terminal.wait_for(lambda: terminal.screen.text.endswith(f"\n{MARK} draft"))
+    wait_for_input(terminal, "draft")
 
 
 def test_a_search_that_is_given_up_returns_to_the_draft(open_terminal: Open) -> None:
@@ -162,7 +167,7 @@ def test_a_search_that_is_given_up_returns_to_the_draft(open_terminal: Open) -> 
         terminal.send("zzz")
         terminal.wait_for("nothing matches")
         terminal.send(key)
-        terminal.wait_for(f"{MARK} mine\nEnter")
+        wait_for_input(terminal, "mine")
         terminal.send(INTERRUPT)
         terminal.wait_for(f"{MARK}\n")
 

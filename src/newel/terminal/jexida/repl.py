@@ -10,18 +10,24 @@ from pathlib import Path
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.formatting import pluralize
+from newel.config.terminal import EditingKeys, TerminalSettings
 from newel.providers.ollama.model_info import ModelMissing
 from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.commands import COMMANDS, JexidaContext, complete_routine, pull_model
 from newel.terminal.jexida.renderer import PanelRenderer, PanelStyle
 from newel.terminal.renderers.screen import Printer, Screen
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui
-from newel.terminal.ui.terminal_ui import Editing, TerminalUI
+from newel.terminal.ui.terminal_ui import TerminalUI
 from newel.text.format import one_line
 
 
 async def run_jexida(
-    agent: JexidaAgent, *, title: str, history: Path, editing: Editing = "emacs", warnings: Sequence[str] = ()
+    agent: JexidaAgent,
+    *,
+    title: str,
+    history: Path,
+    editing: EditingKeys = "emacs",
+    warnings: Sequence[str] = (),
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``title`` begins the first line,
     ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it; ``warnings`` are shown
@@ -40,7 +46,7 @@ async def run_jexida(
         agent.confirmation.ask = None
 
 
-def _open_ui(agent: JexidaAgent, history: Path, editing: Editing) -> TerminalUI:
+def _open_ui(agent: JexidaAgent, history: Path, editing: EditingKeys) -> TerminalUI:
     def live(screen: Screen) -> PanelRenderer:
         from newel.terminal.jexida.panels import RichPanels
         from newel.terminal.renderers.styles import Styles
@@ -54,7 +60,7 @@ def _open_ui(agent: JexidaAgent, history: Path, editing: Editing) -> TerminalUI:
         ),
         live=live,
         commands=COMMANDS.completions,
-        editing=editing,
+        settings=TerminalSettings(editing=editing),
         arguments={
             "run": partial(complete_routine, agent.routines),
             "model": lambda typed: [(typed, dict.fromkeys(agent.model_names, ""))],

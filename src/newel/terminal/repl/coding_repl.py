@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
 from newel.terminal.repl.session_commands import recap
 from newel.terminal.repl.slash_commands import COMMANDS
-from newel.terminal.review.review_ui import PendingNotice
+from newel.terminal.repl.status_line import StatusLine
+from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
-from newel.terminal.ui.terminal_ui import Editing, TerminalUI, When
+from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
 
 if TYPE_CHECKING:
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
 
@@ -33,15 +37,14 @@ async def run_repl(
     approver: Approver,
     screen: Literal["rich", "console"] = "rich",
     header: str = "",
-    editing: Editing = "emacs",
     first_prompts: Sequence[Prompt] = (),
+    settings: TerminalSettings | None = None,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first line shown, ``editing`` whose keys edit the input; ``first_prompts`` run first. A terminal that
-    cannot move its cursor gets ``console``.
+    ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
-    ui = _open_ui(agent, home, screen, editing)
-    notice = PendingNotice(agent, slash_command)
+    ui = _open_ui(agent, home, screen, settings)
+    notice = RunNotice(agent, slash_command, sums_up=True)
     approver.attend(ui.ask, ui.show_answer)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
@@ -54,7 +57,7 @@ async def run_repl(
 
 
 def _open_ui(
-    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], editing: Editing
+    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], settings: TerminalSettings | None
 ) -> TerminalUI:
     def live(screen: Screen) -> LiveRenderer:
         from newel.terminal.renderers.rich import RichRenderer
@@ -75,8 +78,9 @@ def _open_ui(
         live=live,
         commands=commands,
         files=agent.workspace,
-        editing=editing,
         is_plain=screen == "console",
+        title=f"newel · {agent.session.get_name() or agent.workspace.name.rstrip('/').rpartition('/')[2]}",
+        settings=settings,
     )
 
 
@@ -84,16 +88,16 @@ class CodingRepl(Repl[CommandContext]):
     """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
 
     def __init__(
-        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: PendingNotice, header: str
+        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: RunNotice, header: str
     ) -> None:
         super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
         self._agent = agent
         self._notice = notice
         self._header = header
         self._queueing = anyio.Lock()
-        self._typed: dict[
-            str, str
-        ] = {}  # queued messages, by id, as they were before files and templates were read
+        self._status = StatusLine(agent)
+        self._typed: dict[str, str] = {}
+        """Queued messages, by id, as they were before files and templates were read."""
 
     def _greet(self) -> None:
         if self._header:
@@ -128,6 +132,13 @@ class CodingRepl(Repl[CommandContext]):
     def expand(self) -> None:
         self.submit("/show")
 
+    def next_approval_mode(self) -> None:
+        try:
+            switch_approval_mode(self._agent)
+        except NewelError as error:
+            self.ui.renderer.note(self.localize(str(error)))
+        self.ui.refresh()
+
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
 
@@ -145,8 +156,13 @@ class CodingRepl(Repl[CommandContext]):
         elif self._agent.approve == "plan" and self._agent.state.messages:
             lines.append("/implement carries out the plan · /implement auto without asking")
         elif not self._agent.state.messages:
-            lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
+            lines.append(
+                "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"
+            )
         return lines
+
+    def status_line(self, columns: int) -> str:
+        return self._status.text(columns)
 
     # -- jobs ---------------------------------------------------------------------------------------
 
@@ -193,7 +209,7 @@ class CodingRepl(Repl[CommandContext]):
         self._restore_unsent()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
-            self.ui.renderer.note(message)
+            self.ui.renderer.note(message, "aside")
 
     def _restore_unsent(self) -> None:
         """Put messages that the run did not reach back into the input."""

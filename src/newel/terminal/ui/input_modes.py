@@ -56,6 +56,8 @@ class InputMode(Protocol):
 
     def on_tab(self) -> None: ...
 
+    def on_shift_tab(self) -> None: ...
+
     def on_escape(self) -> None: ...
 
     def on_interrupt(self) -> bool:
@@ -126,6 +128,13 @@ class WritingMode:
         else:
             buffer.start_completion(select_first=True)
 
+    def on_shift_tab(self) -> None:
+        handler = self._handler()
+        if self._buffer.complete_state:
+            self._buffer.complete_previous()
+        elif handler is not None:
+            handler.next_approval_mode()
+
     def on_escape(self) -> None:
         handler = self._handler()
         if self._buffer.complete_state:
@@ -177,6 +186,9 @@ class WaitingMode(WritingMode):
     def on_enter(self) -> None:
         """No answer yet."""
 
+    def on_shift_tab(self) -> None:
+        """What is asked about does not change while it is asked."""
+
 
 class AnsweringMode(WaitingMode):
     """A question is answered by a line; the draft comes back afterwards."""
@@ -223,6 +235,9 @@ class ListMode:
 
     def on_tab(self) -> None:
         self._picker.move(1)
+
+    def on_shift_tab(self) -> None:
+        self._picker.move(-1)
 
     def on_escape(self) -> None:
         self.on_choice(None)

@@ -17,16 +17,14 @@ from typing import TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
-from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Always, Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import (
     BufferControl,
@@ -39,12 +37,12 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.processors import TabsProcessor
-from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.styles import Style
 
+from newel.config.terminal import EditingKeys
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
 from newel.terminal.ui.clipboard import PastedImages
 from newel.terminal.ui.draft_actions import DraftActions
 from newel.terminal.ui.history import open_history
@@ -59,40 +57,28 @@ from newel.terminal.ui.input_modes import (
     WaitingMode,
     WritingMode,
 )
-from newel.terminal.ui.keyboard import ESCAPE_S, KeyParser, begin_keys, early_keys, end_keys
+from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
 from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
-from newel.terminal.ui.terminal_ui import Editing, InputHandler
+from newel.terminal.ui.terminal_app import TerminalApp
+from newel.terminal.ui.terminal_ui import InputHandler
 from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
 
+_FEW_ROWS = 8
+"""In a terminal that is so low, there is no room for a status line."""
+
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
 """Rows that a key moves the choice in a list."""
-
-STYLE = Style.from_dict(
-    {
-        "prompt": "ansicyan bold",
-        "state": "ansibrightblack",
-        "question": "bold",
-        "picker.selected": "ansicyan bold",
-        "completion-menu": "noinherit",
-        "completion-menu.completion": "noinherit",
-        "completion-menu.completion.current": "noinherit reverse",
-        "completion-menu.meta.completion": "noinherit ansibrightblack",
-        "completion-menu.meta.completion.current": "noinherit ansibrightblack",
-        "scrollbar.background": "noinherit",
-        "scrollbar.button": "noinherit ansibrightblack",
-    }
-)
 
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
     screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the
-    input.
+    input. ``title`` and ``notify`` are for ``Attention``.
     """
 
     def __init__(
@@ -103,11 +89,14 @@ class PromptToolkitUI:
         completer: Completer,
         history: Path,
         folder: str = "",
-        editing: Editing = "emacs",
+        title: str = "newel",
+        notify: Sequence[str] = (),
+        editing: EditingKeys = "emacs",
     ) -> None:
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self.renderer = renderer(self)
+        self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
@@ -137,6 +126,7 @@ class PromptToolkitUI:
 
     async def run(self, handler: InputHandler) -> None:
         self._handler = handler
+        self._attention.begin()
         try:
             await self._app.run_async(
                 handle_sigint=False, set_exception_handler=False, pre_run=self._begin_keys
@@ -145,6 +135,7 @@ class PromptToolkitUI:
             pass
         finally:
             self._write(end_keys())
+            self._attention.end()
             self._handler = None
 
     def _get_handler(self) -> InputHandler | None:
@@ -164,13 +155,14 @@ class PromptToolkitUI:
                 self.renderer.note(escape_invisible(about), "question")
             await self._read_keys()  # keys typed before the question are no answer: they act as usual
             self._seen = None
-            if interrupting:
-                with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
-                    await self._until_quiet()
-            draft = self._buffer.document
-            mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=bool(draft.text))
-            with self._in_mode(mode), self._instead_of_draft(initial):
-                return await mode.answer
+            with self._attention.asking(question) if interrupting else nullcontext():
+                if interrupting:
+                    with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
+                        await self._until_quiet()
+                draft = self._buffer.document
+                mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=bool(draft.text))
+                with self._in_mode(mode), self._instead_of_draft(initial):
+                    return await mode.answer
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         async with self._turn:
@@ -226,9 +218,11 @@ class PromptToolkitUI:
             with set_app(self._app):
                 async with in_terminal():
                     self._write(end_keys())
+                    self._attention.pause()
                     try:
                         yield
                     finally:
+                        self._attention.resume()
                         self._write(begin_keys())
         finally:
             held, self._held = "".join(self._held), None
@@ -241,11 +235,14 @@ class PromptToolkitUI:
     def refresh(self) -> None:
         self._app.invalidate()
 
+    def set_working(self, is_working: bool) -> None:
+        self._attention.set_working(is_working)
+
     def echo(self, text: str) -> None:
         self.renderer.echo(text)
 
     def show_answer(self, text: str) -> None:
-        self.renderer.note(text, "answer")
+        self.renderer.note(text, "aside")
 
     def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
@@ -288,7 +285,7 @@ class PromptToolkitUI:
 
     # -- the parts ----------------------------------------------------------------------------------
 
-    def _build(self, editing: Editing) -> Application[None]:
+    def _build(self, editing: EditingKeys) -> TerminalApp:
         above = Window(
             FormattedTextControl(lambda: self._mode.above(*self.size())),
             dont_extend_height=True,
@@ -312,31 +309,23 @@ class PromptToolkitUI:
             dont_extend_height=True,
             always_hide_cursor=True,
         )
+        status = Window(
+            FormattedTextControl(lambda: [("class:state", self._status())]), height=1, always_hide_cursor=True
+        )
         layout = HSplit(
             [
                 ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~has_above),
                 ConditionalContainer(above, has_above),
                 typed,
                 CompletionsMenu(max_height=8),
-                ConditionalContainer(state, ~has_completions),
+                ConditionalContainer(state, ~has_completions & Condition(lambda: bool(self._state()))),
+                ConditionalContainer(status, Condition(lambda: bool(self._status()))),
                 Window(),  # takes the free rows when the live part shrinks
             ]
         )
-        app = _App(
-            Layout(layout, focused_element=typed),
-            key_bindings=self._keys(),
-            style=STYLE,
-            output=self._output,
-            color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
-            erase_when_done=True,
-            min_redraw_interval=0.02,
-            editing_mode=EditingMode.VI if editing == "vi" else EditingMode.EMACS,
-        )
-        if isinstance(app.input, Vt100Input):
-            app.input.vt100_parser = KeyParser(app.input.vt100_parser.feed_key_callback)
+        app = TerminalApp(Layout(layout, focused_element=typed), self._keys(), self._output, editing)
         app.after_render += self._mark_seen
         app.key_processor.before_key_press += self._mark_key
-        app.ttimeoutlen, app.timeoutlen = ESCAPE_S, 0.15
         return app
 
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
@@ -347,7 +336,11 @@ class PromptToolkitUI:
         if (vi := self._vi.mode) and self._mode is self._writing:
             lines = [*lines[:-1], " · ".join(filter(None, (vi, *lines[-1:])))]
         columns, _ = self.size()
-        return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
+        return [("class:state", "\n".join(line[: columns - 1] for line in lines))] if lines else ""
+
+    def _status(self) -> str:
+        columns, rows = self.size()
+        return self._handler.status_line(columns - 1) if self._handler and rows > _FEW_ROWS else ""
 
     # -- keys ---------------------------------------------------------------------------------------
 
@@ -365,10 +358,13 @@ class PromptToolkitUI:
             (["escape", "enter"], self._on_new_line, Always()),
             (["c-j"], self._on_new_line, Always()),
             (["tab"], self._on_tab, Always()),
+            (["s-tab"], self._on_shift_tab, Always()),
             (["c-c"], self._on_interrupt, Always()),
             (["c-d"], self._on_end, Always()),
             (["c-o"], self._on_unfold, Always()),
             (["c-z"], self._on_suspend, Always()),
+            ([FOCUS_IN], partial(self._attention.set_focus, True), Always()),
+            ([FOCUS_OUT], partial(self._attention.set_focus, False), Always()),
             (["up"], self._writing.on_up, is_writing),
             (["c-r"], self._on_search, is_text),
             (["c-r"], partial(self._on_move, 1), is_list),
@@ -400,6 +396,9 @@ class PromptToolkitUI:
 
     def _on_tab(self) -> None:
         self._mode.on_tab()
+
+    def _on_shift_tab(self) -> None:
+        self._mode.on_shift_tab()
 
     def _on_escape(self) -> None:
         edits = self._mode is self._writing and self._buffer.text and not self._buffer.complete_state
@@ -462,13 +461,6 @@ class PromptToolkitUI:
     async def _to_background(self) -> None:
         async with self.suspend():
             os.kill(0, signal.SIGTSTP)
-
-
-class _App(Application[None]):
-    def _on_resize(self) -> None:
-        """Not while another program has the terminal: this would erase its output."""
-        if not self._running_in_terminal:
-            super()._on_resize()
 
 
 def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:

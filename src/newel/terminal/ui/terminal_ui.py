@@ -12,9 +12,6 @@ from newel.terminal.renderers.base import Renderer
 When = Literal["now", "later"]
 """A message to a running prompt reaches the model after the current tools, or at the end of the run."""
 
-Editing = Literal["emacs", "vi"]
-"""Whose keys edit the input."""
-
 
 class InputHandler(Protocol):
     """Handles the input of a user interface."""
@@ -34,6 +31,10 @@ class InputHandler(Protocol):
         """Show the latest abbreviated output in full."""
         ...
 
+    def next_approval_mode(self) -> None:
+        """Switch to the next approval mode, where there are any."""
+        ...
+
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
         ...
@@ -44,6 +45,10 @@ class InputHandler(Protocol):
 
     def state_lines(self) -> list[str]:
         """Lines for beside the input: queued messages, and the keys that work now."""
+        ...
+
+    def status_line(self, columns: int) -> str:
+        """What is always shown below the input; empty for nothing."""
         ...
 
 
@@ -102,6 +107,10 @@ class TerminalUI(CommandUI, Protocol):
 
     def refresh(self) -> None:
         """The handler's ``state_lines`` have changed."""
+        ...
+
+    def set_working(self, is_working: bool) -> None:
+        """Work for the user has begun, or has ended."""
         ...
 
     def echo(self, text: str) -> None:
