@@ -67,7 +67,8 @@ class ReplCompleter(Completer):
         typed = document.text_before_cursor
         if _COMMAND.fullmatch(typed):
             commands = {f"/{name}": help_ for name, help_ in self._commands().items()}
-            yield from completions(typed, commands, first="class:picker.selected")  # Enter takes it
+            first = "class:picker.selected" if len(typed) > 1 else ""  # Enter takes it
+            yield from completions(typed, commands, first=first)
         name, space, rest = typed.removeprefix("/").partition(" ")
         if space and typed.startswith("/") and name in self._arguments:
             for end, texts in self._arguments[name](rest):
