@@ -13,6 +13,8 @@ from newel.workspace.port import Workspace
 
 MAX_FILES = 20_000
 MAX_COMPLETIONS = 50
+MAX_RANKED = 1_000
+"""Names that are compared letter by letter, the shortest: more would take longer than a key may."""
 CACHE_S = 10.0
 """Seconds for which a list of files is reused."""
 
@@ -83,8 +85,13 @@ def best_matches(names: Sequence[str], part: str) -> list[str]:
     )
     found = [name for _, _, name in ranked[:MAX_COMPLETIONS]]
     if len(found) < MAX_COMPLETIONS and sought:
-        known = set(found)
-        found += [names[at] for at in fuzzy_matches(names, sought) if names[at] not in known]
+        letters = re.compile(".*".join(map(re.escape, "".join(sought.split()))))
+        others = sorted(
+            {name for name in names if letters.search(name.lower())} - set(found),
+            key=lambda name: (len(name), name),
+        )
+        others = others[:MAX_RANKED]
+        found += [others[at] for at in fuzzy_matches(others, sought)]
     return found[:MAX_COMPLETIONS]
 
 
