@@ -42,6 +42,11 @@ class Template(Wire, frozen=True):
     path: str
     problem: str | None = None
 
+    @property
+    def takes_arguments(self) -> bool:
+        """Whether it has a place for arguments."""
+        return any(not place["escaped"] for place in re.finditer(_PLACEHOLDER, self.body))
+
     def expand(self, arguments: str = "") -> str:
         """Fill in the arguments, split as a shell does, or at white space if a quote is not closed. Raises ``WorkspaceError``
         with the ``problem``.

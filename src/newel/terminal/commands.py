@@ -68,6 +68,13 @@ class CommandTable(Generic[Context]):
         command = self._by_name.get(parsed[0]) if parsed else None
         return (command, parsed[1]) if command and parsed else None
 
+    def completions(self) -> dict[str, str]:
+        """The commands' help by their names, for ``ReplCompleter``. Arguments in brackets can be left out."""
+        return {
+            command.name + " " * (command.arguments[:1] not in {"", "["}): command.help
+            for command in self._commands
+        }
+
     def unknown(self, text: str) -> UsageError:
         """The error for text that begins with ``/`` and calls none of these."""
         name = text.split(maxsplit=1)[0].removeprefix("/")

@@ -26,7 +26,7 @@ from tests.forked import Process, start
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
 
 _SEQUENCE = re.compile(
-    r"\x1b\[(?P<private>\?)?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|\r|\n|[\x07\x08]"
+    r"\x1b\[(?P<private>[?<=>])?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|\r|\n|[\x07\x08]"
 )
 
 
@@ -89,7 +89,7 @@ class Screen:
                     line.clear()
             case "K":
                 del self._cells[self._y][self._x :]
-            case "h" | "l" if found["private"] and number == 7:
+            case "h" | "l" if found["private"] == "?" and number == 7:
                 self.wraps = found["action"] == "h"
             case _:
                 pass
@@ -180,7 +180,7 @@ class Terminal:
         while end and data[end - 1] >= 0x80 and end > len(data) - 4:
             end -= 1
         if (escape := data.rfind(b"\x1b", max(end - 16, 0), end)) >= 0 and not re.match(
-            rb"\x1b(?:\[[?0-9;]*[A-Za-z]|[^\[])", data[escape:end]
+            rb"\x1b(?:\[[?<=>0-9;]*[A-Za-z]|[^\[])", data[escape:end]
         ):
             end = escape
         whole, self._pending = data[:end], data[end:]

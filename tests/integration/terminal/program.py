@@ -2,7 +2,7 @@
 
 Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json,
 one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval mode,
-``PROGRAM_SESSION`` the session to resume.
+``PROGRAM_SESSION`` the session to resume, ``PROGRAM_EDITING`` whose keys edit the input.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
 
 async def main(front: str, prompts: list[str]) -> int:
     home, approver = Path(os.environ["NEWEL_HOME"]), Approver()
+    editing: Any = os.environ.get("PROGRAM_EDITING", "emacs")
     agent = await build(Path.cwd(), home, approver)
     given = [Prompt(text) for text in prompts]
     match front:
@@ -162,7 +163,9 @@ async def main(front: str, prompts: list[str]) -> int:
                 screen=front,
                 header="newel test",
                 first_prompts=given,
-                settings=TerminalSettings(notify=os.environ.get("PROGRAM_NOTIFY", "").split()),
+                settings=TerminalSettings(
+                    notify=os.environ.get("PROGRAM_NOTIFY", "").split(), editing=editing
+                ),
             )
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)

@@ -131,6 +131,9 @@ ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
 ADDED, REMOVED = "color(33)", "color(172)"
 """Blue and orange, distinguishable for colour-blind users on dark and light backgrounds."""
 
+USER_LINES = 6
+USER_CHARACTERS = 2_000
+"""Bounds of a message of the user in the scroll-back."""
 MAX_WIDTH = 100
 """Columns of text and tool lines, however wide the terminal is."""
 
@@ -185,10 +188,19 @@ def truncate(text: str, width: int) -> str:
 
 
 def user_text(text: str) -> Text:
-    lines = sanitize(text).rstrip().split("\n")
-    line = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
-    line.append("\n  ".join(lines), style="bold")
-    return line
+    """What the user has sent, a long text only in its first lines: they have it, and scroll back to what followed."""
+    whole = sanitize(text).expandtabs(4).rstrip()
+    lines = whole.split("\n")
+    more = ""
+    if len(lines) > USER_LINES + 1:
+        more = f"… {len(lines) - USER_LINES:,} more lines"
+        lines = lines[:USER_LINES]
+    shown = "\n  ".join(lines)
+    if len(shown) > USER_CHARACTERS + 80:
+        more = f"… {len(whole) - USER_CHARACTERS:,} more characters"
+        shown = shown[:USER_CHARACTERS]
+    line = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}").append(shown, style="bold")
+    return line.append(f"\n  {more}", style=DIM) if more else line
 
 
 def call_lines(outcome: CallOutcome, width: int) -> list[Text]:

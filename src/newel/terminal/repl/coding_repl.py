@@ -10,7 +10,7 @@ import anyio
 
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
-from newel.agent.messages import AppMessage, UserMessage
+from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
@@ -66,8 +66,11 @@ def _open_ui(
         return RichRenderer(screen, Styles(), window=agent.window)
 
     def commands() -> dict[str, str]:
-        help_by_name = {command.name: command.help for command in COMMANDS}
-        return help_by_name | {name: template.description for name, template in agent.templates.items()}
+        templates = agent.templates.items()
+        return COMMANDS.completions() | {
+            f"{name} " if template.takes_arguments else name: template.description
+            for name, template in templates
+        }
 
     return open_ui(
         home / "history",
@@ -93,6 +96,8 @@ class CodingRepl(Repl[CommandContext]):
         self._header = header
         self._queueing = anyio.Lock()
         self._status = StatusLine(agent)
+        self._typed: dict[str, str] = {}
+        """Queued messages, by id, as they were before files and templates were read."""
 
     def _greet(self) -> None:
         if self._header:
@@ -104,12 +109,25 @@ class CodingRepl(Repl[CommandContext]):
 
     # -- input --------------------------------------------------------------------------------------
 
-    def submit(self, text: str, when: When = "now") -> None:
+    def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
         is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
         if self._is_prompting and is_message and self._group is not None:
-            self._group.start_soon(self.run_safely, self._queue_message, text.strip(), when)
+            self._group.start_soon(
+                self.run_safely, self._queue_message, Prompt(text.strip(), images=tuple(images)), when
+            )
         else:
-            super().submit(text, when)
+            super().submit(text, when, images)
+
+    def take_back(self) -> str | None:
+        """The queues are those of ``state_lines``, the last line first."""
+        if (typed := super().take_back()) is not None:
+            return typed
+        queue = self._agent.agent.queue
+        for message in reversed([*queue.steer, *queue.later]):
+            if isinstance(message, UserMessage):
+                queue.remove(message.id)
+                return self._typed.pop(message.id, message.text)
+        return None
 
     def expand(self) -> None:
         self.submit("/show")
@@ -174,14 +192,15 @@ class CodingRepl(Repl[CommandContext]):
             )
             self.ui.renderer.note(exit_summary(completed) + where)
 
-    async def _queue_message(self, text: str, when: When) -> None:
+    async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
         async with self._queueing:
-            message = await prepare(self._agent, Prompt(text), self.ui.renderer.note)
+            message = await prepare(self._agent, prompt, self.ui.renderer.note)
             if self._is_prompting:
+                self._typed[message.id] = prompt.typed
                 self._agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
             else:
-                self.ui.restore_input(text)
+                self.ui.restore_input(prompt.typed)
         self.ui.refresh()
 
     async def _after_job(self, stopped: bool) -> None:
@@ -196,7 +215,13 @@ class CodingRepl(Repl[CommandContext]):
         """Put messages that the run did not reach back into the input."""
         queue = self._agent.agent.queue
         messages = queue.steering() + queue.follow_up()
-        if unsent := [message.text for message in messages if isinstance(message, UserMessage)]:
+        unsent = [
+            self._typed.get(message.id, message.text)
+            for message in messages
+            if isinstance(message, UserMessage)
+        ]
+        self._typed.clear()
+        if unsent:
             self.ui.restore_input("\n".join(unsent))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TextIO
 
@@ -45,10 +45,13 @@ FAILED = 1
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim."""
+    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images``
+    were pasted.
+    """
 
     typed: str
     piped: str = ""
+    images: tuple[Attachment, ...] = ()
 
 
 async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None]) -> UserMessage:
@@ -61,7 +64,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
     command = parse_command(prompt.typed)
     template = agent.templates.get(command[0]) if command else None
     text = command[1] if command and template else prompt.typed
-    attachments: list[Attachment] = []
+    attachments: Sequence[Attachment] = ()
     notes: list[str] = []
     if "@" in text or "." in text:  # nothing else can name a file
         text, attachments, notes = await expand_mentions(text, agent.attachable)
@@ -71,7 +74,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
         text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
     for line in notes:
         note(line)
-    return UserMessage(content=text, attachments=attachments)
+    return UserMessage(content=text, attachments=[*attachments, *prompt.images])
 
 
 def open_ui(
@@ -87,18 +90,29 @@ def open_ui(
     settings: TerminalSettings | None = None,
 ) -> TerminalUI:
     """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
-    elsewhere. ``history`` is the file that keeps what the user enters, ``title`` the name of the conversation in that of the window. The others are
+    elsewhere. ``history`` is the file that keeps what the user enters, ``title`` the name of the conversation in that of
+    the window, ``settings`` are those of its input. The others are
     completed: see ``ReplCompleter``.
     """
     if is_plain or not can_draw():
         out = text_stdout()
         return PlainUI(plain(out), sys.stdin.fileno(), out)
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.repl.completion import ReplCompleter
     from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
     completer = ReplCompleter(commands, files=files, arguments=arguments)
-    notify = settings.notify if settings else ()
-    return PromptToolkitUI(sys.stdout, live, completer=completer, history=history, title=title, notify=notify)
+    settings = settings or TerminalSettings()
+    return PromptToolkitUI(
+        sys.stdout,
+        live,
+        completer=completer,
+        history=history,
+        folder=files.name if files else "",
+        title=title,
+        notify=settings.notify,
+        editing=settings.editing,
+    )
 
 
 class Repl(Generic[Context]):
@@ -158,16 +172,24 @@ class Repl(Generic[Context]):
         self._more.set()
         self.ui.refresh()
 
-    def submit(self, text: str, when: When = "now") -> None:  # noqa: ARG002 — for those who can steer a run
+    def submit(
+        self,
+        text: str,
+        when: When = "now",  # noqa: ARG002 — for those who can steer a run
+        images: Sequence[Attachment] = (),
+    ) -> None:
         text = text.strip()
         match self._commands.find(text):
             case command, arguments if command.at_once and self._group is not None:
                 self.ui.echo(text)
                 self._group.start_soon(self.run_safely, command.run, self._context, arguments)
             case _ if text:
-                self.enqueue(Prompt(text))
+                self.enqueue(Prompt(text, images=tuple(images)))
             case _:
                 pass
+
+    def take_back(self) -> str | None:
+        return self._queue.pop().typed if self._queue else None
 
     def expand(self) -> None:
         """Nothing is abbreviated."""
@@ -207,7 +229,7 @@ class Repl(Generic[Context]):
         return event
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if number == signal.SIGINT and self.stop():
+        if number == signal.SIGINT and (self.ui.is_suspended or self.stop()):
             return
         self._exit_code = 0 if number == signal.SIGINT else exit_code(number)
         self.ui.leave()

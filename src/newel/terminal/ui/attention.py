@@ -68,6 +68,13 @@ class Attention:
         """The terminal is given back."""
         self._write(_UNWATCH + _RESTORE_TITLE)
 
+    def pause(self) -> None:
+        """Another program has the terminal for a while."""
+        self._write(_UNWATCH)
+
+    def resume(self) -> None:
+        self._write(_WATCH)
+
     def set_focus(self, is_in_front: bool) -> None:
         self._is_in_front = is_in_front
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import AnyFormattedText
 
+from newel.terminal.ui.clipboard import PastedImages
+from newel.terminal.ui.history import search_history
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.terminal_ui import InputHandler
-from newel.text.format import PROMPT
+from newel.text.format import PROMPT, one_line
 
 DOUBLE_PRESS_S: Final = 2.0
 """Time in which a second Ctrl+C leaves."""
@@ -22,6 +27,11 @@ DOUBLE_PRESS_S: Final = 2.0
 def typed_text(buffer: Buffer) -> str:
     """Bytes that are not UTF-8 arrive as lone surrogates, which nothing else accepts."""
     return buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def is_command_name(text: str) -> bool:
+    """Whether a text is the beginning of a command's name, perhaps the whole of it, and nothing more."""
+    return re.fullmatch(r"/[\w.-]+", text) is not None
 
 
 class InputMode(Protocol):
@@ -61,9 +71,12 @@ class WritingMode:
     mark = PROMPT
     completes = True
 
-    def __init__(self, buffer: Buffer, handler: Callable[[], InputHandler | None]) -> None:
+    def __init__(
+        self, buffer: Buffer, handler: Callable[[], InputHandler | None], images: PastedImages | None = None
+    ) -> None:
         self._buffer = buffer
         self._handler = handler
+        self._images = images or PastedImages()
 
     def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — nothing is shown
         return ""
@@ -76,10 +89,29 @@ class WritingMode:
         """Nothing depends on it."""
 
     def on_enter(self) -> None:
-        if (state := self._buffer.complete_state) and state.current_completion:
+        document = self._buffer.document
+        state = self._buffer.complete_state
+        if document.text_before_cursor.endswith("\\") and document.is_cursor_at_the_end_of_line:
+            self._buffer.delete_before_cursor()
+            self._buffer.insert_text("\n")
+        elif state and state.current_completion and not is_command_name(document.text):
             self._buffer.complete_state = None
-        else:
+        elif not is_command_name(document.text) or self._take_command():
             self._send()
+
+    def _take_command(self) -> bool:
+        """Complete the name of a command to the first one that matches; return whether it can be sent: it needs no
+        arguments, and begins with what was typed.
+        """
+        buffer, typed = self._buffer, self._buffer.text
+        found = buffer.completer.get_completions(Document(typed), CompleteEvent()) if self.completes else ()
+        names = [completion.text for completion in found]
+        if not names:
+            return True
+        exact = [name for name in names if name.rstrip() == typed]
+        buffer.document = Document((exact or names)[0])
+        buffer.complete_state = None
+        return buffer.text.startswith(typed) and not buffer.text.endswith(" ")
 
     def on_tab(self) -> None:
         buffer, handler = self._buffer, self._handler()
@@ -110,6 +142,14 @@ class WritingMode:
         elif handler is not None:
             handler.stop()
 
+    def on_up(self) -> None:
+        """Take back the message that was queued last, or move in the text and in what was sent earlier."""
+        handler = self._handler()
+        if not self._buffer.text and handler is not None and (queued := handler.take_back()) is not None:
+            self._buffer.document = Document(queued)
+        else:
+            self._buffer.auto_up()
+
     def on_interrupt(self) -> bool:
         handler = self._handler()
         if handler is not None and handler.stop():
@@ -125,7 +165,7 @@ class WritingMode:
         if text.strip() and handler is not None:
             self._buffer.append_to_history()
             self._buffer.reset()
-            handler.submit(text, "later" if later else "now")
+            handler.submit(text, "later" if later else "now", self._images.of(text))
 
 
 class WaitingMode(WritingMode):
@@ -170,7 +210,7 @@ class AnsweringMode(WaitingMode):
             self.answer.set_result(typed_text(self._buffer))
 
 
-class ChoosingMode:
+class ListMode:
     """A row is chosen from a list, which the input filters."""
 
     mark = PROMPT
@@ -179,7 +219,6 @@ class ChoosingMode:
     def __init__(self, buffer: Buffer, picker: Picker) -> None:
         self._buffer = buffer
         self._picker = picker
-        self.choice: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
     def above(self, columns: int, rows: int) -> AnyFormattedText:
         return self._picker.fragments(columns, max(rows * 2 // 3, 4))
@@ -192,7 +231,7 @@ class ChoosingMode:
 
     def on_enter(self) -> None:
         if self._picker.choice is not None:
-            self._choose(self._picker.choice)
+            self.on_choice(self._picker.choice)
 
     def on_tab(self) -> None:
         self._picker.move(1)
@@ -201,19 +240,54 @@ class ChoosingMode:
         self._picker.move(-1)
 
     def on_escape(self) -> None:
-        self._choose(None)
+        self.on_choice(None)
 
     def on_interrupt(self) -> bool:
-        self._choose(None)
+        self.on_choice(None)
         return True
 
     def on_move(self, rows: int) -> None:
         """Select another row."""
         self._picker.move(rows)
 
-    def _choose(self, choice: int | None) -> None:
+    def on_choice(self, choice: int | None) -> None:
+        """The position of a row was chosen; None for none."""
+        raise NotImplementedError
+
+
+class ChoosingMode(ListMode):
+    """``choice`` is the position that a command waits for."""
+
+    def __init__(self, buffer: Buffer, picker: Picker) -> None:
+        super().__init__(buffer, picker)
+        self.choice: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def on_choice(self, choice: int | None) -> None:
         if not self.choice.done():
             self.choice.set_result(choice)
+
+
+class SearchingMode(ListMode):
+    """A text that was sent earlier is looked for. The draft comes back unless one is taken; ``leave`` ends the mode."""
+
+    def __init__(self, buffer: Buffer, texts: Sequence[str], leave: Callable[[], None]) -> None:
+        rows = [one_line(text, 200) for text in texts]
+        title = "History: what was sent, this folder's first"
+        super().__init__(buffer, Picker(title, rows, search=partial(search_history, texts)))
+        self._texts = texts
+        self._leave = leave
+        self._draft = buffer.document
+        buffer.reset()
+
+    def hints(self) -> list[str]:
+        return ["Ctrl+R goes further · Enter takes · Esc returns"]
+
+    def on_choice(self, choice: int | None) -> None:
+        self._leave()
+        self._buffer.reset(self._draft)
+        if choice is not None:
+            self._buffer.save_to_undo_stack()
+            self._buffer.document = Document(self._texts[choice])
 
 
 class DoublePress:

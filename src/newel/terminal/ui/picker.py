@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from newel.agent.formatting import pluralize
@@ -15,13 +16,23 @@ if TYPE_CHECKING:
 
 
 class Picker:
-    """Rows of which the user chooses one; ``selected`` is the position of the one that is chosen at first."""
+    """Rows of which the user chooses one; ``selected`` is the position of the one that is chosen at first. ``search``
+    returns the positions of the rows that match a query, the best first.
+    """
 
-    def __init__(self, title: str, rows: Sequence[str], selected: int = 0) -> None:
+    def __init__(
+        self,
+        title: str,
+        rows: Sequence[str],
+        selected: int = 0,
+        *,
+        search: Callable[[str], list[int]] | None = None,
+    ) -> None:
         self.title = escape_invisible(title)
         self._rows = [escape_invisible(row).replace("\n", " ") for row in rows]
         self._found = list(range(len(rows)))
         self._at = selected
+        self._search = search or partial(fuzzy_matches, self._rows)
 
     @property
     def choice(self) -> int | None:
@@ -30,7 +41,7 @@ class Picker:
 
     def filter(self, query: str) -> None:
         """Keep the rows that match, the best first."""
-        self._found = fuzzy_matches(self._rows, query)
+        self._found = self._search(query)
         self._at = 0
 
     def move(self, rows: int) -> None:

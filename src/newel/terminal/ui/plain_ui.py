@@ -28,6 +28,7 @@ class PlainUI:
         self._lines = LineReader(stdin)
         self._echo = not os.isatty(stdin)
         self._scope = anyio.CancelScope()
+        self._is_suspended = False
 
     def columns(self) -> int:
         return terminal_size(self._out)[0]
@@ -80,10 +81,18 @@ class PlainUI:
             self.renderer.note(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
         return None
 
+    @property
+    def is_suspended(self) -> bool:
+        return self._is_suspended
+
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:
         self._out.flush()
-        yield
+        self._is_suspended = True
+        try:
+            yield
+        finally:
+            self._is_suspended = False
 
     def clear(self) -> None:
         """Printed text stays."""

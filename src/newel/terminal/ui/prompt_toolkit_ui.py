@@ -6,24 +6,25 @@ own scroll-back; the application redraws only its own last lines.
 
 from __future__ import annotations
 
-import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.filters import Always, Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import (
     BufferControl,
@@ -35,13 +36,15 @@ from prompt_toolkit.layout import (
     Layout,
     Window,
 )
-from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.styles import Style
 
+from newel.config.terminal import EditingKeys
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
 from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
+from newel.terminal.ui.clipboard import PastedImages
+from newel.terminal.ui.draft_actions import DraftActions
 from newel.terminal.ui.history import open_history
 from newel.terminal.ui.input_modes import (
     DOUBLE_PRESS_S,
@@ -49,16 +52,18 @@ from newel.terminal.ui.input_modes import (
     ChoosingMode,
     DoublePress,
     InputMode,
+    ListMode,
+    SearchingMode,
     WaitingMode,
     WritingMode,
 )
+from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
 from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
+from newel.terminal.ui.terminal_app import TerminalApp
 from newel.terminal.ui.terminal_ui import InputHandler
+from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
-
-EARLY_INPUT_S = 0.2
-"""Time in which input typed before the prompt was shown is read."""
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
@@ -69,26 +74,11 @@ _FEW_ROWS = 8
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
 """Rows that a key moves the choice in a list."""
 
-STYLE = Style.from_dict(
-    {
-        "prompt": "ansicyan bold",
-        "state": "ansibrightblack",
-        "question": "bold",
-        "picker.selected": "ansicyan bold",
-        "completion-menu": "noinherit",
-        "completion-menu.completion": "noinherit",
-        "completion-menu.completion.current": "noinherit reverse",
-        "completion-menu.meta.completion": "noinherit ansibrightblack",
-        "completion-menu.meta.completion.current": "noinherit ansibrightblack",
-        "scrollbar.background": "noinherit",
-        "scrollbar.button": "noinherit ansibrightblack",
-    }
-)
-
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
-    screen. ``history`` is the file that keeps what was sent. ``title`` and ``notify`` are for ``Attention``.
+    screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the
+    input. ``title`` and ``notify`` are for ``Attention``.
     """
 
     def __init__(
@@ -98,8 +88,10 @@ class PromptToolkitUI:
         *,
         completer: Completer,
         history: Path,
+        folder: str = "",
         title: str = "newel",
         notify: Sequence[str] = (),
+        editing: EditingKeys = "emacs",
     ) -> None:
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
@@ -110,18 +102,22 @@ class PromptToolkitUI:
         self._held: list[str] | None = None
         self._seen: float | None = None
         self._interrupts = DoublePress()
-        self._is_early = False
         self._turn = anyio.Lock()
         self._buffer = Buffer(
-            history=open_history(history),
+            history=open_history(history, folder),
             completer=completer,
             complete_while_typing=Condition(lambda: self._mode.completes),
             on_text_changed=lambda _: self._mode.on_text(),
             multiline=True,
         )
-        self._writing: InputMode = WritingMode(self._buffer, self._get_handler)
-        self._mode = self._writing
-        self._app = self._build()
+        images = PastedImages()
+        self._writing = WritingMode(self._buffer, self._get_handler, images)
+        self._mode: InputMode = self._writing
+        self._app = self._build(editing)
+        self._vi = ViEditing(self._app)
+        self._draft = DraftActions(
+            self._buffer, images, turn=self._turn, suspend=self.suspend, note=self.renderer.note
+        )
 
     # -- user interface -----------------------------------------------------------------------------------
 
@@ -133,11 +129,12 @@ class PromptToolkitUI:
         self._attention.begin()
         try:
             await self._app.run_async(
-                handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
+                handle_sigint=False, set_exception_handler=False, pre_run=self._begin_keys
             )
         except EOFError:  # the terminal is gone
             pass
         finally:
+            self._write(end_keys())
             self._attention.end()
             self._handler = None
 
@@ -153,6 +150,7 @@ class PromptToolkitUI:
     ) -> str | None:
         question = escape_invisible(question)
         async with self._turn:
+            self._leave_search()
             if about:
                 self.renderer.note(escape_invisible(about), "question")
             await self._read_keys()  # keys typed before the question are no answer: they act as usual
@@ -168,6 +166,7 @@ class PromptToolkitUI:
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         async with self._turn:
+            self._leave_search()
             await self._read_keys()
             mode = ChoosingMode(self._buffer, Picker(title, rows, selected))
             with self._instead_of_draft(""), self._in_mode(mode):
@@ -175,13 +174,16 @@ class PromptToolkitUI:
 
     @contextmanager
     def _in_mode(self, mode: InputMode) -> Generator[None]:
-        self._mode = mode
-        self._app.invalidate()
+        self._set_mode(mode)
         try:
             yield
         finally:
-            self._mode = self._writing
-            self._app.invalidate()
+            self._set_mode(self._writing)
+
+    def _set_mode(self, mode: InputMode) -> None:
+        self._mode = mode
+        self._vi.insert()
+        self._app.invalidate()
 
     @contextmanager
     def _instead_of_draft(self, text: str) -> Generator[None]:
@@ -205,13 +207,23 @@ class PromptToolkitUI:
         for _ in range(READ_ROUNDS):
             await checkpoint()
 
+    @property
+    def is_suspended(self) -> bool:
+        return self._held is not None
+
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:
         self._held = []
         try:
             with set_app(self._app):
                 async with in_terminal():
-                    yield
+                    self._write(end_keys())
+                    self._attention.pause()
+                    try:
+                        yield
+                    finally:
+                        self._attention.resume()
+                        self._write(begin_keys())
         finally:
             held, self._held = "".join(self._held), None
             self.draw(held, self._live)
@@ -238,6 +250,11 @@ class PromptToolkitUI:
         self._app.invalidate()
 
     # -- the screen ---------------------------------------------------------------------------------
+
+    def _write(self, codes: str) -> None:
+        with suppress(OSError):  # the terminal is gone: reading it tells
+            self._output.write_raw(codes)
+            self._output.flush()
 
     def size(self) -> tuple[int, int]:
         size = self._output.get_size()
@@ -268,7 +285,7 @@ class PromptToolkitUI:
 
     # -- the parts ----------------------------------------------------------------------------------
 
-    def _build(self) -> Application[None]:
+    def _build(self, editing: EditingKeys) -> TerminalApp:
         above = Window(
             FormattedTextControl(lambda: self._mode.above(*self.size())),
             dont_extend_height=True,
@@ -281,7 +298,7 @@ class PromptToolkitUI:
         )
         has_above = Condition(lambda: bool(self._mode.above(*self.size())))
         typed = Window(
-            BufferControl(self._buffer),
+            BufferControl(self._buffer, input_processors=[TabsProcessor(tabstop=4, char1=" ", char2=" ")]),
             height=lambda: Dimension(min=1, max=max(self.size()[1] // 2, 3)),
             dont_extend_height=True,
             wrap_lines=True,
@@ -306,19 +323,9 @@ class PromptToolkitUI:
                 Window(),  # takes the free rows when the live part shrinks
             ]
         )
-        app = _App(
-            Layout(layout, focused_element=typed),
-            key_bindings=self._keys(),
-            style=STYLE,
-            output=self._output,
-            color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
-            erase_when_done=True,
-            min_redraw_interval=0.02,
-        )
+        app = TerminalApp(Layout(layout, focused_element=typed), self._keys(), self._output, editing)
         app.after_render += self._mark_seen
         app.key_processor.before_key_press += self._mark_key
-        # Escape is a key of its own here: do not wait long for a sequence.
-        app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
         return app
 
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
@@ -326,6 +333,8 @@ class PromptToolkitUI:
 
     def _state(self) -> AnyFormattedText:
         lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
+        if (vi := self._vi.mode) and self._mode is self._writing:
+            lines = [*lines[:-1], " · ".join(filter(None, (vi, *lines[-1:])))]
         columns, _ = self.size()
         return [("class:state", "\n".join(line[: columns - 1] for line in lines))] if lines else ""
 
@@ -335,39 +344,55 @@ class PromptToolkitUI:
 
     # -- keys ---------------------------------------------------------------------------------------
 
-    def _take_early_keys(self) -> None:
-        """Enter that was typed before the prompt was shown arrives as a line feed."""
-
-        def end() -> None:
-            self._is_early = False
-
-        self._is_early = True
-        asyncio.get_running_loop().call_later(EARLY_INPUT_S, end)
+    def _begin_keys(self) -> None:
+        self._write(begin_keys())
+        store_typeahead(self._app.input, early_keys(self._app.input))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        for names, action in (
-            (["enter"], self._on_enter),
-            (["escape", "enter"], lambda: self._buffer.insert_text("\n")),
-            (["c-j"], self._on_line_feed),
-            (["tab"], self._on_tab),
-            (["s-tab"], self._on_shift_tab),
-            (["escape"], self._on_escape),
-            (["c-c"], self._on_interrupt),
-            (["c-d"], self._on_end),
-            (["c-o"], self._on_unfold),
-            (["c-z"], self._on_suspend),
-            ([FOCUS_IN], partial(self._attention.set_focus, True)),
-            ([FOCUS_OUT], partial(self._attention.set_focus, False)),
+        is_writing = Condition(lambda: self._mode is self._writing)
+        is_list = Condition(lambda: isinstance(self._mode, ListMode))
+        is_text = is_writing & ~Condition(lambda: self._vi.is_normal)
+        for names, action, filter_ in (
+            (["enter"], self._on_enter, Always()),
+            (["escape", "enter"], self._on_new_line, Always()),
+            (["c-j"], self._on_new_line, Always()),
+            (["tab"], self._on_tab, Always()),
+            (["s-tab"], self._on_shift_tab, Always()),
+            (["c-c"], self._on_interrupt, Always()),
+            (["c-d"], self._on_end, Always()),
+            (["c-o"], self._on_unfold, Always()),
+            (["c-z"], self._on_suspend, Always()),
+            ([FOCUS_IN], partial(self._attention.set_focus, True), Always()),
+            ([FOCUS_OUT], partial(self._attention.set_focus, False), Always()),
+            (["up"], self._writing.on_up, is_writing),
+            (["c-r"], self._on_search, is_text),
+            (["c-r"], partial(self._on_move, 1), is_list),
+            (["c-g"], self._on_editor, is_writing),
+            (["c-x", "c-e"], self._on_editor, is_writing),
+            (["c-g"], self._on_escape, is_list),
+            (["c-v"], self._on_paste, is_text),
         ):
-            keys.add(*names)(_key(action))
-        moving = Condition(lambda: isinstance(self._mode, ChoosingMode))
+            keys.add(*names, filter=filter_)(_key(action))
+        keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
         for name, rows in _MOVES.items():
-            keys.add(name, filter=moving)(_key(partial(self._on_move, rows)))
+            keys.add(name, filter=is_list)(_key(partial(self._on_move, rows)))
         return keys
+
+    def _is_escape_alone(self) -> bool:
+        """Whether Escape acts without waiting for another key: it has something to end, and nothing has come with it, as
+        with Alt+Enter.
+        """
+        is_idle = self._handler is None or not self._handler.busy
+        is_prefix = self._mode is self._writing and is_idle and not self._vi.mode
+        return not self._app.key_processor.input_queue and not (is_prefix and not self._buffer.complete_state)
 
     def _on_enter(self) -> None:
         self._mode.on_enter()
+        self._vi.insert()
+
+    def _on_new_line(self) -> None:
+        self._buffer.insert_text("\n")
 
     def _on_tab(self) -> None:
         self._mode.on_tab()
@@ -376,11 +401,28 @@ class PromptToolkitUI:
         self._mode.on_shift_tab()
 
     def _on_escape(self) -> None:
-        self._mode.on_escape()
+        edits = self._mode is self._writing and self._buffer.text and not self._buffer.complete_state
+        if not (edits and self._vi.escape()):
+            self._mode.on_escape()
 
     def _on_move(self, rows: int) -> None:
-        if isinstance(self._mode, ChoosingMode):
+        if isinstance(self._mode, ListMode):
             self._mode.on_move(rows)
+
+    def _on_search(self) -> None:
+        sent = list(dict.fromkeys(reversed(self._buffer.history.get_strings())))
+        self._set_mode(SearchingMode(self._buffer, sent, partial(self._set_mode, self._writing)))
+
+    def _leave_search(self) -> None:
+        """Something else needs the input."""
+        if isinstance(self._mode, SearchingMode):
+            self._mode.on_escape()
+
+    def _on_editor(self) -> None:
+        self._app.create_background_task(self._draft.edit())
+
+    def _on_paste(self) -> None:
+        self._app.create_background_task(self._draft.paste())
 
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""
@@ -390,12 +432,6 @@ class PromptToolkitUI:
     def _mark_key(self, _: object) -> None:
         if self._seen is not None:
             self._seen = time.monotonic()
-
-    def _on_line_feed(self) -> None:
-        if self._is_early:
-            self._mode.on_enter()
-        else:
-            self._buffer.insert_text("\n")
 
     def _on_interrupt(self) -> None:
         if self._interrupts.is_pending:
@@ -420,14 +456,11 @@ class PromptToolkitUI:
             self._handler.expand()
 
     def _on_suspend(self) -> None:
-        self._app.suspend_to_background()
+        self._app.create_background_task(self._to_background())
 
-
-class _App(Application[None]):
-    def _on_resize(self) -> None:
-        """Not while another program has the terminal: this would erase its output."""
-        if not self._running_in_terminal:
-            super()._on_resize()
+    async def _to_background(self) -> None:
+        async with self.suspend():
+            os.kill(0, signal.SIGTSTP)
 
 
 def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
+from newel.agent.messages import Attachment
 from newel.terminal.renderers.base import Renderer
 
 When = Literal["now", "later"]
@@ -15,8 +16,12 @@ When = Literal["now", "later"]
 class InputHandler(Protocol):
     """Handles the input of a user interface."""
 
-    def submit(self, text: str, when: When = "now") -> None:
-        """The user sent this text."""
+    def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
+        """The user sent this text, with these pasted images."""
+        ...
+
+    def take_back(self) -> str | None:
+        """Remove the message that was queued last, and return it as it was typed; None if none is queued."""
         ...
 
     @property
@@ -78,6 +83,11 @@ class CommandUI(Protocol):
 
 class TerminalUI(CommandUI, Protocol):
     """A terminal with a user. ``leave`` ends ``run``."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether another program has the terminal, and Ctrl+C is for that one."""
+        ...
 
     async def run(self, handler: InputHandler) -> None:
         """Pass input to ``handler`` until the user leaves."""

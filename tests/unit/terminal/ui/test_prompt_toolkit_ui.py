@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import DummyCompleter
 from prompt_toolkit.input import create_pipe_input
 
+from newel.agent.messages import Attachment
 from newel.terminal.renderers.rich import RichRenderer
 from newel.terminal.renderers.screen import Screen
 from newel.terminal.renderers.styles import Styles
@@ -31,8 +33,11 @@ class Listener:
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    def submit(self, text: str, when: When = "now") -> None:
+    def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
         self.sent.append(f"{when}: {text}")
+
+    def take_back(self) -> str | None:
+        return None
 
     def expand(self) -> None:
         pass
