@@ -22,7 +22,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Alt+Enter", "a new line"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
-        ("Ctrl+O", "show the last call in full"),
+        ("Ctrl+O", "show the whole transcript, unfolded"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -41,7 +41,9 @@ from prompt_toolkit.styles import Style
 
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.renderers.transcript import Section
 from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
+from newel.terminal.ui.hints import fit_hints
 from newel.terminal.ui.history import open_history
 from newel.terminal.ui.input_modes import (
     DOUBLE_PRESS_S,
@@ -56,6 +58,9 @@ from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.sanitize import escape_invisible
+
+if TYPE_CHECKING:
+    from newel.terminal.ui.fullscreen_pager import FullscreenPager
 
 EARLY_INPUT_S = 0.2
 """Time in which input typed before the prompt was shown is read."""
@@ -111,6 +116,7 @@ class PromptToolkitUI:
         self._seen: float | None = None
         self._interrupts = DoublePress()
         self._is_early = False
+        self._pager: FullscreenPager | None = None
         self._turn = anyio.Lock()
         self._buffer = Buffer(
             history=open_history(history),
@@ -145,6 +151,8 @@ class PromptToolkitUI:
         return self._handler
 
     def leave(self) -> None:
+        if self._pager is not None:
+            self._pager.close()
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
@@ -215,6 +223,22 @@ class PromptToolkitUI:
         finally:
             held, self._held = "".join(self._held), None
             self.draw(held, self._live)
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
+        if self._pager is not None:
+            return
+        from newel.terminal.ui.fullscreen_pager import FullscreenPager, paged_sections
+
+        paged = paged_sections(sections)
+        self._pager = FullscreenPager(self._output, title, paged, self._waiting_question, at_end=at_end)
+        try:
+            async with self.suspend():
+                await self._pager.run()
+        finally:
+            self._pager = None
+
+    def _waiting_question(self) -> str:
+        return "" if self._mode is self._writing else "A question waits for you"
 
     def clear(self) -> None:
         self._app.renderer.clear()
@@ -327,7 +351,7 @@ class PromptToolkitUI:
     def _state(self) -> AnyFormattedText:
         lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
         columns, _ = self.size()
-        return [("class:state", "\n".join(line[: columns - 1] for line in lines))] if lines else ""
+        return [("class:state", "\n".join(fit_hints(line, columns - 1) for line in lines))] if lines else ""
 
     def _status(self) -> str:
         columns, rows = self.size()
