@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +95,9 @@ class _NoteUI:
 
     def columns(self) -> int:
         return COLUMNS
+
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:  # noqa: ARG002 — see above
+        return None
 
     def leave(self) -> None:
         """A client leaves by closing the session."""

@@ -167,7 +167,7 @@ def test_a_prompt_on_the_command_line_asks_at_the_terminal_before_it_acts(
 ) -> None:
     newel = with_model()
     terminal = open_terminal(newel, "newel", "--approve", "ask", "please write a hello world")
-    terminal.wait_for("Run this?")
+    terminal.wait_for("Make this change?")
     assert "+print(" in terminal.shown
     assert not (newel.project / "hello.py").exists()
     terminal.answer("y\n")

@@ -22,7 +22,9 @@ from rich.cells import cell_len
 
 from tests.answering import PATIENCE, wait_until_accepted
 from tests.forked import Process, start
+from tests.tmux import Tmux
 
+ROOT = str(Path(__file__).parents[3])
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
 
 _SEQUENCE = re.compile(
@@ -258,3 +260,25 @@ def open_program(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     for process in opened:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def at_terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
+    """Starts the program on a real terminal, in an empty project."""
+    opened: list[Tmux] = []
+
+    def start(
+        *words: str, program: list[str] = PROGRAM, columns: int = 80, rows: int = 24, **env: str
+    ) -> Tmux:
+        variables = [
+            f"{name}={value}" for name, value in (environment(tmp_path, PYTHONPATH=ROOT) | env).items()
+        ]
+        folder = tmp_path / "project"
+        folder.mkdir()
+        command = ["env", *variables, "TERM=" + env.get("TERM", "xterm-256color"), *program, *words]
+        opened.append(Tmux(command, folder, dict(os.environ), columns=columns, rows=rows))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.__exit__()

@@ -68,7 +68,7 @@ That is all.
 
 
 class Obedient:
-    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``edit FILE``, ``essay``, ``slow``, ``fail``; it
+    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``fail``; it
     repeats anything else. After its tools it says how many results it got.
     """
 
@@ -95,6 +95,9 @@ class Obedient:
                 )
             case "write":
                 return self.call("", ToolCall("w", "write", {"file_path": rest, "content": "one\ntwo\n"}))
+            case "fill":
+                lines = "".join(f"line {number}\n" for number in range(1, 101))
+                return self.call("", ToolCall("f", "write", {"file_path": rest, "content": lines}))
             case "edit":
                 edit = {"file_path": rest, "old_string": "two", "new_string": "TWO\nthree"}
                 return self.call("", ToolCall("r", "read", {"file_path": rest}), ToolCall("e", "edit", edit))

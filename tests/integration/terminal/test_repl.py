@@ -45,6 +45,7 @@ def test_an_answer_is_in_the_scroll_back_once_and_complete(open_terminal: Open) 
         "It has three parts, and 日本語 🙂 in it:",
         " 1 read a.py",
         " 2 change it",
+        "python",
         "def greet(name: str) -> str:",
         '    return f"Hello, {name}"',
         " what  where",

@@ -27,11 +27,12 @@ from newel.agent.messages import (
     CustomMessage,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
     Wire,
 )
 from newel.agent.transform import COMPACTION
-from newel.text.format import describe_routing, format_size, one_line, usage_line
+from newel.text.format import SUBJECT, describe_routing, format_size, one_line, short_number, usage_line
 from newel.text.json import as_dict, as_list, as_str, to_json
 from newel.text.sanitize import escape_line, sanitize
 
@@ -185,12 +186,19 @@ class RunSummary:
         self.started_at = ""
         self._window = window
         self._context = 0
+        self._used = Usage()
 
     def start(self, event: e.AgentStart) -> None:
         self.started_at = event.timestamp
+        self._used = Usage()
 
     def add(self, message: AssistantMessage) -> None:
         self._context = message.usage.total or self._context
+        self._used += message.usage
+
+    def tokens(self) -> str:
+        """What the run has used so far."""
+        return f"{short_number(self._used.total)} tokens" if self._used.total else ""
 
     def text(self, event: e.AgentEnd) -> str:
         milliseconds = None
@@ -291,6 +299,12 @@ TAIL = 8
 
 CHANGED_FILES = 5
 """Files that are listed under a command that has changed them."""
+OUTPUT = 3
+"""Lines shown of the output of a call that did not fail."""
+EXAMINED = 4_000
+"""Characters at the end of an output in which its last lines are looked for."""
+BESIDE = 40
+"""Characters of an output of one line that is shown beside its call."""
 
 _LABEL = r"stdout:|stderr:|exit code: \d+|Output until then:"
 
@@ -299,7 +313,8 @@ Details = dict[str, Any]
 
 class CallOutcome(msgspec.Struct, frozen=True):
     """How a call ended. ``summary`` and ``tail``, the last lines of a failed call, are inert. ``milliseconds`` is None for a
-    call that never ran.
+    call that never ran. ``output`` are the last lines of a call that did not fail and has no better summary, ``more`` the number of
+    those before them.
     """
 
     call_id: str
@@ -312,6 +327,8 @@ class CallOutcome(msgspec.Struct, frozen=True):
     diff: str
     changes: list[str] = []
     """What a command has changed: ``+13 -12 src/app.py``."""
+    output: list[str] = []
+    more: int = 0
 
 
 class ToolCallTracker:
@@ -343,6 +360,9 @@ class ToolCallTracker:
         output = end.result if ran else end.output
         failed = end.is_error or bool(end.details.get("exitCode"))
         call = self._asked.get(call_id)
+        is_shown = ran and not failed and (name == "bash" or name not in SUBJECT)
+        printed = last_lines(output, EXAMINED) if is_shown else []
+        before = output[:-EXAMINED].count("\n") if printed else 0
         return CallOutcome(
             call_id=call_id,
             name=name,
@@ -353,6 +373,8 @@ class ToolCallTracker:
             milliseconds=end.duration if ran else None,
             diff=_text(end.details, "diff"),
             changes=describe_changes(end.details) if ran else [],
+            output=printed[-OUTPUT:],
+            more=max(before + len(printed) - OUTPUT, 0),
         )
 
 
@@ -385,7 +407,7 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             return new + (format_size(written) if isinstance(written, int) else "written")
         case "bash":
             lines = last_lines(output, 1)
-            return one_line(lines[-1], 40) if lines else ""
+            return one_line(lines[-1], BESIDE) if lines else ""
         case _:
             return ""
 
@@ -399,7 +421,7 @@ def _counted(name: str, found: int) -> str:
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:
     """The last lines of a result that are not empty or labels, inert."""
-    lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
+    lines = sanitize(output.removeprefix(INTERRUPTED)[-EXAMINED:]).split("\n")
     printed = [line.rstrip() for line in lines if line.strip() and not re.fullmatch(_LABEL, line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in printed[-number:]]
 

@@ -14,6 +14,7 @@ from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.renderers.transcript import Section, transcript_of
 from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
 from newel.terminal.repl.session_commands import recap
@@ -45,7 +46,11 @@ async def run_repl(
     """
     ui = _open_ui(agent, home, screen, settings)
     notice = RunNotice(agent, slash_command, sums_up=True)
-    approver.attend(ui.ask, ui.show_answer)
+
+    async def view(text: str) -> None:
+        await ui.page("The whole change", [Section("exact", text)])
+
+    approver.attend(ui.ask, ui.show_answer, view)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:
@@ -130,7 +135,13 @@ class CodingRepl(Repl[CommandContext]):
         return None
 
     def expand(self) -> None:
-        self.submit("/show")
+        if self._group is not None:
+            sections = transcript_of(self._agent.get_messages())
+            self._group.start_soon(self.run_safely, self._show_transcript, sections)
+
+    async def _show_transcript(self, sections: Sequence[Section]) -> None:
+        if sections:
+            await self.ui.page("Transcript", sections, at_end=True)
 
     def next_approval_mode(self) -> None:
         try:

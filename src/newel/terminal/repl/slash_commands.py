@@ -25,7 +25,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Ctrl+V", "attach the image in the clipboard"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
-        ("Ctrl+O", "show the last call in full"),
+        ("Ctrl+O", "show the whole transcript, unfolded"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))
 

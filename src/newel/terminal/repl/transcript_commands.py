@@ -6,13 +6,11 @@ import itertools
 from pathlib import Path
 
 from newel.agent.formatting import pluralize
-from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
+from newel.agent.messages import AssistantMessage, ToolResultMessage
 from newel.terminal.commands import CommandContext
-from newel.text.format import describe_call, format_columns, one_line, usage_line
+from newel.terminal.renderers.transcript import unfold
+from newel.text.format import format_columns, one_line, usage_line
 from newel.workspace.port import Workspace
-
-SHOWN = 100_000
-"""Characters of a call's input or output that ``/show`` prints."""
 
 
 async def show(context: CommandContext, number: str) -> None:
@@ -35,21 +33,6 @@ async def show(context: CommandContext, number: str) -> None:
         if isinstance(message, ToolResultMessage) and message.tool_call_id == call.id
     )
     context.say(unfold(call, next(results, None)))
-
-
-def unfold(call: ToolCall, result: ToolResultMessage | None) -> str:
-    """A call's whole input and output, as text."""
-    parts = [describe_call(call.name, call.arguments)]
-    for name, value in call.arguments.items():
-        text = str(value)
-        parts.append(f"{name}:\n{_indent(text)}" if "\n" in text else f"{name}: {text}")
-    if result is None:
-        parts.append("No result yet.")
-    else:
-        diff = result.details.get("diff")
-        parts += [_indent(diff)] if isinstance(diff, str) and diff else []
-        parts.append(f"result{' (failed)' if result.is_error else ''}:\n{_indent(result.output)}")
-    return "\n".join(parts)
 
 
 UNMASKED = "--unmasked"
@@ -105,10 +88,3 @@ async def tools(context: CommandContext, _: str) -> None:
         for tool in context.agent.state.tools
     ]
     context.say(format_columns(rows, context.ui.columns()))
-
-
-def _indent(text: str) -> str:
-    more = len(text) - SHOWN
-    if more > 0:
-        text = f"{text[:SHOWN]}\n… {pluralize(more, 'more character')}"
-    return "\n".join(f"    {line}" for line in text.rstrip("\n").split("\n"))

@@ -12,6 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
+from newel.terminal.renderers.transcript import Section
 from newel.terminal.ui.line_reader import LineReader, until_quiet
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import one_line
@@ -80,6 +81,10 @@ class PlainUI:
         if answer:
             self.renderer.note(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
         return None
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:  # noqa: ARG002 — printed
+        for section in sections:
+            self.renderer.note(section.plain())
 
     @property
     def is_suspended(self) -> bool:

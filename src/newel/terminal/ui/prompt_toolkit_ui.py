@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -42,9 +42,11 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from newel.config.terminal import EditingKeys
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.renderers.transcript import Section
 from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
 from newel.terminal.ui.clipboard import PastedImages
 from newel.terminal.ui.draft_actions import DraftActions
+from newel.terminal.ui.hints import fit_hints
 from newel.terminal.ui.history import open_history
 from newel.terminal.ui.input_modes import (
     DOUBLE_PRESS_S,
@@ -64,6 +66,9 @@ from newel.terminal.ui.terminal_app import TerminalApp
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
+
+if TYPE_CHECKING:
+    from newel.terminal.ui.fullscreen_pager import FullscreenPager
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
@@ -102,6 +107,7 @@ class PromptToolkitUI:
         self._held: list[str] | None = None
         self._seen: float | None = None
         self._interrupts = DoublePress()
+        self._pager: FullscreenPager | None = None
         self._turn = anyio.Lock()
         self._buffer = Buffer(
             history=open_history(history, folder),
@@ -142,6 +148,8 @@ class PromptToolkitUI:
         return self._handler
 
     def leave(self) -> None:
+        if self._pager is not None:
+            self._pager.close()
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
@@ -227,6 +235,22 @@ class PromptToolkitUI:
         finally:
             held, self._held = "".join(self._held), None
             self.draw(held, self._live)
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
+        if self._pager is not None:
+            return
+        from newel.terminal.ui.fullscreen_pager import FullscreenPager, paged_sections
+
+        paged = paged_sections(sections)
+        self._pager = FullscreenPager(self._output, title, paged, self._waiting_question, at_end=at_end)
+        try:
+            async with self.suspend():
+                await self._pager.run()
+        finally:
+            self._pager = None
+
+    def _waiting_question(self) -> str:
+        return "" if self._mode is self._writing else "A question waits for you"
 
     def clear(self) -> None:
         self._app.renderer.clear()
@@ -336,7 +360,7 @@ class PromptToolkitUI:
         if (vi := self._vi.mode) and self._mode is self._writing:
             lines = [*lines[:-1], " · ".join(filter(None, (vi, *lines[-1:])))]
         columns, _ = self.size()
-        return [("class:state", "\n".join(line[: columns - 1] for line in lines))] if lines else ""
+        return [("class:state", "\n".join(fit_hints(line, columns - 1) for line in lines))] if lines else ""
 
     def _status(self) -> str:
         columns, rows = self.size()

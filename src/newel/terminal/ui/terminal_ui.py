@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from newel.agent.messages import Attachment
 from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.transcript import Section
 
 When = Literal["now", "later"]
 """A message to a running prompt reaches the model after the current tools, or at the end of the run."""
@@ -28,7 +29,7 @@ class InputHandler(Protocol):
     def busy(self) -> bool: ...
 
     def expand(self) -> None:
-        """Show the latest abbreviated output in full."""
+        """Show everything that was abbreviated."""
         ...
 
     def next_approval_mode(self) -> None:
@@ -99,6 +100,10 @@ class TerminalUI(CommandUI, Protocol):
 
     def suspend(self) -> AbstractAsyncContextManager[None]:
         """Inside, another program has the terminal, and output is held back."""
+        ...
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
+        """Show a long text on a screen of its own, until the user closes it; ``at_end`` shows its end first."""
         ...
 
     def clear(self) -> None:
