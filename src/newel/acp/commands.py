@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ OFFERED: Final = (
     "keep",
     "reject",
     "undo",
+    "redo",
     "rollback",
     "export",
     "permissions",
@@ -108,6 +109,14 @@ class _NoteUI:
             return None
         question = question.rstrip().removesuffix(YES_OR_NO).rstrip()
         return "y" if await self._confirm(question, about or self.renderer.last) else None
+
+    view = None
+
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        """A client has no lists to choose from: it shows them, and the user names a row."""
+        del selected
+        self.renderer.note("\n".join([title, *rows]))
+        return None
 
     def restore_input(self, text: str) -> None:
         """The client owns its input."""

@@ -84,7 +84,12 @@ class Prompter:
     def ui(self, options: argparse.Namespace) -> ReviewUI:
         """For the place that ``add_place`` was given."""
         columns = terminal_size(self._out)[0]
-        return ReviewUI(self._renderer.note, self._ask_at_terminal, shell_command_for(options.host), columns)
+
+        async def view(text: str) -> None:
+            self.show_long(text)
+
+        format_command = shell_command_for(options.host)
+        return ReviewUI(self._renderer.note, self._ask_at_terminal, format_command, columns, view)
 
     def show_long(self, text: str) -> None:
         """Show text with diffs in it, in the pager if it does not fit the screen."""

@@ -250,7 +250,7 @@ def test_a_kept_change_can_be_undone_and_redone(newel: Newel, three: list[str]) 
     assert newel("undo", "--yes").returncode == 0
     assert app(newel) == APP
     assert not (newel.project / "new.txt").exists()
-    assert newel("undo", "--yes").returncode == 0
+    assert newel("redo", "--yes").returncode == 0
     assert app(newel) == kept
     assert (newel.project / "new.txt").read_text() == "new\n"
     assert newel("undo", "--yes").returncode == 0
@@ -259,9 +259,9 @@ def test_a_kept_change_can_be_undone_and_redone(newel: Newel, three: list[str]) 
 
 def test_repeated_undos_do_not_grow_the_names_of_runs(newel: Newel, three: list[str]) -> None:
     newel("keep", "--all", "--yes")
-    for _ in range(3):
-        newel("undo", "--yes")
-    titles = [line.split("  ")[2] for line in newel("checkpoints").stdout.splitlines()]
+    for command in ("undo", "redo", "undo"):
+        newel(command, "--yes")
+    titles = [line.split("  ")[3].strip() for line in newel("checkpoints").stdout.splitlines()]
     assert titles == ["Undo of shout", "Redo of shout", "Undo of shout", "shout"]
 
 
@@ -555,8 +555,8 @@ def test_a_rollback_in_a_conversation_restores_the_files(
     (newel.project / "app.py").write_text("all mine\n")
     terminal.send("/rollback\r")
     terminal.wait_for("Roll back to before which run")
-    terminal.wait_for("Number")
-    terminal.send("1\r")
+    terminal.wait_for("Esc cancels")
+    terminal.send("\r")
     terminal.wait_for("Undo these changes?")
     terminal.send("y\r")
     terminal.wait_for("Undone in 2 files")

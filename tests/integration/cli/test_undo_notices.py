@@ -56,7 +56,7 @@ def test_an_undo_in_another_process_is_reported_once_with_the_next_message(newel
     assert "Undone: what the run “make both” changed, in:\n- a.txt\n- b.txt" in note
     ran(newel, "-c", "thanks")
     assert said(newel) == ["make both", note, "thanks", "thanks"]
-    ran(newel, "undo", "--yes")
+    ran(newel, "redo", "--yes")
     ran(newel, "-c", "thanks")
     assert "Brought back: what the run “make both” changed, in:" in said(newel)[-2]
 

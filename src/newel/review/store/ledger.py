@@ -48,8 +48,9 @@ class Extent(NamedTuple):
 
 class Checkpoint(Wire, frozen=True, kw_only=True):
     """The files before a run of an agent changed them. While the run goes on, ``files`` grows, and so does ``folders``, the
-    folders that did not exist before it. In the checkpoint of a rollback, ``about`` is the title of the original run,
-    ``is_redo`` says that the rollback restores that run, and ``is_partial`` that a file could not be written yet.
+    folders that did not exist before it. In the checkpoint of a rollback, ``of`` is the checkpoint that it rolls back, ``about`` the
+    title of the original run, ``is_redo`` says that the rollback restores that run, and ``is_partial`` that it left a part: a file
+    could not be written yet, or only some hunks were named.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     about: str = ""
     is_redo: bool = False
     is_partial: bool = False
+    of: str = ""
 
 
 class SaveIntent(Wire, frozen=True, kw_only=True):

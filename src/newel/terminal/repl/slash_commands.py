@@ -10,7 +10,7 @@ from newel.terminal.repl.permission_commands import approve, implement, permissi
 from newel.terminal.repl.session_commands import branch, clear, compact, resume, session
 from newel.terminal.repl.slash_hints import HINTS
 from newel.terminal.repl.transcript_commands import cost, export, show, tools
-from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
+from newel.terminal.review.commands import decide, decide_by_name, redo, rollback, show_review, undo
 
 
 async def show_help(context: CommandContext, _: str) -> None:
@@ -77,7 +77,8 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
         partial(decide_by_name, "keep"),
     ),
     SlashCommand("reject", "HUNK|FILE|--all", "reject pending changes", partial(decide_by_name, "reject")),
-    SlashCommand("undo", "[CHECKPOINT]", "undo the changes of the last run, or of another", undo),
+    SlashCommand("undo", "[CHECKPOINT]", "undo the last run, again: the one before; or another", undo),
+    SlashCommand("redo", "[CHECKPOINT]", "redo what the last undo has undone, step by step", redo),
     SlashCommand("rollback", "[CHECKPOINT]", "restore files to their state before a run", rollback),
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     SlashCommand("quit", "", "quit", leave, at_once=True),

@@ -29,7 +29,6 @@ HINTS: Final = {
             "`newel doctor` in a shell shows the settings and where they come from.",
         ),
         ("diff log changes", "`/review` shows what agents changed."),
-        ("redo", "`/undo` after an undo restores the changes."),
         (
             "rewind restore revert checkpoint checkpoints",
             "`/undo` undoes the last run, `/undo CHECKPOINT` another one that `/review` lists; `/branch` returns to an earlier message.",

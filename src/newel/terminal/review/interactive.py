@@ -41,8 +41,8 @@ from newel.text.sanitize import escape_line
 
 STOPPED: Final = "Nothing was written. Your decisions are saved; `{decide}` resumes."
 QUESTIONS: Final[dict[Verdict, str]] = {
-    "keep": "Keep and write these? [y/N] ",
-    "reject": "Reject these? [y/N] ",
+    "keep": "Keep and write these?",
+    "reject": "Reject these?",
 }
 
 QUESTION: Final = "Keep this hunk? [k,r,f,d,s,b,q,?] "
@@ -102,11 +102,12 @@ async def decide_named(
     choice = select_hunks(
         await load_pending(project), arguments.names, verdict, every=arguments.every, mine=arguments.mine
     )
-    about = hunk_format.describe_choice(choice, ui.format_command)
+    about = hunk_format.describe_choice(choice)
     if not choice.picks:
         ui.say(about or NO_PENDING)
         return False
-    if not await ui.confirm(about, QUESTIONS[verdict], yes=arguments.yes):
+    diff = hunk_format.choice_diff(choice, ui.format_command)
+    if not await ui.confirm(about, QUESTIONS[verdict], diff, yes=arguments.yes):
         ui.say(UNCHANGED)
         return False
     reviews = await decide(project, choice)

@@ -58,23 +58,37 @@ def shortened(diff: str, rest: str, limit: DiffLimit = SHOWN) -> str:
 
 class ReviewUI(NamedTuple):
     """``show`` displays a text with its code, as ``Renderer.note``. ``ask`` puts a question below a text, and returns None if
-    nobody can answer. ``format_command`` writes commands for the user; questions fit into ``columns``.
+    nobody can answer. ``format_command`` writes commands for the user; questions fit into ``columns``. ``view`` shows a long text
+    with diffs in it; None where only yes or no can be answered.
     """
 
     show: Callable[[str, str], None]
     ask: Callable[[str, str], Awaitable[str | None]]
     format_command: CommandFormatter
     columns: int = 80
+    view: Callable[[str], Awaitable[None]] | None = None
 
     def say(self, *lines: str) -> None:
         """Show the lines that are not empty."""
         text = "\n".join(line for line in lines if line)
         self.show(rewrite_commands(text, self.format_command), "note")
 
-    async def confirm(self, about: str, question: str, *, yes: bool = False) -> bool:
-        """Show text with diffs in it, and ask; ``yes`` skips the question."""
-        self.show(about, "diff")
-        return yes or is_yes(await self.ask(question, ""))
+    async def confirm(self, about: str, question: str, diff: str, *, yes: bool = False) -> bool:
+        """Show text and ask the question, which ends with ``?``; the answer ``v`` shows the diff. ``yes`` shows it at
+        once, and skips the question.
+        """
+        if self.view is None or yes:
+            self.show(f"{diff}\n{about}", "diff")
+        else:
+            self.show(about, "whole")
+        if yes:
+            return True
+        keys = "[y/N]" if self.view is None else "[y/N, v: diff]"
+        while (answer := await self.ask(f"{question} {keys} ", "")) is not None:
+            if answer.strip().lower() != "v" or self.view is None:
+                break
+            await self.view(diff)
+        return is_yes(answer)
 
 
 def is_yes(answer: str | None, *, default: bool = False) -> bool:

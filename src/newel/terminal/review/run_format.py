@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from newel.agent.formatting import pluralize
 from newel.diff.unified import changed_lines
+from newel.review.undo_order import UndoOrder, is_undo
 from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.review.review_ui import (
     NO_CHANGES,
@@ -36,18 +37,26 @@ ROWS = 20
 """Files listed of a run."""
 
 
-def run_line(checkpoint_id: str, created: str, title: str) -> str:
-    """A run on one line: its checkpoint, when it began, and its prompt."""
+def run_line(number: int, checkpoint_id: str, created: str, title: str) -> str:
+    """A run on one line: its number, 0 for none, its checkpoint, when it began, and its prompt."""
     when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{checkpoint_id}  {when}  {escape_line(title, 80) or '(no prompt)'}"
+    place = f"{number:>2}  " if number else ""
+    return f"{place}{checkpoint_id}  {when}  {escape_line(title, 80) or '(no prompt)'}"
 
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
-    lines = [
-        f"{run_line(checkpoint.id, checkpoint.created, checkpoint.title)}  ({pluralize(len(checkpoint.files), 'file')})"
-        for checkpoint in checkpoints
-    ]
-    return "\n".join(lines) or NO_CHANGES
+    """All checkpoints, the latest first, with their numbers."""
+    return "\n".join(checkpoint_rows(checkpoints)) or NO_CHANGES
+
+
+def checkpoint_rows(checkpoints: Sequence[Checkpoint]) -> list[str]:
+    """A row for each checkpoint: its number, id, time, title, files, and whether it is undone."""
+    order = UndoOrder(checkpoints)
+    rows: list[str] = []
+    for number, checkpoint in enumerate(checkpoints, 1):
+        facts = pluralize(len(checkpoint.files), "file") + (", undone" if order.is_undone(checkpoint) else "")
+        rows.append(f"{run_line(number, checkpoint.id, checkpoint.created, checkpoint.title)}  ({facts})")
+    return rows
 
 
 async def describe_project(
@@ -68,9 +77,12 @@ async def describe_project(
     ]
     runs = await recent_runs(project, limit=limit)
     shown = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
-    parts += [describe_run(run, format_command, shown) if run is runs[0] else _head(run) for run in runs]
+    parts += [
+        describe_run(run, format_command, shown, number) if number == 1 else _head(run, number)
+        for number, run in enumerate(runs, 1)
+    ]
     if len(runs) > 1:
-        parts.append(f"`{format_command(f'review {runs[1].checkpoint_id}')}` shows another run.")
+        parts.append(f"`{format_command('review 2')}` shows another run.")
     parts += [escape_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NO_CHANGES
 
@@ -89,46 +101,55 @@ async def describe_checkpoint(
     return describe_run(run, format_command, SHOWN_IN_CONVERSATION if in_conversation else WHOLE).rstrip("\n")
 
 
-def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimit) -> str:
-    """A run with its files and its diff, cut to ``limit``."""
+def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimit, number: int = 0) -> str:
+    """A run with its files and its diff, cut to ``limit``. ``number`` is its place in the list, 0 if it is unknown."""
     # Files that are wholly pending are shown hunk by hunk, above.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
+    return f"{_head(run, number)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
 
 
-def _head(run: RunView) -> str:
+def _head(run: RunView, number: int) -> str:
     """A run and its files, each with the size of its change."""
-    width = max((len(escape_line(file.file_path)) for file in run.files[:ROWS]), default=0)
-    lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
-    for file in run.files[:ROWS]:
-        descriptions = (changed_lines(file.patch), escape_line(file.about, 400), escape_line(file.state, 400))
-        facts = " · ".join(fact for fact in descriptions if fact)
-        lines.append(f"  {escape_line(file.file_path).ljust(width)}  {facts}".rstrip())
-    if len(run.files) > ROWS:
-        lines.append(f"  … {pluralize(len(run.files) - ROWS, 'more file')}")
+    lines = [run_line(number, run.checkpoint_id, run.created_at, run.title)]
+    lines += file_rows(
+        (file.file_path, (changed_lines(file.patch), file.about, file.state)) for file in run.files
+    )
     if not run.files:
         lines.append("  none of its changes remain")
     return "\n".join(lines) + "\n"
+
+
+def file_rows(files: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
+    """A row for each file, its facts aligned; of many files the first ``ROWS``."""
+    named = [(escape_line(path), facts) for path, facts in files]
+    width = max((len(path) for path, _ in named[:ROWS]), default=0)
+    rows = [
+        f"  {path.ljust(width)}  {' · '.join(escape_line(fact, 400) for fact in facts if fact)}".rstrip()
+        for path, facts in named[:ROWS]
+    ]
+    return [*rows, *([f"  … {pluralize(len(named) - ROWS, 'more file')}"] if len(named) > ROWS else [])]
 
 
 def _is_all_waiting(file: RunFile) -> bool:
     return bool(file.hunks) and all(hunk.state in {"pending", "accepted"} for hunk in file.hunks)
 
 
-def describe_plan(plan: RollbackPlan, format_command: CommandFormatter) -> str:
-    """The changes of a rollback, and the files that it skips. ``format_command`` writes commands for the user."""
+def plan_diff(plan: RollbackPlan, format_command: CommandFormatter) -> str:
+    """The diff of a rollback. ``format_command`` writes commands for the user."""
+    patches = "".join(file.patch for file in plan.files)
+    return shortened(patches, full_review_command(format_command, plan.checkpoint)).rstrip("\n")
+
+
+def describe_plan(plan: RollbackPlan) -> str:
+    """The files of a rollback with the sizes of their changes, and those that it skips."""
     lines: list[str] = []
     if plan.files:
-        patches = "".join(file.patch for file in plan.files)
-        lines.append(shortened(patches, full_review_command(format_command, plan.checkpoint)).rstrip("\n"))
         if plan.mode == "hard_all":
             lines.append(
-                "Later changes in these files are undone too, your own edits included; an undo restores them."
+                "Later changes in these files are undone too, your own edits included; a redo restores them."
             )
         lines.append(f"{pluralize(len(plan.files), 'file')} would change:")
-        lines += [
-            f"  {escape_line(file.path)}  {escape_line(file.about, 400)}".rstrip() for file in plan.files
-        ]
+        lines += file_rows((file.path, (changed_lines(file.patch), file.about)) for file in plan.files)
     if plan.conflicts:
         lines.append("Skipped (changed since):")
         lines += [f"  {escape_line(conflict.reason, 400)}" for conflict in plan.conflicts]
@@ -137,24 +158,34 @@ def describe_plan(plan: RollbackPlan, format_command: CommandFormatter) -> str:
 
 async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *, yes: bool = False) -> bool:
     """Show a plan, and carry it out if the user agrees; whether all of it was done. Raises what ``ProjectReview.apply`` does."""
-    about = describe_plan(plan, ui.format_command)
+    about = describe_plan(plan)
     if not plan.files:
         ui.say(about or "The files are already as they were.")
         return not plan.conflicts
-    is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
-    question = f"{'Redo' if is_redo else 'Undo'} these changes? [y/N] "
-    saved = await project.apply(plan) if await ui.confirm(about, question, yes=yes) else []
-    ui.say(describe_saved(saved, is_redo) if saved else UNCHANGED)
+    of = await anyio.to_thread.run_sync(project.checkpoints.get, plan.checkpoint)
+    is_redo = is_undo(of)
+    verb = "Redo" if is_redo else "Undo"
+    head = f"{verb}: {escape_line(of.about or of.title, 80) or '(no prompt)'}"
+    diff = plan_diff(plan, ui.format_command)
+    about = about if yes else f"{head}\n{about}"
+    is_wanted = await ui.confirm(about, f"{verb} these changes?", diff, yes=yes)
+    saved = await project.apply(plan) if is_wanted else []
+    ui.say(describe_saved(saved, is_redo, ui.format_command) if saved else UNCHANGED)
     return bool(saved) and not plan.conflicts
 
 
-def describe_saved(saved: Sequence[Saved], is_redo: bool) -> str:
-    """The files that were undone or redone on disk, and those whose pending changes were rejected."""
+def describe_saved(saved: Sequence[Saved], is_redo: bool, format_command: CommandFormatter) -> str:
+    """The files that were undone or redone on disk, those whose pending changes were rejected, and how to go back and further."""
     done = [file.path for file in saved if file.applied]
     pending = [file.path for file in saved if not file.applied]
     verb = "Redone" if is_redo else "Undone"
-    return "\n".join(
+    hint = f"`{format_command('undo')}` undoes it again." if is_redo else ""
+    hint = (
+        hint or f"`{format_command('redo')}` redoes it, `{format_command('undo')}` undoes the run before it."
+    )
+    lines = [
         f"{outcome} in {pluralize(len(paths), 'file')}: {join_names(paths)}."
         for outcome, paths in ((verb, done), ("Rejected the pending changes", pending))
         if paths
-    )
+    ]
+    return "\n".join([*lines, hint])

@@ -90,6 +90,7 @@ class PromptToolkitUI:
     def __init__(
         self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
     ) -> None:
+        self._out = out
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self.renderer = renderer(self)
@@ -157,6 +158,16 @@ class PromptToolkitUI:
             mode = ChoosingMode(self._buffer, Picker(title, rows, selected))
             with self._instead_of_draft(""), self._in_mode(mode):
                 return await mode.choice
+
+    async def view(self, text: str) -> None:
+        from newel.terminal.pager import page_beside, paged
+
+        shown = paged(self._out, text)
+        if shown is None:
+            self.renderer.note(text, "diff")
+            return
+        async with self.suspend():
+            await page_beside(shown)
 
     @contextmanager
     def _in_mode(self, mode: InputMode) -> Generator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -61,6 +61,11 @@ class CommandUI(Protocol):
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         """The position of the row that the user chose; None for none. ``selected`` is the one that is chosen at first."""
+        ...
+
+    @property
+    def view(self) -> Callable[[str], Awaitable[None]] | None:
+        """Shows a long text with diffs in it, in a pager if there is one; None where only yes or no can be answered."""
         ...
 
     def restore_input(self, text: str) -> None:
