@@ -114,7 +114,7 @@ def test_a_conversation_started_with_a_prompt_continues_at_the_terminal(
     newel = with_model()
     newel("how are you")
     terminal = open_terminal(newel, "newel", "--continue")
-    terminal.wait_for("Your last message: how are you")
+    terminal.wait_for("how are you")
     terminal.type("and now: how are you\n")
     terminal.wait_for("All is well")
     terminal.type("/quit\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,12 +15,13 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
-from newel.terminal.repl.session_commands import recap
+from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
+from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
     from newel.terminal.renderers.live import LiveRenderer
@@ -90,7 +92,14 @@ class CodingRepl(Repl[CommandContext]):
         if self._agent.sandbox_problem:
             self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._agent.sandbox_problem))
         if self._agent.state.messages:
-            self.ui.renderer.note(recap(self._agent))
+            show_resumed(self._agent, self.ui.renderer)
+
+    def _part(self) -> None:
+        session = self._agent.session
+        if session.get_file_path() is not None and session.has_data() and sys.stdout.isatty():
+            how = "newel -c" if session.is_latest() else f"newel --session {session.get_id()[:8]}"
+            where = " with the same --host" if self._agent.workspace.name.startswith(SCHEME) else ""
+            self.ui.renderer.note(f"`{how}`{where} resumes this conversation.")
 
     # -- input --------------------------------------------------------------------------------------
 

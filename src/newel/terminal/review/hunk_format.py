@@ -84,16 +84,11 @@ def describe_pending(
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def choice_diff(choice: Selection, format_command: CommandFormatter) -> str:
-    """The diff of each file of a decision. ``format_command`` writes commands for the user."""
-    rest = full_review_command(format_command)
-    diffs = (shortened(patch_of(review, hunks), rest) for review, hunks in choice.picks.values())
-    return "\n".join(diff.rstrip("\n") for diff in diffs)
-
-
-def describe_choice(choice: Selection) -> str:
-    """The hunks of a decision by their files, and those it skips."""
+def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
+    """The hunks of a decision with the diff of each file, and those it skips."""
     lines: list[str] = []
+    for review, hunks in choice.picks.values():
+        lines.append(shortened(patch_of(review, hunks), full_review_command(format_command)).rstrip("\n"))
     verb = "kept and written" if choice.verdict == "keep" else "rejected"
     if choice.picks:
         counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}

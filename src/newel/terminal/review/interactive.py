@@ -102,12 +102,11 @@ async def decide_named(
     choice = select_hunks(
         await load_pending(project), arguments.names, verdict, every=arguments.every, mine=arguments.mine
     )
-    about = hunk_format.describe_choice(choice)
+    about = hunk_format.describe_choice(choice, ui.format_command)
     if not choice.picks:
         ui.say(about or NO_PENDING)
         return False
-    diff = hunk_format.choice_diff(choice, ui.format_command)
-    if not await ui.confirm(about, QUESTIONS[verdict], diff, yes=arguments.yes):
+    if not await ui.confirm(about, QUESTIONS[verdict], yes=arguments.yes):
         ui.say(UNCHANGED)
         return False
     reviews = await decide(project, choice)

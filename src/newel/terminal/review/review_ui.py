@@ -73,21 +73,19 @@ class ReviewUI(NamedTuple):
         text = "\n".join(line for line in lines if line)
         self.show(rewrite_commands(text, self.format_command), "note")
 
-    async def confirm(self, about: str, question: str, diff: str, *, yes: bool = False) -> bool:
-        """Show text and ask the question, which ends with ``?``; the answer ``v`` shows the diff. ``yes`` shows it at
-        once, and skips the question.
+    async def confirm(self, about: str, question: str, diff: str = "", *, yes: bool = False) -> bool:
+        """Show text with diffs in it and ask the question, which ends with ``?``. ``yes`` skips it. A ``diff`` is shown before the text, or
+        where there is a ``view`` and a question, if the user answers ``v``.
         """
-        if self.view is None or yes:
-            self.show(f"{diff}\n{about}", "diff")
-        else:
-            self.show(about, "whole")
+        view = self.view if diff and not yes else None
+        self.show(about if view or not diff else f"{diff}\n{about}", "whole" if view else "diff")
         if yes:
             return True
-        keys = "[y/N]" if self.view is None else "[y/N, v: diff]"
+        keys = "[y/N, v: diff]" if view else "[y/N]"
         while (answer := await self.ask(f"{question} {keys} ", "")) is not None:
-            if answer.strip().lower() != "v" or self.view is None:
+            if view is None or answer.strip().lower() != "v":
                 break
-            await self.view(diff)
+            await view(diff)
         return is_yes(answer)
 
 
