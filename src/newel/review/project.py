@@ -269,26 +269,35 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
     can_go = False
     for before in checkpoint.files:
         review = ledger.get(before.path)
-        for hunk in review.hunks:
-            if hunk.is_shown and (root_of(hunk.id) in restored or is_of(hunk, checkpoint.run)):
-                ids.append(hunk.id)
-                can_go = True
-        applied_ids = {
-            applied_hunk.id
-            for applied_hunk in review.applied
-            if applied_hunk.run == checkpoint.run or root_of(applied_hunk.id) in restored
-        }
+        shown, applied_ids = hunks_in(review, checkpoint.run, restored)
+        can_go |= bool(shown)
+        ids += shown
         if applied_ids and (is_rest or not can_go):
             whole = restore_intact(review, ledger.entries(path=before.path), applied_ids)
-            intact = {
+            intact = [
                 applied_hunk.id
                 for applied_hunk in whole.applied
                 if applied_hunk.id in applied_ids and applied_hunk.intact
-            }
+            ]
             can_go |= bool(intact)
             applied_ids = intact if is_rest else applied_ids
-        ids += [applied_hunk.id for applied_hunk in review.applied if applied_hunk.id in applied_ids]
+        ids += applied_ids
     return ids if can_go else []
+
+
+def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str], list[str]]:
+    """The hunks of a run in a file: those that are shown, and those that were saved. ``restored`` are those of ``restored_hunks``."""
+    shown = [
+        hunk.id
+        for hunk in review.hunks
+        if hunk.is_shown and (root_of(hunk.id) in restored or is_of(hunk, run))
+    ]
+    applied = [
+        applied_hunk.id
+        for applied_hunk in review.applied
+        if applied_hunk.run == run or root_of(applied_hunk.id) in restored
+    ]
+    return shown, applied
 
 
 def restored_hunks(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:

@@ -14,26 +14,34 @@ from typing import TYPE_CHECKING, Final
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, UserMessage, new_id
 from newel.review.model.file_review import root_of
+from newel.review.undo_order import UndoOrder
 
 if TYPE_CHECKING:
     from newel.review.model.history import HistoryEntry
     from newel.review.store.ledger import Checkpoint, Ledger
+    from newel.session.message_tree import TreeEntry
 
 _ID: Final = r"decided_(?P<n>\d+)_[0-9a-f]+"
 
 KINDS: Final = ("rollback", "save", "reject")
 
 
-def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:
+def undo_notice(
+    ledger: Ledger, session: str, messages: Sequence[AppMessage], tree: Sequence[TreeEntry] = ()
+) -> UserMessage | None:
     """The decisions about the runs of a session since the last such message among its ``messages``; None if there are none. Blocks.
-    Raises ``LedgerError``.
+    Undone runs of branches of the ``tree`` that are not active are left out: the model does not know of them. Raises ``LedgerError``.
     """
     reported, since = _last_report(messages)
     last = ledger.last_entry()
     if last == reported:
         return None
+    order = UndoOrder(ledger.checkpoints())
+    prompts = [each for each in tree if isinstance(each.message, UserMessage)]
     checkpoints = {
-        checkpoint.run: checkpoint for checkpoint in ledger.checkpoints() if checkpoint.session == session
+        checkpoint.run: checkpoint
+        for checkpoint in order.checkpoints
+        if checkpoint.session == session and not _is_left(order.root(checkpoint), prompts)
     }
     if not checkpoints:
         return None
@@ -45,6 +53,12 @@ def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) ->
         checkpoints,
     )
     return UserMessage(content=text, id=f"decided_{last}_{new_id()[:16]}") if text else None
+
+
+def _is_left(run: Checkpoint, prompts: Sequence[TreeEntry]) -> bool:
+    """Whether a run belongs to a prompt that the conversation has gone back before."""
+    asked = [each for each in prompts if each.message.timestamp <= run.created]
+    return bool(asked) and not max(asked, key=lambda each: each.message.timestamp).active
 
 
 def _last_report(messages: Sequence[AppMessage]) -> tuple[int, str]:

@@ -25,6 +25,7 @@ class UndoOrder:
 
     def __init__(self, checkpoints: Sequence[Checkpoint]) -> None:
         self.checkpoints = checkpoints
+        self._by_id = {checkpoint.id: checkpoint for checkpoint in checkpoints}
         self._rolled_back_by = {
             checkpoint.of: checkpoint
             for checkpoint in reversed(checkpoints)
@@ -49,6 +50,12 @@ class UndoOrder:
         while (later := self._rolled_back_by.get(checkpoint.id)) is not None and later.id not in seen:
             checkpoint = later
             seen.add(later.id)
+        return checkpoint
+
+    def root(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The run that an undo or a redo is about in the end."""
+        while checkpoint.of and (rolled_back := self._by_id.get(checkpoint.of)) is not None:
+            checkpoint = rolled_back
         return checkpoint
 
     def is_undone(self, checkpoint: Checkpoint) -> bool:

@@ -113,6 +113,13 @@ class CodingRepl(Repl[CommandContext]):
     def expand(self) -> None:
         self.submit("/show")
 
+    @property
+    def can_rewind(self) -> bool:
+        return bool(self._agent.state.messages) and not self.busy
+
+    def rewind(self) -> None:
+        self.submit("/rewind")
+
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
 

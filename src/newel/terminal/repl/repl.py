@@ -177,6 +177,13 @@ class Repl(Generic[Context]):
         self._running.cancel()
         return True
 
+    @property
+    def can_rewind(self) -> bool:
+        return False
+
+    def rewind(self) -> None:
+        """There is nothing to go back to."""
+
     def leave(self) -> None:
         self.stop()
         self.ui.leave()

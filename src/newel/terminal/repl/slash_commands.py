@@ -7,6 +7,7 @@ from functools import partial
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.repl.model_commands import agent_mode, model, thinking
 from newel.terminal.repl.permission_commands import approve, implement, permissions
+from newel.terminal.repl.rewind_commands import rewind
 from newel.terminal.repl.session_commands import branch, clear, compact, resume, session
 from newel.terminal.repl.slash_hints import HINTS
 from newel.terminal.repl.transcript_commands import cost, export, show, tools
@@ -21,6 +22,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Enter, Tab", "during a run: send a message now, or after the run"),
         ("Alt+Enter", "a new line"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
+        ("Esc Esc", "when nothing runs and the input is empty: /rewind"),
         ("Ctrl+O", "show the last call in full"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))
@@ -47,7 +49,8 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("compact", "[WORDS]", "summarise the conversation to free context", compact),
     SlashCommand("session", "[name WORDS]", "show or name this session", session, at_once=True),
     SlashCommand("resume", "[ID]", "resume an earlier session of this folder", resume),
-    SlashCommand("branch", "", "go back to an earlier message", branch),
+    SlashCommand("rewind", "", "go back to before a prompt, with the files; also Esc Esc", rewind),
+    SlashCommand("branch", "", "go back to any message, of other branches too", branch),
     SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),

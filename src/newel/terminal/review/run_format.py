@@ -25,13 +25,16 @@ from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
-    from newel.review.checkpoints import RollbackPlan
+    from newel.review.checkpoints import FilePlan, RollbackPlan
     from newel.review.project import ProjectReview, RunFile, RunView
+    from newel.review.revert import RevertConflict
     from newel.review.save import Saved
     from newel.review.store.ledger import Checkpoint
 
 SHOWN_IN_CONVERSATION = DiffLimit(60, 6_000)
 """How much of a run's diff a conversation shows."""
+
+HARD = "Later changes in these files are undone too, your own edits included; a redo restores them."
 
 ROWS = 20
 """Files listed of a run."""
@@ -134,31 +137,27 @@ def _is_all_waiting(file: RunFile) -> bool:
     return bool(file.hunks) and all(hunk.state in {"pending", "accepted"} for hunk in file.hunks)
 
 
-def plan_diff(plan: RollbackPlan, format_command: CommandFormatter) -> str:
-    """The diff of a rollback. ``format_command`` writes commands for the user."""
-    patches = "".join(file.patch for file in plan.files)
-    return shortened(patches, full_review_command(format_command, plan.checkpoint)).rstrip("\n")
+def files_diff(files: Sequence[FilePlan], format_command: CommandFormatter, checkpoint: str = "") -> str:
+    """The diff of planned changes. ``format_command`` writes the command that shows all of ``checkpoint`` for the user."""
+    patches = "".join(file.patch for file in files)
+    return shortened(patches, full_review_command(format_command, checkpoint)).rstrip("\n")
 
 
-def describe_plan(plan: RollbackPlan) -> str:
-    """The files of a rollback with the sizes of their changes, and those that it skips."""
+def describe_files(files: Sequence[FilePlan], conflicts: Sequence[RevertConflict]) -> str:
+    """Planned files with the sizes of their changes, and those that are skipped."""
     lines: list[str] = []
-    if plan.files:
-        if plan.mode == "hard_all":
-            lines.append(
-                "Later changes in these files are undone too, your own edits included; a redo restores them."
-            )
-        lines.append(f"{pluralize(len(plan.files), 'file')} would change:")
-        lines += file_rows((file.path, (changed_lines(file.patch), file.about)) for file in plan.files)
-    if plan.conflicts:
+    if files:
+        lines.append(f"{pluralize(len(files), 'file')} would change:")
+        lines += file_rows((file.path, (changed_lines(file.patch), file.about)) for file in files)
+    if conflicts:
         lines.append("Skipped (changed since):")
-        lines += [f"  {escape_line(conflict.reason, 400)}" for conflict in plan.conflicts]
+        lines += [f"  {escape_line(conflict.reason, 400)}" for conflict in conflicts]
     return "\n".join(lines)
 
 
 async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *, yes: bool = False) -> bool:
     """Show a plan, and carry it out if the user agrees; whether all of it was done. Raises what ``ProjectReview.apply`` does."""
-    about = describe_plan(plan)
+    about = describe_files(plan.files, plan.conflicts)
     if not plan.files:
         ui.say(about or "The files are already as they were.")
         return not plan.conflicts
@@ -166,8 +165,10 @@ async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *,
     is_redo = is_undo(of)
     verb = "Redo" if is_redo else "Undo"
     head = f"{verb}: {escape_line(of.about or of.title, 80) or '(no prompt)'}"
-    diff = plan_diff(plan, ui.format_command)
-    about = about if yes else f"{head}\n{about}"
+    if plan.mode == "hard_all":
+        head += f"\n{HARD}"
+    diff = files_diff(plan.files, ui.format_command, plan.checkpoint)
+    about = f"{head}\n{about}"
     is_wanted = await ui.confirm(about, f"{verb} these changes?", diff, yes=yes)
     saved = await project.apply(plan) if is_wanted else []
     ui.say(describe_saved(saved, is_redo, ui.format_command) if saved else UNCHANGED)

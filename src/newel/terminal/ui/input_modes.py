@@ -16,7 +16,10 @@ from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT
 
 DOUBLE_PRESS_S: Final = 2.0
-"""Time in which a second Ctrl+C leaves."""
+"""Time in which a second Ctrl+C leaves, and a second Escape goes back."""
+
+
+AGAIN: Final = "Esc again goes back to an earlier prompt"
 
 
 def typed_text(buffer: Buffer) -> str:
@@ -62,12 +65,15 @@ class WritingMode:
     def __init__(self, buffer: Buffer, handler: Callable[[], InputHandler | None]) -> None:
         self._buffer = buffer
         self._handler = handler
+        self._escapes = DoublePress()
 
     def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — nothing is shown
         return ""
 
     def hints(self) -> list[str]:
         handler = self._handler()
+        if self._escapes.is_pending and not self._buffer.text:
+            return [AGAIN]
         return handler.state_lines() if handler else []
 
     def on_text(self) -> None:
@@ -98,8 +104,8 @@ class WritingMode:
         handler = self._handler()
         if self._buffer.complete_state:
             self._buffer.cancel_completion()
-        elif handler is not None:
-            handler.stop()
+        elif handler is not None and not handler.stop():
+            self._rewind(handler)
 
     def on_interrupt(self) -> bool:
         handler = self._handler()
@@ -110,6 +116,16 @@ class WritingMode:
             self._buffer.reset()
             return True
         return False
+
+    def _rewind(self, handler: InputHandler) -> None:
+        """The second Escape in a row goes back, if nothing is being written."""
+        if self._buffer.text or not handler.can_rewind:
+            return
+        if self._escapes.is_pending:
+            self._escapes = DoublePress()
+            handler.rewind()
+        else:
+            self._escapes.press()
 
     def _send(self, *, later: bool = False) -> None:
         text, handler = typed_text(self._buffer), self._handler()

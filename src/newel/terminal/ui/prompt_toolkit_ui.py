@@ -356,6 +356,7 @@ class PromptToolkitUI:
 
     def _on_escape(self) -> None:
         self._mode.on_escape()
+        self._app.create_background_task(self._redraw_later())
 
     def _on_move(self, rows: int) -> None:
         if isinstance(self._mode, ChoosingMode):
@@ -384,7 +385,7 @@ class PromptToolkitUI:
         self._app.create_background_task(self._redraw_later())
 
     async def _redraw_later(self) -> None:
-        """Redraw when the time for the second Ctrl+C is over."""
+        """Redraw when the time for the second press is over."""
         await anyio.sleep(DOUBLE_PRESS_S)
         self._app.invalidate()
 

@@ -30,6 +30,15 @@ class InputHandler(Protocol):
         """Stop what runs; False if nothing does."""
         ...
 
+    @property
+    def can_rewind(self) -> bool:
+        """Whether there is an earlier prompt to go back to."""
+        ...
+
+    def rewind(self) -> None:
+        """Offer to go back to an earlier prompt."""
+        ...
+
     async def wait_idle(self) -> None:
         """Returns when nothing is running or queued."""
         ...
