@@ -85,7 +85,8 @@ class Prompter:
         """For the place that ``add_place`` was given."""
         columns = terminal_size(self._out)[0]
 
-        async def view(text: str) -> None:
+        async def view(text: str, short: str = "", /) -> None:
+            del short  # without a pager, all of it is printed
             self.show_long(text)
 
         format_command = shell_command_for(options.host)

@@ -156,3 +156,40 @@ def test_an_undo_lists_the_files_and_v_shows_the_diff(front: str, steps: Newel) 
         assert terminal.end() == 0
     finally:
         terminal.close()
+
+
+def test_a_review_in_a_conversation_shows_whole_diffs_in_the_pager(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("seq 300 > a.txt"), {"content": "Done."}))
+    ran(newel, "go")
+    environ = newel.environ | {"TERM": "xterm-256color", "PYTHONUTF8": "1", "PAGER": "sh -c 'cat > paged'"}
+    terminal = Terminal([str(BIN / "newel")], newel.project, 100, 30, environ)
+    try:
+        terminal.wait_for("Enter sends")
+        terminal.send("/review\r")
+        terminal.wait_for((newel.project / "paged").exists)
+        terminal.send("/cost\r")
+        terminal.wait_for("Nothing has been used yet.")
+        terminal.send("\x04")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+    shown = (newel.project / "paged").read_text()
+    assert "+300" in shown
+    assert "\n+++ b/a.txt\n" in shown, "the name of a file looks like a change"
+
+
+def test_a_review_names_renamed_files_once(with_model: Make) -> None:
+    commands = (
+        "mkdir lib; mv a.py lib/b.py; sed -i s/line3$/line-three/ lib/b.py; mv same.py moved.py; rm gone.py"
+    )
+    newel = with_model(scenario("go", bash(commands), {"content": "Done."}))
+    (newel.project / "a.py").write_text("".join(f"line{number}\n" for number in range(9)))
+    (newel.project / "same.py").write_text("same\nlines\n")
+    (newel.project / "gone.py").write_text("nothing\nlike\nthe\nothers\n")
+    ran(newel, "go")
+    rows = ran(newel, "review").split("diff --git")[0]
+    arrow = "\N{RIGHTWARDS ARROW}"
+    assert f"  a.py {arrow} lib/b.py " in rows
+    assert f"  same.py {arrow} moved.py " in rows
+    assert rows.count("renamed") == 2
+    assert rows.count("gone.py") == 1

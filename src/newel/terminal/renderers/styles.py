@@ -278,8 +278,11 @@ def whole_lines(text: str) -> Text:
 def with_diff(text: str) -> Text:
     """Text with unified diffs in it, their changed lines coloured and nothing hidden. Lines are never wrapped."""
     painted = whole_lines("")
+    in_head = False  # the names of a file, which begin with signs, too
     for number, line in enumerate(escape_invisible(text).split("\n")):
-        style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
+        in_head = line.startswith("diff --git ") or (in_head and not line.startswith("@@"))
+        sign = "" if in_head else line[:1]
+        style = ADDED if sign == "+" else REMOVED if sign == "-" else ""
         painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)
     return painted
 

@@ -27,11 +27,16 @@ def conversation_ui(ui: CommandUI) -> ReviewUI:
 async def show_review(context: CommandContext, checkpoint: str) -> None:
     """``/review [CHECKPOINT]``"""
     if project := await project_of(context):
-        if checkpoint:
-            text = await describe_checkpoint(project, checkpoint, slash_command, in_conversation=True)
+
+        async def describe(*, short: bool) -> str:
+            if checkpoint:
+                return await describe_checkpoint(project, checkpoint, slash_command, short=short)
+            return await describe_project(project, LISTED, slash_command, short=short)
+
+        if (view := context.ui.view) is None:
+            context.say(await describe(short=True), "diff")
         else:
-            text = await describe_project(project, LISTED, slash_command, in_conversation=True)
-        context.say(text, "diff")
+            await view(await describe(short=False), await describe(short=True))
 
 
 async def decide(context: CommandContext, _: str) -> None:

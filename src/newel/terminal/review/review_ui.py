@@ -15,6 +15,7 @@ from newel.agent.formatting import pluralize
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, rewrite_commands, slash_command
+from newel.terminal.ui.terminal_ui import ViewText
 from newel.text.sanitize import escape_diff
 
 NO_CHANGES: Final = "No changes by agents are recorded in this folder."
@@ -66,7 +67,7 @@ class ReviewUI(NamedTuple):
     ask: Callable[[str, str], Awaitable[str | None]]
     format_command: CommandFormatter
     columns: int = 80
-    view: Callable[[str], Awaitable[None]] | None = None
+    view: ViewText | None = None
 
     def say(self, *lines: str) -> None:
         """Show the lines that are not empty."""

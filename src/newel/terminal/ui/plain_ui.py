@@ -80,8 +80,8 @@ class PlainUI:
             self.renderer.note(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
         return None
 
-    async def view(self, text: str) -> None:
-        self.renderer.note(text, "diff")
+    async def view(self, text: str, short: str = "", /) -> None:
+        self.renderer.note(short or text, "diff")
 
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:

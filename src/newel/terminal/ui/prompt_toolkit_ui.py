@@ -159,15 +159,17 @@ class PromptToolkitUI:
             with self._instead_of_draft(""), self._in_mode(mode):
                 return await mode.choice
 
-    async def view(self, text: str) -> None:
+    async def view(self, text: str, short: str = "", /) -> None:
         from newel.terminal.pager import page_beside, paged
 
         shown = paged(self._out, text)
-        if shown is None:
+        if shown is not None:
+            async with self.suspend():
+                await page_beside(shown)
+        elif text.count("\n") < self.size()[1]:
             self.renderer.note(text, "diff")
-            return
-        async with self.suspend():
-            await page_beside(shown)
+        else:
+            self.renderer.note(short or text, "diff")
 
     @contextmanager
     def _in_mode(self, mode: InputMode) -> Generator[None]:

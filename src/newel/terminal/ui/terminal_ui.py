@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -10,6 +10,14 @@ from newel.terminal.renderers.base import Renderer
 
 When = Literal["now", "later"]
 """A message to a running prompt reaches the model after the current tools, or at the end of the run."""
+
+
+class ViewText(Protocol):
+    async def __call__(self, text: str, short: str = "", /) -> None:
+        """Show a text with diffs in it, in the pager if it is longer than the screen. Where there is no pager, ``short`` is shown
+        instead, if it is not empty.
+        """
+        ...
 
 
 class InputHandler(Protocol):
@@ -73,8 +81,8 @@ class CommandUI(Protocol):
         ...
 
     @property
-    def view(self) -> Callable[[str], Awaitable[None]] | None:
-        """Shows a long text with diffs in it, in a pager if there is one; None where only yes or no can be answered."""
+    def view(self) -> ViewText | None:
+        """Shows a long text; None where only yes or no can be answered."""
         ...
 
     def restore_input(self, text: str) -> None:
