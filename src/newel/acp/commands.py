@@ -101,9 +101,9 @@ class _NoteUI:
         """A client leaves by closing the session."""
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
-        del initial, interrupting
+        del initial, interrupting, keys
         if not question.rstrip().endswith(YES_OR_NO):
             self.renderer.note(about)
             return None

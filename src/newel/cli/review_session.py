@@ -99,9 +99,9 @@ class Prompter:
         if not page(self._out, text):
             self._renderer.note(text, "diff")
 
-    async def _ask_at_terminal(self, question: str, about: str) -> str | None:
+    async def _ask_at_terminal(self, question: str, about: str, *, keys: str = "") -> str | None:
         check_terminal("--yes skips the question.")
-        return await self._ask(question, about)
+        return await self._ask(question, about, keys=keys)
 
 
 def check_terminal(remedy: str) -> None:

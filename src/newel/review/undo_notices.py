@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from newel.agent.formatting import pluralize
@@ -74,6 +74,7 @@ def _describe_decisions(
     back: dict[str, str] = {}
     kept_counts: Counter[str] = Counter()
     rejected: dict[str, set[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for entry in entries:
         match entry.kind:
             case "rollback" if entry.run in checkpoints:
@@ -87,7 +88,10 @@ def _describe_decisions(
                     hunk.run in checkpoints and hunk.id not in fresh for hunk in entry.forward.applied.new
                 )
             case "reject":
-                rejected.setdefault(entry.path, set()).update(root_of(name) for name in entry.hunks)
+                roots = {root_of(name) for name in entry.hunks}
+                rejected.setdefault(entry.path, set()).update(roots)
+                if entry.reason and _still_rejected(ledger, entry.path, roots, checkpoints):
+                    reasons.setdefault(entry.path, {})[entry.reason] = None
             case _:
                 pass
     dropped = {path: _still_rejected(ledger, path, roots, checkpoints) for path, roots in rejected.items()}
@@ -97,7 +101,7 @@ def _describe_decisions(
             for title in dict.fromkeys(back.values())
         ),
         _format_list("Kept, and in the files now", _count_lines(kept_counts)),
-        _format_list("Rejected, and not in the files", _count_lines(dropped)),
+        _format_list("Rejected, and not in the files", _count_lines(dropped, reasons)),
     ]
     paragraphs = [part for part in parts if part]
     if not paragraphs:
@@ -118,8 +122,18 @@ def _still_rejected(
     )
 
 
-def _count_lines(counts: Mapping[str, int]) -> list[str]:
-    return [f"{path} ({pluralize(number, 'hunk')})" for path, number in counts.items() if number]
+def _count_lines(counts: Mapping[str, int], reasons: Mapping[str, Iterable[str]] = {}) -> list[str]:
+    """``reasons`` are the user's, by file."""
+    return [
+        ": ".join(
+            [
+                f"{path} ({pluralize(number, 'hunk')})",
+                *(["; ".join(reasons[path])] if path in reasons else []),
+            ]
+        )
+        for path, number in counts.items()
+        if number
+    ]
 
 
 def _format_list(head: str, rows: Sequence[str]) -> str:

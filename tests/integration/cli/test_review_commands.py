@@ -289,7 +289,7 @@ def test_a_user_decides_hunk_by_hunk_and_files_are_written_at_the_end(
     )
     assert app(newel) == APP
     terminal.wait_for("Write this?")
-    terminal.send("\r")
+    terminal.send("y\r")
     assert terminal.end() == 0
     assert app(newel) == APP.replace("eight", "EIGHT")
     assert (newel.project / "new.txt").read_text() == "new\n"
@@ -307,7 +307,7 @@ def test_leaving_early_writes_nothing_and_loses_no_decision(
     assert app(newel) == APP
     assert proposals.states("app.py") == ["accepted", "pending"]
     again = decide()
-    answer(again, ("1 of 2", "q\r"), ("Write this?", "\r"))
+    answer(again, ("1 of 2", "q\r"), ("Write this?", "y\r"))
     assert again.end() == 0
     assert app(newel) == APP.replace("two", "TWO")
     assert "2 hunks left to decide" in again.screen.text
@@ -325,7 +325,7 @@ def test_the_rest_of_a_file_is_decided_at_once_except_conflicts_and_user_lines(
         ("Overwrite the current lines?", "\r"),
         ("2 of 3 · app.py · conflict", "s\r"),
         ("3 of 3", "d\r"),
-        ("Write this?", "\r"),
+        ("Write this?", "y\r"),
     )
     assert terminal.end() == 0
     assert app(newel) == APP.replace("eight", "mine").replace("two", "TWO")
@@ -542,6 +542,40 @@ def test_a_conversation_stopped_during_decisions_continues_and_has_written_nothi
     assert terminal.end() == 0
     assert app(newel) == APP
     assert "not in the files:\n- a.txt (1 hunk)" in newel.requests[-1]["messages"][-2]["content"]
+
+
+@pytest.mark.parametrize("front", ["shell", "conversation"])
+def test_a_key_decides_without_enter_and_words_tell_the_model_why(
+    front: str, newel: Newel, decide: Callable[..., Terminal]
+) -> None:
+    assert newel("--approve", "review", "go").returncode == 0
+    terminal = decide() if front == "shell" else decide("-c", "--approve", "review", columns=100)
+    if front == "conversation":
+        terminal.wait_for("── Resumed")
+        terminal.send("/decide\r")
+    terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt"))
+    terminal.send("k")
+    terminal.wait_for(partial(is_asked, terminal, "2 of 2 · app.py"))
+    terminal.send("b")
+    terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt", 2))
+    terminal.send("r")
+    terminal.send(" too aggressive: keep the name\r")
+    terminal.wait_for(partial(is_asked, terminal, "2 of 2 · app.py", 2))
+    terminal.send("\r")  # no answer
+    terminal.send("k")
+    terminal.wait_for(partial(is_asked, terminal, "Write this?"))
+    assert app(newel) == APP
+    terminal.send("\r")  # no answer either
+    terminal.send("y")
+    terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
+    if front == "conversation":
+        terminal.wait_for("Rejected 1 hunk")
+        terminal.send("\x04")
+    assert terminal.end() == 0
+    assert app(newel) == APP.replace("two", "TWO")
+    newel("-c", "thanks")
+    told = newel.requests[-1]["messages"][-2]["content"]
+    assert "not in the files:\n- a.txt (1 hunk): too aggressive: keep the name" in told
 
 
 def test_a_rollback_in_a_conversation_restores_the_files(

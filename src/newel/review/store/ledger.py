@@ -217,6 +217,7 @@ class Ledger:
         rev: int | None = None,
         hunks: tuple[str, ...] = (),
         run: str = "",
+        reason: str = "",
     ) -> ChangeResult:
         """Replace a review by what ``make`` returns for it. ``rev`` is the revision that the caller knows. Raises
         ``StaleRevision`` and whatever ``make`` raises; then nothing has changed.
@@ -227,7 +228,8 @@ class Ledger:
             if after is before:
                 return before, None
             after = identified(before, after)
-            return after, entry(kind, before, after, hunks=hunks, run=run, hash_before=hash_before)
+            made = entry(kind, before, after, hunks=hunks, run=run, reason=reason, hash_before=hash_before)
+            return after, made
 
         return self._change(path, rev, change)
 

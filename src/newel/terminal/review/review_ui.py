@@ -5,8 +5,8 @@ after a run that has left pending changes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
 import anyio.to_thread
 
@@ -57,14 +57,19 @@ def shortened(diff: str, rest: str, limit: DiffLimit = SHOWN) -> str:
     return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"
 
 
+class AskAbout(Protocol):
+    async def __call__(self, question: str, about: str, /, *, keys: str = "") -> str | None:
+        """Put a question below a text. Where keys are read one by one, one of ``keys`` answers at once. None if nobody can answer."""
+        ...
+
+
 class ReviewUI(NamedTuple):
-    """``show`` displays a text with its code, as ``Renderer.note``. ``ask`` puts a question below a text, and returns None if
-    nobody can answer. ``format_command`` writes commands for the user; questions fit into ``columns``. ``view`` shows a long text
+    """``show`` displays a text with its code, as ``Renderer.note``. ``format_command`` writes commands for the user; questions fit into ``columns``. ``view`` shows a long text
     with diffs in it; None where only yes or no can be answered.
     """
 
     show: Callable[[str, str], None]
-    ask: Callable[[str, str], Awaitable[str | None]]
+    ask: AskAbout
     format_command: CommandFormatter
     columns: int = 80
     view: ViewText | None = None
@@ -90,9 +95,9 @@ class ReviewUI(NamedTuple):
         return is_yes(answer)
 
 
-def is_yes(answer: str | None, *, default: bool = False) -> bool:
-    """Whether an answer is a yes; ``default`` is the meaning of an empty one."""
-    return (answer or "").strip().lower() in ({"y", "yes", ""} if default else {"y", "yes"})
+def is_yes(answer: str | None) -> bool:
+    """Whether an answer is a yes."""
+    return (answer or "").strip().lower() in {"y", "yes"}
 
 
 class PendingNotice:

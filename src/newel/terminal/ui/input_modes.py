@@ -155,21 +155,37 @@ class WaitingMode(WritingMode):
 
 
 class AnsweringMode(WaitingMode):
-    """A question is answered by a line; the draft comes back afterwards."""
+    """A question is answered by a line, or by one of ``keys`` at once; the draft comes back afterwards."""
 
     mark = "?"
 
     def __init__(
-        self, buffer: Buffer, handler: Callable[[], InputHandler | None], question: str, *, has_draft: bool
+        self,
+        buffer: Buffer,
+        handler: Callable[[], InputHandler | None],
+        question: str,
+        *,
+        has_draft: bool,
+        keys: str = "",
     ) -> None:
         super().__init__(buffer, handler, question)
         self._has_draft = has_draft
+        self._keys = keys
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def hints(self) -> list[str]:
-        return [f"Enter answers · Esc stops{' · your draft comes back' if self._has_draft else ''}"]
+        how = "a key answers" if self._keys and not self._buffer.text else "Enter answers"
+        return [f"{how} · Esc stops{' · your draft comes back' if self._has_draft else ''}"]
+
+    def on_text(self) -> None:
+        if len(self._buffer.text) == 1 and self._buffer.text in self._keys:
+            self._answer()
 
     def on_enter(self) -> None:
+        if self._buffer.text or not self._keys:
+            self._answer()
+
+    def _answer(self) -> None:
         if not self.answer.done():  # several keys can arrive before the reader of the answer runs
             self.answer.set_result(typed_text(self._buffer))
 

@@ -52,6 +52,7 @@ class PlainUI:
         initial: str = "",  # noqa: ARG002 — nothing can be edited here
         *,
         interrupting: bool = False,
+        keys: str = "",  # noqa: ARG002 — lines are read
     ) -> str | None:
         question = escape_invisible(question)
         if not interrupting:

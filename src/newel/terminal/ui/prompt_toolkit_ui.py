@@ -136,7 +136,7 @@ class PromptToolkitUI:
             self._app.exit()
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
         question = escape_invisible(question)
         async with self._turn:
@@ -148,7 +148,8 @@ class PromptToolkitUI:
                 with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
                     await self._until_quiet()
             draft = self._buffer.document
-            mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=bool(draft.text))
+            has_draft = bool(draft.text)
+            mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys)
             with self._in_mode(mode), self._instead_of_draft(initial):
                 return await mode.answer
 

@@ -71,9 +71,11 @@ class CommandUI(Protocol):
         ...
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
-        """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited."""
+        """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited. Where keys are read one by one, one of ``keys``
+        answers at once, and an empty line is no answer.
+        """
         ...
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
