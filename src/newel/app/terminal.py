@@ -108,6 +108,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
                 header=header(agent),
+                settings=settings.terminal,
             )
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
@@ -251,15 +252,12 @@ def header(agent: CodingAgent) -> str:
     from importlib.metadata import version
 
     from newel.review.tracking.recording_workspace import RecordingWorkspace
+    from newel.text.format import short_folder
 
-    folder = agent.workspace.name
-    home = str(Path.home())
-    if folder == home or folder.startswith(home + "/"):
-        folder = "~" + folder.removeprefix(home)
     recorded = "" if isinstance(agent.workspace, RecordingWorkspace) else "changes are not recorded"
     facts = [
         f"newel {version('newel')}",
-        folder,
+        short_folder(agent.workspace.name),
         " ".join(filter(None, (agent.state.model.id, agent.where))),
         agent.approve,
         f"sandbox: {agent.sandbox}",

@@ -45,6 +45,7 @@ from newel.config.endpoint import (
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
+from newel.config.terminal import TerminalSettings
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.config.variables import read_modes
 from newel.permissions.rules import RuleSet, RuleTexts
@@ -240,6 +241,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent_mode: AgentMode | None = None
     local: LocalModel = LocalModel()
     hybrid: HybridSettings = HybridSettings()
+    terminal: TerminalSettings = TerminalSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -298,6 +300,7 @@ class Settings(msgspec.Struct, frozen=True):
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()
     routing: RoutingLimits = DEFAULT_ROUTING
+    terminal: TerminalSettings = TerminalSettings()
     tool_calls: ToolCallMode | None = None
 
 
@@ -359,6 +362,7 @@ def load_settings(
         agent_mode=first("agent_mode") or "remote",
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
+        terminal=file.terminal,
         tool_calls=flags.tool_calls,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import AnyStr, Final, Generic, NamedTuple
 
 import msgspec
@@ -139,7 +139,16 @@ def changes(diff: str) -> Iterator[DiffChange]:
 
 def changed_lines(diff: str) -> str:
     """How many lines a unified diff adds and removes; nothing where there is no diff."""
-    marks = [change.mark for change in changes(diff)]
-    added, removed = marks.count("+"), marks.count("-")
+    return count_changes([diff])
+
+
+def count_changes(diffs: Iterable[str]) -> str:
+    """``+13 -12``: how many lines unified diffs add and remove, together."""
+    marks = [change.mark for diff in diffs for change in changes(diff)]
+    return line_counts(marks.count("+"), marks.count("-"))
+
+
+def line_counts(added: int, removed: int) -> str:
+    """``+13 -12``, without zeros."""
     parts = [f"+{added}" if added else "", f"{MINUS}{removed}" if removed else ""]
     return " ".join(part for part in parts if part)

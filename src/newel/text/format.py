@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from newel.agent.events import EndReason, ModelRouted, Retry
@@ -184,3 +185,9 @@ def usage_line(
     if milliseconds is not None:
         parts.append(format_duration(milliseconds))
     return " · ".join(parts)
+
+
+def short_folder(folder: str) -> str:
+    """A folder with ``~`` for the user's home."""
+    home = str(Path.home())
+    return f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(f"{home}/") else folder

@@ -78,6 +78,17 @@ class ProgramEnded(msgspec.Struct, frozen=True):
     stderr: bytes
 
 
+class ChangedFile(msgspec.Struct, frozen=True):
+    """A file that a command has changed. ``path`` is relative to the root, as in ``FileChange``; ``kind`` is ``new``, ``deleted`` or ``changed``. The
+    numbers of lines are None where they were not counted, as in binary and in very large files.
+    """
+
+    path: str
+    kind: Literal["new", "deleted", "changed"]
+    added: int | None = None
+    removed: int | None = None
+
+
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a command.
 
@@ -85,7 +96,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     ``truncated``, ``stdout`` and ``stderr`` lack their middle, and ``output_file`` names the file with both in
     order of arrival. ``left_open``: the shell has ended, but a process that it started still holds its output.
     ``left_running`` describes its processes that still run, if known. ``whole`` tells the reader where all output
-    is.
+    is. ``changed`` are the files that the command has changed, where changes are recorded.
     """
 
     stdout: str
@@ -98,6 +109,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     left_open: bool = False
     left_running: Sequence[str] = ()
     whole: str = ""
+    changed: Sequence[ChangedFile] = ()
 
 
 class RunOptions(TypedDict, total=False):

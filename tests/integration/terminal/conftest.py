@@ -25,7 +25,9 @@ from tests.forked import Process, start
 
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
 
-_SEQUENCE = re.compile(r"\x1b\[(?P<private>\?)?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b.|\r|\n|\x08")
+_SEQUENCE = re.compile(
+    r"\x1b\[(?P<private>\?)?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|\r|\n|[\x07\x08]"
+)
 
 
 class Screen:

@@ -26,9 +26,10 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
+from newel.config.terminal import TerminalSettings
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
-from newel.permissions.approval import approval_policy
+from newel.permissions.approval import ApprovalMode, approval_policy
 from newel.permissions.secret_paths import SecretPaths
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -122,6 +123,10 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
     async def list_models() -> list[str]:
         return ["obedient", "other"]
 
+    def find_policy(mode: ApprovalMode) -> Any:
+        places = SecretPaths(str(cwd), home=str(cwd))
+        return approval_policy(mode, ask=approver, folder=str(cwd), places=places)
+
     mode: Any = os.environ.get("PROGRAM_APPROVE", "auto")
     agent = CodingAgent(
         transport=ProviderTransport(Obedient()),
@@ -129,11 +134,11 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
             model=Model("obedient", "script", 128_000),
             transform=Transformer(),
             tools=coding_tools(workspace),
-            policy=approval_policy(
-                mode, ask=approver, folder=str(cwd), places=SecretPaths(str(cwd), home=str(cwd))
-            ),
+            policy=find_policy(mode),
         ),
         workspace=workspace,
+        approve=mode,
+        find_policy=find_policy,
         session=open_session(os.environ.get("PROGRAM_SESSION")),
         open_session=open_session,
         list_models=list_models,
@@ -151,7 +156,13 @@ async def main(front: str, prompts: list[str]) -> int:
     match front:
         case "rich" | "console":
             return await run_repl(
-                agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
+                agent,
+                home=home,
+                approver=approver,
+                screen=front,
+                header="newel test",
+                first_prompts=given,
+                settings=TerminalSettings(notify=os.environ.get("PROGRAM_NOTIFY", "").split()),
             )
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)

@@ -15,7 +15,7 @@ def open_list(open_terminal: Open, *, rows: int = 24) -> Any:
     """A conversation of three messages, and the list of them."""
     terminal = open_terminal("rich", "first words", "second words", rows=rows)
     terminal.wait_for("You said: second words")
-    terminal.wait_for(lambda: terminal.screen.text.rstrip().endswith(MARK))
+    terminal.wait_for(f"{MARK}\n")
     terminal.send("/branch\r")
     terminal.wait_for("Esc cancels")
     return terminal
@@ -56,7 +56,7 @@ def test_escape_chooses_nothing_and_stops_nothing(open_terminal: Open) -> None:
 def test_a_long_list_shows_what_surrounds_the_choice(open_terminal: Open) -> None:
     terminal = open_terminal("rich", *(f"words {number}" for number in range(30)), rows=16)
     terminal.wait_for("You said: words 29")
-    terminal.wait_for(lambda: terminal.screen.text.rstrip().endswith(MARK))
+    terminal.wait_for(f"{MARK}\n")
     terminal.send("/branch\r")
     terminal.wait_for(f"{MARK} you    words 0\n")
     terminal.wait_for("more rows")

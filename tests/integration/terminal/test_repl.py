@@ -86,7 +86,7 @@ def test_text_typed_during_a_run_steers_it(open_terminal: Open, tmp_path: Path) 
     terminal.wait_for(f"{MARK} unfinished\n  in between  (next)\n  at the end  (when it is done)")
     (tmp_path / "project" / "go").touch()
     terminal.wait_for("You said: at the end")
-    terminal.wait_for(lambda: terminal.screen.text.endswith(f"\n{MARK} unfinished"))
+    terminal.wait_for(f"\n{MARK} unfinished\nobedient")
     text = terminal.screen.text
     assert text.index("● bash") < text.index("You said: in between") < text.index("You said: at the end")
 
@@ -324,7 +324,7 @@ def test_text_typed_before_a_question_does_not_answer_it(open_terminal: Open, tm
     terminal.wait_for("?\nEnter answers")
     terminal.answer("\r")
     terminal.wait_for("You said: y")
-    terminal.wait_for(lambda: terminal.screen.text.endswith(f"{MARK} y"))
+    terminal.wait_for(f"{MARK} y\nobedient")
     assert "not run" in terminal.screen.text
     assert not (tmp_path / "project" / "unseen").exists()
 

@@ -32,8 +32,8 @@ from newel.agent.messages import (
 )
 from newel.agent.transform import COMPACTION
 from newel.text.format import describe_routing, format_size, one_line, usage_line
-from newel.text.json import to_json
-from newel.text.sanitize import sanitize
+from newel.text.json import as_dict, as_list, as_str, to_json
+from newel.text.sanitize import escape_line, sanitize
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -293,6 +293,9 @@ async def animate(renderer: Renderer) -> None:
 TAIL = 8
 """Lines shown of a failed call's output."""
 
+CHANGED_FILES = 5
+"""Files that are listed under a command that has changed them."""
+
 _LABEL = r"stdout:|stderr:|exit code: \d+|Output until then:"
 
 Details = dict[str, Any]
@@ -311,6 +314,8 @@ class CallOutcome(msgspec.Struct, frozen=True):
     tail: list[str]
     milliseconds: int | None
     diff: str
+    changes: list[str] = []
+    """What a command has changed: ``+13 -12 src/app.py``."""
 
 
 class ToolCallTracker:
@@ -351,6 +356,7 @@ class ToolCallTracker:
             tail=last_lines(output) if failed else [],
             milliseconds=end.duration if ran else None,
             diff=_text(end.details, "diff"),
+            changes=describe_changes(end.details) if ran else [],
         )
 
 
@@ -400,6 +406,22 @@ def last_lines(output: str, number: int = TAIL) -> list[str]:
     lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
     printed = [line.rstrip() for line in lines if line.strip() and not re.fullmatch(_LABEL, line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in printed[-number:]]
+
+
+def describe_changes(details: Details) -> list[str]:
+    """The files that a command has changed, a line for each of the first few, with the numbers of its lines."""
+    from newel.diff.unified import line_counts
+
+    found = [as_dict(change) for change in as_list(details.get("changes"))]
+    lines: list[str] = []
+    for change in found[:CHANGED_FILES]:
+        counts = line_counts(int(change.get("added") or 0), int(change.get("removed") or 0))
+        kind = as_str(change.get("kind"))
+        facts = " ".join(filter(None, (counts, "" if kind == "changed" else kind)))
+        lines.append(f"{facts or 'changed'} {escape_line(as_str(change.get('path')), 200)}")
+    total = details.get("changedFiles")
+    more = (total if isinstance(total, int) else len(found)) - len(lines)
+    return [*lines, f"… {pluralize(more, 'more file')}"] if more > 0 else lines
 
 
 def _text(details: Details, name: str) -> str:

@@ -58,7 +58,7 @@ class RichRenderer(LiveRenderer):
             self._print("note", styles.whole_lines(text))
         elif code == "question":
             self._print("question", styles.Text(sanitize(text)))
-        elif code == "answer":
+        elif code == "aside":
             width, _ = self.screen.size()
             self._print_dim("note", styles.truncate(sanitize(text), width))
         else:
@@ -172,6 +172,7 @@ class RichRenderer(LiveRenderer):
                 lines += styles.failure_lines(line, width)
         else:
             lines += styles.diff_block(outcome.diff, min(width, styles.MAX_WIDTH))
+        lines += [styles.output_line(line, width) for line in outcome.changes]
         self._print("calls", *lines)
 
     def on_tool_end(self, event: e.ToolExecutionEnd) -> None:  # noqa: ARG002 — the base's signature

@@ -9,21 +9,25 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
-from newel.terminal.review.review_ui import PendingNotice
+from newel.terminal.repl.status_line import StatusLine
+from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
 from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
 
@@ -36,12 +40,13 @@ async def run_repl(
     screen: Literal["rich", "console"] = "rich",
     header: str = "",
     first_prompts: Sequence[Prompt] = (),
+    settings: TerminalSettings | None = None,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
     ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
-    ui = _open_ui(agent, home, screen)
-    notice = PendingNotice(agent, slash_command)
+    ui = _open_ui(agent, home, screen, settings)
+    notice = RunNotice(agent, slash_command, sums_up=True)
     approver.attend(ui.ask, ui.show_answer)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
@@ -53,7 +58,9 @@ async def run_repl(
         approver.attend(None)
 
 
-def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> TerminalUI:
+def _open_ui(
+    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], settings: TerminalSettings | None
+) -> TerminalUI:
     def live(screen: Screen) -> LiveRenderer:
         from newel.terminal.renderers.rich import RichRenderer
         from newel.terminal.renderers.styles import Styles
@@ -71,6 +78,8 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
         commands=commands,
         files=agent.workspace,
         is_plain=screen == "console",
+        title=f"newel · {agent.session.get_name() or agent.workspace.name.rstrip('/').rpartition('/')[2]}",
+        settings=settings,
     )
 
 
@@ -78,13 +87,14 @@ class CodingRepl(Repl[CommandContext]):
     """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
 
     def __init__(
-        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: PendingNotice, header: str
+        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: RunNotice, header: str
     ) -> None:
         super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
         self._agent = agent
         self._notice = notice
         self._header = header
         self._queueing = anyio.Lock()
+        self._status = StatusLine(agent)
 
     def _greet(self) -> None:
         if self._header:
@@ -120,6 +130,13 @@ class CodingRepl(Repl[CommandContext]):
     def rewind(self) -> None:
         self.submit("/rewind")
 
+    def next_approval_mode(self) -> None:
+        try:
+            switch_approval_mode(self._agent)
+        except NewelError as error:
+            self.ui.renderer.note(self.localize(str(error)))
+        self.ui.refresh()
+
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
 
@@ -137,8 +154,13 @@ class CodingRepl(Repl[CommandContext]):
         elif self._agent.approve == "plan" and self._agent.state.messages:
             lines.append("/implement carries out the plan · /implement auto without asking")
         elif not self._agent.state.messages:
-            lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
+            lines.append(
+                "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"
+            )
         return lines
+
+    def status_line(self, columns: int) -> str:
+        return self._status.text(columns)
 
     # -- jobs ---------------------------------------------------------------------------------------
 
@@ -184,7 +206,7 @@ class CodingRepl(Repl[CommandContext]):
         self._restore_unsent()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
-            self.ui.renderer.note(message)
+            self.ui.renderer.note(message, "aside")
 
     def _restore_unsent(self) -> None:
         """Put messages that the run did not reach back into the input."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import get_args
+import contextlib
+from typing import Final, get_args
 
 from newel.agent.errors import NewelError, UsageError
 from newel.permissions.approval import ApprovalMode
+from newel.session.coding_agent import CannotChangeMode, CodingAgent
 from newel.terminal.commands import CommandContext, rewrite_commands, slash_command
 from newel.text.format import format_columns, one_line
+
+IN_TURN: Final[tuple[ApprovalMode, ...]] = ("ask", "auto", "plan")
+"""The modes between which a key switches. To review, an agent works in a copy of the project, which begins with the session."""
 
 IMPLEMENT = "Carry out the plan."
 """The prompt after a plan, which Enter sends."""
@@ -27,6 +32,17 @@ async def approve(context: CommandContext, mode: str) -> None:
         context.say(str(error))
         return
     context.say(f"Approval mode: {agent.approve}. {'' if mode else modes}".rstrip())
+
+
+def switch_approval_mode(agent: CodingAgent) -> None:
+    """Switch to the next mode of ``IN_TURN`` that is possible here. Raises ``CannotChangeMode`` if none is."""
+    at = IN_TURN.index(agent.approve) + 1 if agent.approve in IN_TURN else 0
+    *further, last = IN_TURN[at:] + IN_TURN[: max(at - 1, 0)]
+    for mode in further:
+        with contextlib.suppress(CannotChangeMode):
+            agent.set_approve(mode)
+            return
+    agent.set_approve(last)
 
 
 async def implement(context: CommandContext, mode: str) -> None:

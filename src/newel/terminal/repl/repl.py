@@ -36,6 +36,7 @@ from newel.text.sanitize import SanitizedStream
 from newel.workspace.port import Completed, Workspace
 
 if TYPE_CHECKING:
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
     from newel.terminal.repl.completion import ArgumentCompleter
@@ -82,9 +83,12 @@ def open_ui(
     arguments: Mapping[str, ArgumentCompleter] = {},
     files: Workspace | None = None,
     is_plain: bool = False,
+    title: str = "",
+    settings: TerminalSettings | None = None,
 ) -> TerminalUI:
     """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
-    elsewhere. ``history`` is the file that keeps what the user enters. The others are completed: see ``ReplCompleter``.
+    elsewhere. ``history`` is the file that keeps what the user enters, ``title`` the name of the conversation in that of the window. The others are
+    completed: see ``ReplCompleter``.
     """
     if is_plain or not can_draw():
         out = text_stdout()
@@ -93,7 +97,8 @@ def open_ui(
     from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
     completer = ReplCompleter(commands, files=files, arguments=arguments)
-    return PromptToolkitUI(sys.stdout, live, completer=completer, history=history)
+    notify = settings.notify if settings else ()
+    return PromptToolkitUI(sys.stdout, live, completer=completer, history=history, title=title, notify=notify)
 
 
 class Repl(Generic[Context]):
@@ -169,6 +174,9 @@ class Repl(Generic[Context]):
     def expand(self) -> None:
         """Nothing is abbreviated."""
 
+    def next_approval_mode(self) -> None:
+        """There are none."""
+
     def stop(self) -> bool:
         """Cancel the running job and drop the queued ones; False if none is running."""
         if self._running is None:
@@ -194,6 +202,9 @@ class Repl(Generic[Context]):
 
     def state_lines(self) -> list[str]:
         return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
+
+    def status_line(self, columns: int) -> str:  # noqa: ARG002 — for those who have one
+        return ""
 
     def localize(self, text: str) -> str:
         """A message for this conversation: its own commands for those of the shell."""
@@ -221,12 +232,15 @@ class Repl(Generic[Context]):
     async def work(self) -> None:
         """Run jobs until cancelled."""
         while True:
+            if self._queue:
+                self.ui.set_working(True)
             while self._queue:
                 with anyio.CancelScope() as self._running:
                     await self.run_safely(self._run_job, self._queue.popleft())
                 stopped, self._running = self._running.cancelled_caught, None
                 await self.run_safely(self._after_job, stopped)
                 self.ui.refresh()
+            self.ui.set_working(False)
             self._idle.set()
             self._more = anyio.Event()
             await self._more.wait()

@@ -23,6 +23,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Alt+Enter", "a new line"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Esc Esc", "when nothing runs and the input is empty: /rewind"),
+        ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
         ("Ctrl+O", "show the last call in full"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))

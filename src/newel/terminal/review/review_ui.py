@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import anyio.to_thread
 
@@ -17,6 +18,9 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, rewrite_commands, slash_command
 from newel.terminal.ui.terminal_ui import ViewText
 from newel.text.sanitize import escape_diff
+
+if TYPE_CHECKING:
+    from newel.review.project import ProjectReview
 
 NO_CHANGES: Final = "No changes by agents are recorded in this folder."
 NO_PENDING: Final = "No pending changes."
@@ -100,12 +104,17 @@ def is_yes(answer: str | None) -> bool:
     return (answer or "").strip().lower() in {"y", "yes"}
 
 
-class PendingNotice:
-    """The notice after a run. Watches an agent until ``close``. ``format_command`` writes commands for the user."""
+class RunNotice:
+    """What the user should know of the files after a run. Watches an agent until ``close``. ``format_command`` writes commands for the user.
+    ``sums_up``: also changes that wait for nothing are told.
+    """
 
-    def __init__(self, agent: CodingAgent, format_command: CommandFormatter) -> None:
+    def __init__(
+        self, agent: CodingAgent, format_command: CommandFormatter, *, sums_up: bool = False
+    ) -> None:
         self._agent = agent
         self._format_command = format_command
+        self._sums_up = sums_up
         self._since = ""
         self._has_acted = False
         self.close = agent.subscribe(self._handle)
@@ -123,7 +132,7 @@ class PendingNotice:
                 pass
 
     async def text(self) -> str:
-        """The notice about the runs since the last call; empty if they left nothing pending."""
+        """The notice about the runs since the last call; empty if they have changed nothing."""
         since, has_acted = self._since, self._has_acted
         self._since, self._has_acted = "", False
         workspace = self._agent.workspace
@@ -133,12 +142,29 @@ class PendingNotice:
         from newel.review.model.file_review import ReviewError
 
         try:
-            ledger = (await workspace.recorder()).project.ledger
+            project = (await workspace.recorder()).project
             session = self._agent.session.get_id()
-            files = await anyio.to_thread.run_sync(files_with_pending, ledger, session, since)
+            files = await anyio.to_thread.run_sync(files_with_pending, project.ledger, session, since)
+            if files:
+                return self._about(len(files))
+            return await self._sum_up(project, session, since) if self._sums_up else ""
         except ReviewError:  # shown during the run already
             return ""
-        return self._about(len(files)) if files else ""
+
+    async def _sum_up(self, project: ProjectReview, session: str, since: str) -> str:
+        """``5 files +13 -12 · /review · /undo``: what the last run has changed."""
+        from newel.diff.unified import count_changes
+        from newel.review.project import load_run
+
+        latest = await anyio.to_thread.run_sync(partial(project.ledger.checkpoints, limit=1))
+        if not latest or latest[0].session != session or latest[0].created < since:
+            return ""
+        files = (await load_run(project, latest[0])).files
+        if not files:
+            return ""
+        commands = map(self._format_command, ("review", "undo"))
+        changed = f"{pluralize(len(files), 'file')} {count_changes(file.patch for file in files)}".rstrip()
+        return " · ".join([changed, *commands])
 
     def _about(self, files: int) -> str:
         if self._format_command is not slash_command and self._agent.session.get_file_path() is None:

@@ -49,6 +49,8 @@ class InputMode(Protocol):
 
     def on_tab(self) -> None: ...
 
+    def on_shift_tab(self) -> None: ...
+
     def on_escape(self) -> None: ...
 
     def on_interrupt(self) -> bool:
@@ -99,6 +101,13 @@ class WritingMode:
             self._send(later=True)
         else:
             buffer.start_completion(select_first=True)
+
+    def on_shift_tab(self) -> None:
+        handler = self._handler()
+        if self._buffer.complete_state:
+            self._buffer.complete_previous()
+        elif handler is not None:
+            handler.next_approval_mode()
 
     def on_escape(self) -> None:
         handler = self._handler()
@@ -152,6 +161,9 @@ class WaitingMode(WritingMode):
 
     def on_enter(self) -> None:
         """No answer yet."""
+
+    def on_shift_tab(self) -> None:
+        """What is asked about does not change while it is asked."""
 
 
 class AnsweringMode(WaitingMode):
@@ -216,6 +228,9 @@ class ChoosingMode:
 
     def on_tab(self) -> None:
         self._picker.move(1)
+
+    def on_shift_tab(self) -> None:
+        self._picker.move(-1)
 
     def on_escape(self) -> None:
         self._choose(None)

@@ -95,6 +95,9 @@ class PlainUI:
     def refresh(self) -> None:
         """No state is shown."""
 
+    def set_working(self, is_working: bool) -> None:
+        """No state is shown."""
+
     def echo(self, text: str) -> None:
         """Typed text stays visible."""
 

@@ -41,6 +41,7 @@ from prompt_toolkit.styles import Style
 
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
 from newel.terminal.ui.history import open_history
 from newel.terminal.ui.input_modes import (
     DOUBLE_PRESS_S,
@@ -61,6 +62,9 @@ EARLY_INPUT_S = 0.2
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
+
+_FEW_ROWS = 8
+"""In a terminal that is so low, there is no room for a status line."""
 
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
 """Rows that a key moves the choice in a list."""
@@ -84,16 +88,24 @@ STYLE = Style.from_dict(
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
-    screen. ``history`` is the file that keeps what was sent.
+    screen. ``history`` is the file that keeps what was sent. ``title`` and ``notify`` are for ``Attention``.
     """
 
     def __init__(
-        self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
+        self,
+        out: TextIO,
+        renderer: Callable[[Screen], LiveRenderer],
+        *,
+        completer: Completer,
+        history: Path,
+        title: str = "newel",
+        notify: Sequence[str] = (),
     ) -> None:
         self._out = out
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self.renderer = renderer(self)
+        self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
@@ -119,6 +131,7 @@ class PromptToolkitUI:
 
     async def run(self, handler: InputHandler) -> None:
         self._handler = handler
+        self._attention.begin()
         try:
             await self._app.run_async(
                 handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
@@ -126,6 +139,7 @@ class PromptToolkitUI:
         except EOFError:  # the terminal is gone
             pass
         finally:
+            self._attention.end()
             self._handler = None
 
     def _get_handler(self) -> InputHandler | None:
@@ -144,14 +158,17 @@ class PromptToolkitUI:
                 self.renderer.note(escape_invisible(about), "question")
             await self._read_keys()  # keys typed before the question are no answer: they act as usual
             self._seen = None
-            if interrupting:
-                with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
-                    await self._until_quiet()
-            draft = self._buffer.document
-            has_draft = bool(draft.text)
-            mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys)
-            with self._in_mode(mode), self._instead_of_draft(initial):
-                return await mode.answer
+            with self._attention.asking(question) if interrupting else nullcontext():
+                if interrupting:
+                    with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
+                        await self._until_quiet()
+                draft = self._buffer.document
+                has_draft = bool(draft.text)
+                mode = AnsweringMode(
+                    self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys
+                )
+                with self._in_mode(mode), self._instead_of_draft(initial):
+                    return await mode.answer
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         async with self._turn:
@@ -222,11 +239,14 @@ class PromptToolkitUI:
     def refresh(self) -> None:
         self._app.invalidate()
 
+    def set_working(self, is_working: bool) -> None:
+        self._attention.set_working(is_working)
+
     def echo(self, text: str) -> None:
         self.renderer.echo(text)
 
     def show_answer(self, text: str) -> None:
-        self.renderer.note(text, "answer")
+        self.renderer.note(text, "aside")
 
     def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
@@ -288,13 +308,17 @@ class PromptToolkitUI:
             dont_extend_height=True,
             always_hide_cursor=True,
         )
+        status = Window(
+            FormattedTextControl(lambda: [("class:state", self._status())]), height=1, always_hide_cursor=True
+        )
         layout = HSplit(
             [
                 ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~has_above),
                 ConditionalContainer(above, has_above),
                 typed,
                 CompletionsMenu(max_height=8),
-                ConditionalContainer(state, ~has_completions),
+                ConditionalContainer(state, ~has_completions & Condition(lambda: bool(self._state()))),
+                ConditionalContainer(status, Condition(lambda: bool(self._status()))),
                 Window(),  # takes the free rows when the live part shrinks
             ]
         )
@@ -319,7 +343,11 @@ class PromptToolkitUI:
     def _state(self) -> AnyFormattedText:
         lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
         columns, _ = self.size()
-        return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
+        return [("class:state", "\n".join(line[: columns - 1] for line in lines))] if lines else ""
+
+    def _status(self) -> str:
+        columns, rows = self.size()
+        return self._handler.status_line(columns - 1) if self._handler and rows > _FEW_ROWS else ""
 
     # -- keys ---------------------------------------------------------------------------------------
 
@@ -339,11 +367,14 @@ class PromptToolkitUI:
             (["escape", "enter"], lambda: self._buffer.insert_text("\n")),
             (["c-j"], self._on_line_feed),
             (["tab"], self._on_tab),
+            (["s-tab"], self._on_shift_tab),
             (["escape"], self._on_escape),
             (["c-c"], self._on_interrupt),
             (["c-d"], self._on_end),
             (["c-o"], self._on_unfold),
             (["c-z"], self._on_suspend),
+            ([FOCUS_IN], partial(self._attention.set_focus, True)),
+            ([FOCUS_OUT], partial(self._attention.set_focus, False)),
         ):
             keys.add(*names)(_key(action))
         moving = Condition(lambda: isinstance(self._mode, ChoosingMode))
@@ -356,6 +387,9 @@ class PromptToolkitUI:
 
     def _on_tab(self) -> None:
         self._mode.on_tab()
+
+    def _on_shift_tab(self) -> None:
+        self._mode.on_shift_tab()
 
     def _on_escape(self) -> None:
         self._mode.on_escape()

@@ -34,6 +34,10 @@ class InputHandler(Protocol):
         """Show the latest abbreviated output in full."""
         ...
 
+    def next_approval_mode(self) -> None:
+        """Switch to the next approval mode, where there are any."""
+        ...
+
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
         ...
@@ -53,6 +57,10 @@ class InputHandler(Protocol):
 
     def state_lines(self) -> list[str]:
         """Lines for beside the input: queued messages, and the keys that work now."""
+        ...
+
+    def status_line(self, columns: int) -> str:
+        """What is always shown below the input; empty for nothing."""
         ...
 
 
@@ -113,6 +121,10 @@ class TerminalUI(CommandUI, Protocol):
 
     def refresh(self) -> None:
         """The handler's ``state_lines`` have changed."""
+        ...
+
+    def set_working(self, is_working: bool) -> None:
+        """Work for the user has begun, or has ended."""
         ...
 
     def echo(self, text: str) -> None:

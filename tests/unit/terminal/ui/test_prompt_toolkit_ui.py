@@ -50,6 +50,12 @@ class Listener:
     def state_lines(self) -> list[str]:
         return []
 
+    def status_line(self, columns: int) -> str:
+        return "model"[:columns]
+
+    def next_approval_mode(self) -> None:
+        pass
+
 
 @pytest.mark.anyio
 async def test_keys_unread_when_a_question_appears_do_not_answer_it(tmp_path: Path) -> None:
