@@ -50,11 +50,15 @@ export interface ForkCommand {
     before?: boolean;
     id?: string | number | null;
 }
-/** Undo the changes of the last run, or of the run of a checkpoint; an undo can be undone. `preview` changes nothing. */
+/**
+ * Undo the last run that is not undone, or the run of a checkpoint; with `redo`, redo what the last undo, or that of the
+ * checkpoint, has undone. `preview` changes nothing.
+ */
 export interface UndoCommand {
     type: "undo";
     checkpoint?: string | null;
     preview?: boolean;
+    redo?: boolean;
     id?: string | number | null;
 }
 /** List the models of the server. */

@@ -20,6 +20,7 @@ OFFERED: Final = (
     "keep",
     "reject",
     "undo",
+    "redo",
     "rollback",
     "export",
     "permissions",
@@ -96,21 +97,26 @@ class _NoteUI:
     def columns(self) -> int:
         return COLUMNS
 
-    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:  # noqa: ARG002 — see above
-        return None
-
     def leave(self) -> None:
         """A client leaves by closing the session."""
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
-        del initial, interrupting
+        del initial, interrupting, keys
         if not question.rstrip().endswith(YES_OR_NO):
             self.renderer.note(about)
             return None
         question = question.rstrip().removesuffix(YES_OR_NO).rstrip()
         return "y" if await self._confirm(question, about or self.renderer.last) else None
+
+    view = None
+
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        """A client has no lists to choose from: it shows them, and the user names a row."""
+        del selected
+        self.renderer.note("\n".join([title, *rows]))
+        return None
 
     def restore_input(self, text: str) -> None:
         """The client owns its input."""

@@ -141,7 +141,7 @@ def _plan_run(ledger: Ledger, checkpoint: str) -> tuple[str, Callable[[], Forgot
     if not found or (len(found) > 1 and checkpoint != LAST):
         how_many = "More than one checkpoint begins with" if found else "There is no checkpoint"
         raise NewelError(f"{how_many} {escape_line(checkpoint)}. `newel checkpoints` lists them.")
-    what = f"This deletes what Newel has stored of the run {run_line(found[0].id, found[0].created, found[0].title)}"
+    what = f"This deletes what Newel has stored of the run {run_line(0, found[0].id, found[0].created, found[0].title)}"
     return what, partial(forget_run, ledger, found[0])
 
 

@@ -46,7 +46,6 @@ _COMMAND_HINTS: Final = {
             "sandbox",
             "`newel --sandbox workspace|read-only|partial|off` chooses the sandbox, `newel doctor` tests it.",
         ),
-        ("redo", "`newel undo` after an undo restores the changes."),
         ("host remote ssh", "`newel hosts` lists hosts, `newel --host PLACE` works on one."),
         ("serve server ui", "`newel web` starts the workbench in the browser."),
         (

@@ -18,6 +18,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "keep": (),
     "reject": (),
     "undo": (),
+    "redo": (),
     "forget": (),
     "rollback": (),
     "trust": (),

@@ -121,7 +121,7 @@ class CommandContext(msgspec.Struct, frozen=True):
 CommandFormatter = Callable[[str], str]
 """From ``review cp_12`` to what the user types for it."""
 
-_EVERYWHERE: Final = r"`newel ((?:review|decide|keep|reject|undo|rollback|checkpoints|permissions)\b(?: (?!add |revoke |-)[^`\s]+)*)`"
+_EVERYWHERE: Final = r"`newel ((?:review|decide|keep|reject|undo|redo|rollback|checkpoints|permissions)\b(?: (?!add |revoke |-)[^`\s]+)*)`"
 """A command of the shell that a conversation has, too, perhaps with an id."""
 
 

@@ -201,6 +201,9 @@ def test_a_conversation_shows_hidden_characters_of_applied_changes(
     terminal = opened("--renderer", screen)
     until(terminal, "Enter sends" if screen == "rich" else "newel ")
     terminal.send(f"{command.replace('CP', done)}\r")
+    if not command.startswith("/review"):
+        terminal.wait_for("v: diff")
+        terminal.send("v\r")
     terminal.wait_for(lambda: not unseen(terminal.screen.text, of=NAME))
 
 

@@ -266,8 +266,9 @@ def test_a_session_is_resumed_from_a_list(open_terminal: Open) -> None:
     second.send("/resume\r")
     second.wait_for(f"{MARK} run echo kept  (4 messages, just now)")
     second.send("\r")
-    second.wait_for("Your last message: run echo kept")
-    assert re.search(r"^Resumed [0-9a-f]{8}: 4 messages\.$", second.screen.text, re.MULTILINE)
+    second.wait_for("Resumed")
+    assert re.search(r"^── Resumed [0-9a-f]{8}: 4 messages\. ──$", second.screen.text, re.MULTILINE)
+    assert "run echo kept" in second.screen.text
     second.send("\x0f")  # Ctrl+O
     second.wait_for("command: echo kept\nresult:\n    stdout:\n    kept\n")
 

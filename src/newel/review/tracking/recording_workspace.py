@@ -274,8 +274,8 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
         try:
             ledger = (await self.recorder()).project.ledger
-            messages = of.agent.state.messages
-            return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages)
+            messages, tree = of.agent.state.messages, of.session.get_tree()
+            return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages, tree)
         except NewelError:  # a ledger that cannot be used is reported with the next operation
             return None
 

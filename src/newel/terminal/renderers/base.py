@@ -70,6 +70,10 @@ class Renderer:
         """
         raise NotImplementedError
 
+    def show_prompt(self, message: UserMessage, /) -> None:
+        """Show a prompt of the user that was sent earlier."""
+        self.handle(MessageEnd(message=message))
+
     def tick(self) -> None:
         """About ``TICK_S`` seconds have passed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,13 +18,14 @@ from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
 from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
-from newel.terminal.repl.session_commands import recap
+from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.status_line import StatusLine
 from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
+from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
     from newel.config.terminal import TerminalSettings
@@ -110,7 +112,14 @@ class CodingRepl(Repl[CommandContext]):
         if self._agent.sandbox_problem:
             self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._agent.sandbox_problem))
         if self._agent.state.messages:
-            self.ui.renderer.note(recap(self._agent))
+            show_resumed(self._agent, self.ui.renderer)
+
+    def _part(self) -> None:
+        session = self._agent.session
+        if session.get_file_path() is not None and session.has_data() and sys.stdout.isatty():
+            how = "newel -c" if session.is_latest() else f"newel --session {session.get_id()[:8]}"
+            where = " with the same --host" if self._agent.workspace.name.startswith(SCHEME) else ""
+            self.ui.renderer.note(f"`{how}`{where} resumes this conversation.")
 
     # -- input --------------------------------------------------------------------------------------
 
@@ -142,6 +151,13 @@ class CodingRepl(Repl[CommandContext]):
     async def _show_transcript(self, sections: Sequence[Section]) -> None:
         if sections:
             await self.ui.page("Transcript", sections, at_end=True)
+
+    @property
+    def can_rewind(self) -> bool:
+        return bool(self._agent.state.messages) and not self.busy
+
+    def rewind(self) -> None:
+        self.submit("/rewind")
 
     def next_approval_mode(self) -> None:
         try:

@@ -152,6 +152,8 @@ class Repl(Generic[Context]):
                     group.start_soon(self.run_safely, task)
                 await self.ui.run(self)
             subscription.check()
+            if not self._exit_code:
+                self._part()
         except OSError as error:  # the screen's own: all other errors are shown on it
             discard_stdout(error)
             return self._exit_code or FAILED
@@ -205,6 +207,13 @@ class Repl(Generic[Context]):
         self._running.cancel()
         return True
 
+    @property
+    def can_rewind(self) -> bool:
+        return False
+
+    def rewind(self) -> None:
+        """There is nothing to go back to."""
+
     def leave(self) -> None:
         self.stop()
         self.ui.leave()
@@ -238,6 +247,9 @@ class Repl(Generic[Context]):
 
     def _greet(self) -> None:
         """Show the first lines."""
+
+    def _part(self) -> None:
+        """Show the last lines, when the user has left."""
 
     async def work(self) -> None:
         """Run jobs until cancelled."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import SessionInUse
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext
+from newel.terminal.repl.replay import show_resumed
 from newel.text.format import one_line, short_number
 
 if TYPE_CHECKING:
     from newel.session.listing import SessionEntry
 
 
-LISTED = 20
+LISTED = 50
 """Sessions that ``/resume`` offers."""
 
 
@@ -63,11 +63,7 @@ async def resume(context: CommandContext, session_id: str) -> None:
         if not others:
             context.say("There is no other session in this folder.")
             return
-        rows = [
-            f"{listed.name or one_line(listed.first_text, 60) or listed.id[:8]}"
-            f"  ({', '.join(_facts(listed))})"
-            for listed in others
-        ]
+        rows = [f"{_named(listed)}  ({', '.join(_facts(listed))})" for listed in others]
         picked = await context.pick("Sessions in this folder, the latest first", rows)
         if picked is None:
             return
@@ -77,7 +73,14 @@ async def resume(context: CommandContext, session_id: str) -> None:
     except SessionInUse as error:
         context.say(f"This session is open {error.where}. Close it there, then /resume it.")
         return
-    context.say("\n".join([recap(agent), *agent.session.damage]))
+    show_resumed(agent, context.ui.renderer)
+    for damage in agent.session.damage:
+        context.say(damage)
+
+
+def _named(listed: SessionEntry) -> str:
+    """A session's name, and its first message: both can be searched."""
+    return " · ".join(filter(None, [listed.name, one_line(listed.first_text, 60)])) or listed.id[:8]
 
 
 def _facts(listed: SessionEntry) -> list[str]:
@@ -89,18 +92,6 @@ def _facts(listed: SessionEntry) -> list[str]:
         _ago(listed.modified),
         *([f"open in another Newel, pid {elsewhere.pid}"] if elsewhere else []),
     ]
-
-
-def recap(agent: CodingAgent) -> str:
-    """A summary of a resumed conversation."""
-    messages = agent.state.messages
-    name = agent.session.get_name() or agent.session.get_id()[:8]
-    lines = [f"Resumed {name}: {pluralize(len(messages), 'message')}."]
-    for message in reversed(messages):
-        if isinstance(message, UserMessage):
-            lines.append(f"Your last message: {one_line(message.text)}")
-            break
-    return "\n".join(lines)
 
 
 async def branch(context: CommandContext, _: str) -> None:

@@ -7,10 +7,11 @@ from functools import partial
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.repl.model_commands import agent_mode, model, thinking
 from newel.terminal.repl.permission_commands import approve, implement, permissions
+from newel.terminal.repl.rewind_commands import rewind
 from newel.terminal.repl.session_commands import branch, clear, compact, resume, session
 from newel.terminal.repl.slash_hints import HINTS
 from newel.terminal.repl.transcript_commands import cost, export, show, tools
-from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
+from newel.terminal.review.commands import decide, decide_by_name, redo, rollback, show_review, undo
 
 
 async def show_help(context: CommandContext, _: str) -> None:
@@ -24,6 +25,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Ctrl+R, Ctrl+G", "search what you sent earlier; edit the draft in $EDITOR"),
         ("Ctrl+V", "attach the image in the clipboard"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
+        ("Esc Esc", "when nothing runs and the input is empty: /rewind"),
         ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
         ("Ctrl+O", "show the whole transcript, unfolded"),
     ]
@@ -51,7 +53,8 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("compact", "[WORDS]", "summarise the conversation to free context", compact),
     SlashCommand("session", "[name WORDS]", "show or name this session", session, at_once=True),
     SlashCommand("resume", "[ID]", "resume an earlier session of this folder", resume),
-    SlashCommand("branch", "", "go back to an earlier message", branch),
+    SlashCommand("rewind", "", "go back to before a prompt, with the files; also Esc Esc", rewind),
+    SlashCommand("branch", "", "go back to any message, of other branches too", branch),
     SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
@@ -81,7 +84,8 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
         partial(decide_by_name, "keep"),
     ),
     SlashCommand("reject", "HUNK|FILE|--all", "reject pending changes", partial(decide_by_name, "reject")),
-    SlashCommand("undo", "[CHECKPOINT]", "undo the changes of the last run, or of another", undo),
+    SlashCommand("undo", "[CHECKPOINT]", "undo the last run, again: the one before; or another", undo),
+    SlashCommand("redo", "[CHECKPOINT]", "redo what the last undo has undone, step by step", redo),
     SlashCommand("rollback", "[CHECKPOINT]", "restore files to their state before a run", rollback),
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     SlashCommand("quit", "", "quit", leave, at_once=True),

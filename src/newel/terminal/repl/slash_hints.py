@@ -29,10 +29,9 @@ HINTS: Final = {
             "`newel doctor` in a shell shows the settings and where they come from.",
         ),
         ("diff log changes", "`/review` shows what agents changed."),
-        ("redo", "`/undo` after an undo restores the changes."),
         (
-            "rewind restore revert checkpoint checkpoints",
-            "`/undo` undoes the last run, `/undo CHECKPOINT` another one that `/review` lists; `/branch` returns to an earlier message.",
+            "restore revert checkpoint checkpoints",
+            "`/undo` undoes the last run, `/undo 2` another one that `/review` lists; `/rewind` goes back to before a prompt.",
         ),
         ("new reset", "`/clear` starts a new conversation."),
         ("init memory", "Put instructions for agents into AGENTS.md."),

@@ -5,9 +5,9 @@ after a run that has left pending changes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import anyio.to_thread
 
@@ -16,6 +16,7 @@ from newel.agent.formatting import pluralize
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, rewrite_commands, slash_command
+from newel.terminal.ui.terminal_ui import ViewText
 from newel.text.sanitize import escape_diff
 
 if TYPE_CHECKING:
@@ -60,30 +61,47 @@ def shortened(diff: str, rest: str, limit: DiffLimit = SHOWN) -> str:
     return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"
 
 
+class AskAbout(Protocol):
+    async def __call__(self, question: str, about: str, /, *, keys: str = "") -> str | None:
+        """Put a question below a text. Where keys are read one by one, one of ``keys`` answers at once. None if nobody can answer."""
+        ...
+
+
 class ReviewUI(NamedTuple):
-    """``show`` displays a text with its code, as ``Renderer.note``. ``ask`` puts a question below a text, and returns None if
-    nobody can answer. ``format_command`` writes commands for the user; questions fit into ``columns``.
+    """``show`` displays a text with its code, as ``Renderer.note``. ``format_command`` writes commands for the user; questions fit into ``columns``. ``view`` shows a long text
+    with diffs in it; None where only yes or no can be answered.
     """
 
     show: Callable[[str, str], None]
-    ask: Callable[[str, str], Awaitable[str | None]]
+    ask: AskAbout
     format_command: CommandFormatter
     columns: int = 80
+    view: ViewText | None = None
 
     def say(self, *lines: str) -> None:
         """Show the lines that are not empty."""
         text = "\n".join(line for line in lines if line)
         self.show(rewrite_commands(text, self.format_command), "note")
 
-    async def confirm(self, about: str, question: str, *, yes: bool = False) -> bool:
-        """Show text with diffs in it, and ask; ``yes`` skips the question."""
-        self.show(about, "diff")
-        return yes or is_yes(await self.ask(question, ""))
+    async def confirm(self, about: str, question: str, diff: str = "", *, yes: bool = False) -> bool:
+        """Show text with diffs in it and ask the question, which ends with ``?``. ``yes`` skips it. A ``diff`` is shown before the text, or
+        where there is a ``view`` and a question, if the user answers ``v``.
+        """
+        view = self.view if diff and not yes else None
+        self.show(about if view or not diff else f"{diff}\n{about}", "whole" if view else "diff")
+        if yes:
+            return True
+        keys = "[y/N, v: diff]" if view else "[y/N]"
+        while (answer := await self.ask(f"{question} {keys} ", "")) is not None:
+            if view is None or answer.strip().lower() != "v":
+                break
+            await view(diff)
+        return is_yes(answer)
 
 
-def is_yes(answer: str | None, *, default: bool = False) -> bool:
-    """Whether an answer is a yes; ``default`` is the meaning of an empty one."""
-    return (answer or "").strip().lower() in ({"y", "yes", ""} if default else {"y", "yes"})
+def is_yes(answer: str | None) -> bool:
+    """Whether an answer is a yes."""
+    return (answer or "").strip().lower() in {"y", "yes"}
 
 
 class RunNotice:

@@ -21,7 +21,10 @@ from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT, one_line
 
 DOUBLE_PRESS_S: Final = 2.0
-"""Time in which a second Ctrl+C leaves."""
+"""Time in which a second Ctrl+C leaves, and a second Escape goes back."""
+
+
+AGAIN: Final = "Esc again goes back to an earlier prompt"
 
 
 def typed_text(buffer: Buffer) -> str:
@@ -77,12 +80,15 @@ class WritingMode:
         self._buffer = buffer
         self._handler = handler
         self._images = images or PastedImages()
+        self._escapes = DoublePress()
 
     def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — nothing is shown
         return ""
 
     def hints(self) -> list[str]:
         handler = self._handler()
+        if self._escapes.is_pending and not self._buffer.text:
+            return [AGAIN]
         return handler.state_lines() if handler else []
 
     def on_text(self) -> None:
@@ -139,8 +145,8 @@ class WritingMode:
         handler = self._handler()
         if self._buffer.complete_state:
             self._buffer.cancel_completion()
-        elif handler is not None:
-            handler.stop()
+        elif handler is not None and not handler.stop():
+            self._rewind(handler)
 
     def on_up(self) -> None:
         """Take back the message that was queued last, or move in the text and in what was sent earlier."""
@@ -159,6 +165,16 @@ class WritingMode:
             self._buffer.reset()
             return True
         return False
+
+    def _rewind(self, handler: InputHandler) -> None:
+        """The second Escape in a row goes back, if nothing is being written."""
+        if self._buffer.text or not handler.can_rewind:
+            return
+        if self._escapes.is_pending:
+            self._escapes = DoublePress()
+            handler.rewind()
+        else:
+            self._escapes.press()
 
     def _send(self, *, later: bool = False) -> None:
         text, handler = typed_text(self._buffer), self._handler()
@@ -191,21 +207,37 @@ class WaitingMode(WritingMode):
 
 
 class AnsweringMode(WaitingMode):
-    """A question is answered by a line; the draft comes back afterwards."""
+    """A question is answered by a line, or by one of ``keys`` at once; the draft comes back afterwards."""
 
     mark = "?"
 
     def __init__(
-        self, buffer: Buffer, handler: Callable[[], InputHandler | None], question: str, *, has_draft: bool
+        self,
+        buffer: Buffer,
+        handler: Callable[[], InputHandler | None],
+        question: str,
+        *,
+        has_draft: bool,
+        keys: str = "",
     ) -> None:
         super().__init__(buffer, handler, question)
         self._has_draft = has_draft
+        self._keys = keys
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def hints(self) -> list[str]:
-        return [f"Enter answers · Esc stops{' · your draft comes back' if self._has_draft else ''}"]
+        how = "a key answers" if self._keys and not self._buffer.text else "Enter answers"
+        return [f"{how} · Esc stops{' · your draft comes back' if self._has_draft else ''}"]
+
+    def on_text(self) -> None:
+        if len(self._buffer.text) == 1 and self._buffer.text in self._keys:
+            self._answer()
 
     def on_enter(self) -> None:
+        if self._buffer.text or not self._keys:
+            self._answer()
+
+    def _answer(self) -> None:
         if not self.answer.done():  # several keys can arrive before the reader of the answer runs
             self.answer.set_result(typed_text(self._buffer))
 

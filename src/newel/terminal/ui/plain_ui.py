@@ -54,6 +54,7 @@ class PlainUI:
         initial: str = "",  # noqa: ARG002 — nothing can be edited here
         *,
         interrupting: bool = False,
+        keys: str = "",  # noqa: ARG002 — lines are read
     ) -> str | None:
         question = escape_invisible(question)
         if not interrupting:
@@ -89,6 +90,9 @@ class PlainUI:
     @property
     def is_suspended(self) -> bool:
         return self._is_suspended
+
+    async def view(self, text: str, short: str = "", /) -> None:
+        self.renderer.note(short or text, "diff")
 
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:

@@ -22,21 +22,10 @@ from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Always, Condition, has_completions
+from prompt_toolkit.filters import Always, Condition
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import (
-    BufferControl,
-    CompletionsMenu,
-    ConditionalContainer,
-    Dimension,
-    FormattedTextControl,
-    HSplit,
-    Layout,
-    Window,
-)
-from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from newel.config.terminal import EditingKeys
@@ -60,6 +49,7 @@ from newel.terminal.ui.input_modes import (
     WritingMode,
 )
 from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
+from newel.terminal.ui.layout import Rows, build_layout
 from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.terminal_app import TerminalApp
@@ -154,7 +144,7 @@ class PromptToolkitUI:
             self._app.exit()
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
         question = escape_invisible(question)
         async with self._turn:
@@ -168,7 +158,10 @@ class PromptToolkitUI:
                     with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
                         await self._until_quiet()
                 draft = self._buffer.document
-                mode = AnsweringMode(self._buffer, self._get_handler, question, has_draft=bool(draft.text))
+                has_draft = bool(draft.text)
+                mode = AnsweringMode(
+                    self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys
+                )
                 with self._in_mode(mode), self._instead_of_draft(initial):
                     return await mode.answer
 
@@ -179,6 +172,12 @@ class PromptToolkitUI:
             mode = ChoosingMode(self._buffer, Picker(title, rows, selected))
             with self._instead_of_draft(""), self._in_mode(mode):
                 return await mode.choice
+
+    async def view(self, text: str, short: str = "", /) -> None:  # noqa: ARG002 — a long one is paged
+        if text.count("\n") < self.size()[1]:
+            self.renderer.note(text, "diff")
+        else:
+            await self.page("Changes", [Section("exact", text)])
 
     @contextmanager
     def _in_mode(self, mode: InputMode) -> Generator[None]:
@@ -310,44 +309,15 @@ class PromptToolkitUI:
     # -- the parts ----------------------------------------------------------------------------------
 
     def _build(self, editing: EditingKeys) -> TerminalApp:
-        above = Window(
-            FormattedTextControl(lambda: self._mode.above(*self.size())),
-            dont_extend_height=True,
-            wrap_lines=True,
+        rows = Rows(
+            live=lambda: ANSI("\n".join(self._live)) if self._live else "",
+            above=lambda: self._mode.above(*self.size()),
+            prefix=self._prefix,
+            hints=self._hints,
+            status=self._status,
         )
-        live = Window(
-            FormattedTextControl(lambda: ANSI("\n".join(self._live))),
-            dont_extend_height=True,
-            always_hide_cursor=True,
-        )
-        has_above = Condition(lambda: bool(self._mode.above(*self.size())))
-        typed = Window(
-            BufferControl(self._buffer, input_processors=[TabsProcessor(tabstop=4, char1=" ", char2=" ")]),
-            height=lambda: Dimension(min=1, max=max(self.size()[1] // 2, 3)),
-            dont_extend_height=True,
-            wrap_lines=True,
-            get_line_prefix=self._prefix,
-        )
-        state = Window(
-            FormattedTextControl(self._state),
-            dont_extend_height=True,
-            always_hide_cursor=True,
-        )
-        status = Window(
-            FormattedTextControl(lambda: [("class:state", self._status())]), height=1, always_hide_cursor=True
-        )
-        layout = HSplit(
-            [
-                ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~has_above),
-                ConditionalContainer(above, has_above),
-                typed,
-                CompletionsMenu(max_height=8),
-                ConditionalContainer(state, ~has_completions & Condition(lambda: bool(self._state()))),
-                ConditionalContainer(status, Condition(lambda: bool(self._status()))),
-                Window(),  # takes the free rows when the live part shrinks
-            ]
-        )
-        app = TerminalApp(Layout(layout, focused_element=typed), self._keys(), self._output, editing)
+        layout = build_layout(self._buffer, rows, lambda: self.size()[1])
+        app = TerminalApp(layout, self._keys(), self._output, editing)
         app.after_render += self._mark_seen
         app.key_processor.before_key_press += self._mark_key
         return app
@@ -355,16 +325,18 @@ class PromptToolkitUI:
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
         return "  " if line or wrapped else [("class:prompt", f"{self._mode.mark} ")]
 
-    def _state(self) -> AnyFormattedText:
+    def _hints(self) -> AnyFormattedText:
         lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
         if (vi := self._vi.mode) and self._mode is self._writing:
             lines = [*lines[:-1], " · ".join(filter(None, (vi, *lines[-1:])))]
         columns, _ = self.size()
         return [("class:state", "\n".join(fit_hints(line, columns - 1) for line in lines))] if lines else ""
 
-    def _status(self) -> str:
+    def _status(self) -> AnyFormattedText:
         columns, rows = self.size()
-        return self._handler.status_line(columns - 1) if self._handler and rows > _FEW_ROWS else ""
+        if self._handler is None or rows <= _FEW_ROWS or not (line := self._handler.status_line(columns - 1)):
+            return ""
+        return [("class:state", line)]
 
     # -- keys ---------------------------------------------------------------------------------------
 
@@ -428,6 +400,7 @@ class PromptToolkitUI:
         edits = self._mode is self._writing and self._buffer.text and not self._buffer.complete_state
         if not (edits and self._vi.escape()):
             self._mode.on_escape()
+        self._app.create_background_task(self._redraw_later())
 
     def _on_move(self, rows: int) -> None:
         if isinstance(self._mode, ListMode):
@@ -465,7 +438,7 @@ class PromptToolkitUI:
         self._app.create_background_task(self._redraw_later())
 
     async def _redraw_later(self) -> None:
-        """Redraw when the time for the second Ctrl+C is over."""
+        """Redraw when the time for the second press is over."""
         await anyio.sleep(DOUBLE_PRESS_S)
         self._app.invalidate()
 

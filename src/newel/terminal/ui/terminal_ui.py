@@ -14,6 +14,14 @@ When = Literal["now", "later"]
 """A message to a running prompt reaches the model after the current tools, or at the end of the run."""
 
 
+class ViewText(Protocol):
+    async def __call__(self, text: str, short: str = "", /) -> None:
+        """Show a text with diffs in it, in the pager if it is longer than the screen. Where there is no pager, ``short`` is shown
+        instead, if it is not empty.
+        """
+        ...
+
+
 class InputHandler(Protocol):
     """Handles the input of a user interface."""
 
@@ -38,6 +46,15 @@ class InputHandler(Protocol):
 
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
+        ...
+
+    @property
+    def can_rewind(self) -> bool:
+        """Whether there is an earlier prompt to go back to."""
+        ...
+
+    def rewind(self) -> None:
+        """Offer to go back to an earlier prompt."""
         ...
 
     async def wait_idle(self) -> None:
@@ -68,13 +85,20 @@ class CommandUI(Protocol):
         ...
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
-        """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited."""
+        """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited. Where keys are read one by one, one of ``keys``
+        answers at once, and an empty line is no answer.
+        """
         ...
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         """The position of the row that the user chose; None for none. ``selected`` is the one that is chosen at first."""
+        ...
+
+    @property
+    def view(self) -> ViewText | None:
+        """Shows a long text; None where only yes or no can be answered."""
         ...
 
     def restore_input(self, text: str) -> None:

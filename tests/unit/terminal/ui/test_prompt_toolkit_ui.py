@@ -29,6 +29,7 @@ class Listener:
     """Collects the submitted lines."""
 
     busy = True
+    can_rewind = False
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -44,6 +45,9 @@ class Listener:
 
     def stop(self) -> bool:
         return False
+
+    def rewind(self) -> None:
+        pass
 
     async def wait_idle(self) -> None:
         pass
