@@ -167,7 +167,9 @@ async def main(front: str, prompts: list[str]) -> int:
                 header="newel test",
                 first_prompts=given,
                 settings=TerminalSettings(
-                    notify=os.environ.get("PROGRAM_NOTIFY", "").split(), editing=editing
+                    notify=os.environ.get("PROGRAM_NOTIFY", "").split(),
+                    status_line=os.environ.get("PROGRAM_STATUS_LINE", "").split(),
+                    editing=editing,
                 ),
             )
         case "simple":

@@ -32,7 +32,7 @@ def test_after_a_run_the_way_to_look_and_to_go_back_is_shown(open_terminal: Open
     terminal.send("just talk\r")
     terminal.wait_for("You said: just talk")
     terminal.send("/undo\r")
-    terminal.wait_for("[y/N]")
+    terminal.wait_for("Undo these changes?")
     terminal.send("y\r")
     terminal.wait_for("Undone in 1 file")
     assert terminal.screen.text.count("/review · /undo") == 2

@@ -333,7 +333,7 @@ def test_files_at_home_and_absolute_paths_are_completed_and_attached(
     (home / "notes").mkdir(parents=True)
     (home / "notes" / "to do.txt").write_text("one thing\n")
     (home / ".hidden").write_text("")
-    terminal = ready(open_terminal, HOME=str(home))
+    terminal = ready(open_terminal, columns=200, HOME=str(home))
     terminal.send("@~/")
     terminal.wait_for("\n ~/notes/")
     assert ".hidden" not in terminal.screen.text

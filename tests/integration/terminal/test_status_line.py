@@ -64,3 +64,26 @@ def test_a_branch_that_is_no_name_stays_on_its_line(open_terminal: Open, tmp_pat
     terminal.wait_for("34 out")
     assert "\x1b]0;owned" not in terminal.raw
     terminal.wait_for(lambda: last_line(terminal).startswith("obedient"))
+
+
+def test_a_program_of_the_user_writes_the_line(open_terminal: Open, tmp_path: Path) -> None:
+    program = tmp_path / "line"
+    program.write_text(
+        "#!/bin/sh\n"
+        'read -r facts; printf "\\033]0;owned\\007 "\n'
+        'echo "$facts" | sed -E \'s/.*"approval_mode":"([a-z]+)".*/I am in \\1/\'\necho more\n'
+    )
+    program.chmod(0o755)
+    terminal = open_terminal("rich", PROGRAM_STATUS_LINE=str(program))
+    terminal.wait_for(lambda: "I am in auto" in last_line(terminal))
+    terminal.send(SHIFT_TAB)
+    terminal.wait_for(lambda: "I am in plan" in last_line(terminal))
+    assert "\x1b]0;owned" not in terminal.raw
+
+
+def test_a_program_that_fails_is_told_once_and_the_line_stays(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", columns=120, PROGRAM_STATUS_LINE="/bin/false")
+    terminal.wait_for("status_line in config.toml fails: it ended with exit code 1.")
+    terminal.send(SHIFT_TAB)
+    terminal.wait_for(lambda: last_line(terminal).startswith("obedient \N{MIDDLE DOT} approve: plan"))
+    assert terminal.screen.text.count("status_line in config.toml") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -57,7 +58,8 @@ async def run_repl(
         repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:
             repl.enqueue(prompt)
-        return await repl.run(agent)
+        program = settings.status_line if settings else ()
+        return await repl.run(agent, *([partial(repl.follow_status, program)] if program else []))
     finally:
         notice.close()
         approver.attend(None)
@@ -105,6 +107,17 @@ class CodingRepl(Repl[CommandContext]):
         self._status = StatusLine(agent)
         self._typed: dict[str, str] = {}
         """Queued messages, by id, as they were before files and templates were read."""
+
+    async def follow_status(self, program: Sequence[str]) -> None:
+        """Let the user's program write the status line, until cancelled."""
+        from newel.terminal.repl.status_program import facts_of, follow
+
+        def show(line: str) -> None:
+            self._status.own = line
+            self.ui.refresh()
+
+        facts = partial(facts_of, self._agent)
+        await follow(program, lambda: facts(self._status.totals()), show, self.ui.renderer.note)
 
     def _greet(self) -> None:
         if self._header:

@@ -132,7 +132,7 @@ async def _rewind_files(context: CommandContext, project: ProjectReview, prompt:
     if not plan.files:
         ui.say(about or "The files are already as they were.")
         return True
-    head = f"{pluralize(len(plan.runs), 'run')} to undo, your own later edits stay."
+    head = f"{pluralize(len(plan.runs), 'run')} would be undone. Your own later edits stay."
     if not await ui.confirm(
         f"{head}\n{about}", "Undo these changes?", files_diff(plan.files, ui.format_command)
     ):

@@ -38,6 +38,8 @@ class StatusLine:
     """
 
     def __init__(self, agent: CodingAgent) -> None:
+        self.own = ""
+        """What a program of the user's has printed, in place of the line."""
         self._agent = agent
         self._counted: tuple[int, int] = (0, 0)
         self._totals: SessionTotals = agent.totals()
@@ -45,7 +47,9 @@ class StatusLine:
 
     def text(self, columns: int) -> str:
         """The line, as far as it fits."""
-        agent, totals, window = self._agent, self._current_totals(), self._agent.window()
+        if self.own:
+            return self.own[:columns]
+        agent, totals, window = self._agent, self.totals(), self._agent.window()
         thinking = agent.state.thinking_level
         mode = agent.state.agent_mode
         used = f"{totals.context / window * 100:.0f} % of {short_number(window)}" if window else ""
@@ -61,7 +65,8 @@ class StatusLine:
         ]
         return fit(parts, columns)
 
-    def _current_totals(self) -> SessionTotals:
+    def totals(self) -> SessionTotals:
+        """Those of the conversation so far."""
         messages = self._agent.state.messages
         counted = (len(messages), id(messages[-1]) if messages else 0)
         if counted != self._counted:

@@ -106,17 +106,16 @@ class WritingMode:
             self._send()
 
     def _take_command(self) -> bool:
-        """Complete the name of a command to the first one that matches; return whether it can be sent: it needs no
-        arguments, and begins with what was typed.
+        """Complete the name of a command to the first one that matches; return whether it can be sent: it was typed in full, or needs no
+        arguments and begins with what was typed.
         """
         buffer, typed = self._buffer, self._buffer.text
         found = buffer.completer.get_completions(Document(typed), CompleteEvent()) if self.completes else ()
         names = [completion.text for completion in found]
-        if not names:
-            return True
-        exact = [name for name in names if name.rstrip() == typed]
-        buffer.document = Document((exact or names)[0])
         buffer.complete_state = None
+        if not names or any(name.rstrip() == typed for name in names):
+            return True
+        buffer.document = Document(names[0])
         return buffer.text.startswith(typed) and not buffer.text.endswith(" ")
 
     def on_tab(self) -> None:

@@ -48,7 +48,7 @@ from newel.terminal.ui.input_modes import (
     WaitingMode,
     WritingMode,
 )
-from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
+from newel.terminal.ui.keyboard import ESCAPE_S, begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
 from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
@@ -226,6 +226,8 @@ class PromptToolkitUI:
                 async with in_terminal():
                     self._write(end_keys())
                     self._attention.pause()
+                    # The end of the last key's wait would take an Escape from whoever reads the keys next.
+                    await anyio.sleep(2 * ESCAPE_S)
                     try:
                         yield
                     finally:
