@@ -14,7 +14,7 @@ import msgspec
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
-    from newel.agent.ports import AgentMode, Emit, Policy, Provider, Tool
+    from newel.agent.ports import AgentMode, Emit, Model, Policy, Provider, Tool
     from newel.app.model_resolver import ResolvedModel
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import WorkspaceFactory
@@ -251,7 +251,7 @@ async def build_agent(
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     book = await _rule_book(settings, workspaces.workspace, context.host)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
-    own_tools = await _own_tools(settings, context, workspaces, secret_paths)
+    own_tools = await _own_tools(settings, in_use.model, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
     is_private = secret_paths.holds_secrets
@@ -325,11 +325,17 @@ def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Atta
 
 
 async def _own_tools(
-    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
+    settings: Settings,
+    model: Model,
+    context: AgentContext,
+    workspaces: WorkspaceFactory,
+    secret_paths: SecretPaths,
 ) -> list[Tool]:
+    from newel.app.extra_tools import suitable
     from newel.app.sandbox import watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
+    from newel.tools.todo import TodoTool
 
     policy = await context.host.policy(workspaces.works_in.root)
     may_leave = _may_leave_sandbox(context, policy)
@@ -343,14 +349,17 @@ async def _own_tools(
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, may_leave=may_leave, room=room)
+    extra: list[Tool] = [TodoTool()]
     if context.offered is None and settings.approve not in {"plan", "read-only"}:
-        return tools
+        return tools + suitable(settings, model, extra)
     from newel.tools.search import search_tools
 
     tools += search_tools(
         workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
     )
-    return tools if context.offered is None else context.offered.of(tools)
+    if context.offered is not None:
+        return context.offered.of([*tools, *extra])
+    return tools + suitable(settings, model, extra)
 
 
 def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:

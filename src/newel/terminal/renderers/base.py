@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, assert_never
@@ -37,6 +37,7 @@ from newel.text.sanitize import escape_line, sanitize
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
+    from newel.tools.todo import TodoItem
 
 TICK_S = 0.1
 """Seconds between two ticks of an animated renderer."""
@@ -312,6 +313,8 @@ class CallOutcome(msgspec.Struct, frozen=True):
     diff: str
     changes: list[str] = []
     """What a command has changed: ``+13 -12 src/app.py``."""
+    todo: Sequence[TodoItem] = ()
+    """The list that a call of ``todo`` has set."""
 
 
 class ToolCallTracker:
@@ -353,6 +356,7 @@ class ToolCallTracker:
             milliseconds=end.duration if ran else None,
             diff=_text(end.details, "diff"),
             changes=describe_changes(end.details) if ran else [],
+            todo=_todo(name, end.details),
         )
 
 
@@ -386,8 +390,22 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
         case "bash":
             lines = last_lines(output, 1)
             return one_line(lines[-1], 40) if lines else ""
+        case "todo":
+            from newel.tools.todo import progress
+
+            items = _todo(name, details)
+            now = [one_line(item.text, 60) for item in items if item.status == "in_progress"]
+            return " · ".join([progress(items), *now[:1]])
         case _:
             return ""
+
+
+def _todo(name: str, details: Details) -> Sequence[TodoItem]:
+    if name != "todo":
+        return ()
+    from newel.tools.todo import items_of
+
+    return items_of(details)
 
 
 def _counted(name: str, found: int) -> str:
