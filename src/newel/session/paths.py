@@ -61,10 +61,10 @@ def _metadata(head: bytes) -> SessionMetadata | None:
 
 
 def find_latest(directory: Path, cwd: str) -> Path | None:
-    """The latest session of a project."""
+    """The latest session of a project that is not a subagent's."""
     for path, _ in session_files(directory, cwd):
         metadata = read_metadata(path)
-        if metadata is not None and metadata.cwd in {"", cwd}:
+        if metadata is not None and metadata.cwd in {"", cwd} and not metadata.parent:
             return path
     return None
 

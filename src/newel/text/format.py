@@ -25,6 +25,7 @@ SUBJECT = {
     "grep": "pattern",
     "find": "pattern",
     "ls": "path",
+    "task": "description",
 }
 """The main argument of each tool."""
 

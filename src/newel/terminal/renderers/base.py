@@ -31,7 +31,7 @@ from newel.agent.messages import (
     Wire,
 )
 from newel.agent.transform import COMPACTION
-from newel.text.format import describe_routing, format_size, one_line, usage_line
+from newel.text.format import describe_routing, format_cost, format_size, one_line, usage_line
 from newel.text.json import as_dict, as_list, as_str, to_json
 from newel.text.sanitize import escape_line, sanitize
 
@@ -396,6 +396,12 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             items = _todo(name, details)
             now = [one_line(item.text, 60) for item in items if item.status == "in_progress"]
             return " · ".join([progress(items), *now[:1]])
+        case "task":
+            calls, spent = details.get("calls"), details.get("cost")
+            cost = format_cost(spent) if isinstance(spent, int | float) else ""
+            return " · ".join(
+                filter(None, (pluralize(calls, "call") if isinstance(calls, int) else "", cost))
+            )
         case _:
             return ""
 

@@ -9,6 +9,7 @@ from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
 from newel.terminal.commands import CommandContext
 from newel.text.format import describe_call, format_columns, one_line, usage_line
+from newel.text.json import as_list, as_str
 from newel.workspace.port import Workspace
 
 SHOWN = 100_000
@@ -48,8 +49,18 @@ def unfold(call: ToolCall, result: ToolResultMessage | None) -> str:
     else:
         diff = result.details.get("diff")
         parts += [_indent(diff)] if isinstance(diff, str) and diff else []
+        if call.name == "task":
+            parts += _activity(result)
         parts.append(f"result{' (failed)' if result.is_error else ''}:\n{_indent(result.output)}")
     return "\n".join(parts)
+
+
+def _activity(result: ToolResultMessage) -> list[str]:
+    """What a subagent did, and how to look at all of it."""
+    lines = [as_str(line) for line in as_list(result.details.get("log"))]
+    activity = "\n".join(lines)
+    session = one_line(as_str(result.details.get("session")), 40)
+    return [f"activity:\n{_indent(activity)}"] * bool(lines) + [f"session: {session}"] * bool(session)
 
 
 UNMASKED = "--unmasked"
