@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.support import BIN, Newel, scenario
@@ -259,3 +260,45 @@ def test_after_a_kill_the_parent_knows_and_what_it_did_is_kept_and_undone(with_m
     assert "Created new file a" in child.read_text()
     assert newel("undo", "--yes").returncode == 0
     assert not (newel.project / "a").exists()
+
+
+def test_its_activity_is_shown_and_escape_stops_it(with_model: Make) -> None:
+    newel = with_model(
+        script(
+            scenario("go", calls(task("wait here", can_write=True)), DONE),
+            scenario("wait here", call("bash", command="echo $$ > pid; sleep 60"), DONE),
+            scenario("what now", DONE),
+        )
+    )
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel"), "--approve", "auto"], newel.project, environ, columns=100) as terminal:
+        terminal.wait_for("Enter sends")
+        terminal.type("go", "Enter")
+        terminal.wait_for("○ task wait here")
+        terminal.wait_for("│ bash echo $$ > pid; sleep 60")
+        while not (newel.project / "pid").exists():
+            time.sleep(0.05)
+        terminal.type("", "Escape")
+        terminal.wait_for("Stopped.")
+        terminal.type("what now", "Enter")
+        terminal.wait_for("Done.")
+    pid = int((newel.project / "pid").read_text())
+    assert not (Path("/proc") / str(pid)).exists()
+    assert "sleep 60" in results(newel.requests[-1])[0]  # the model learns how far it was
+
+
+def test_a_stopped_one_has_cost_what_it_used(with_model: Make) -> None:
+    """A limit of cost holds for a subagent, too, and the parent does not go on beyond it."""
+    newel = with_model(
+        script(
+            scenario("go", calls(task("work", can_write=True)), DONE),
+            scenario("work", *[call("bash", command=f"echo {number}") for number in range(30)], DONE),
+        )
+    )
+    home = newel.home / ".newel"
+    home.mkdir()
+    (home / "config.toml").write_text('[models."mock-model"]\ninput_price = 1000\noutput_price = 1000\n')
+    done = newel(*ALL, "--model", "mock-model", "--max-cost", "3", "go")
+    assert done.returncode != 0
+    assert "US dollars" in done.stderr + done.stdout
+    assert 1 < len(newel.requests) < 10
