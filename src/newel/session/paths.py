@@ -69,6 +69,16 @@ def find_latest(directory: Path, cwd: str) -> Path | None:
     return None
 
 
+def subagent_files(path: Path) -> list[Path]:
+    """The sessions of the subagents of a session, which are beside it."""
+    of = read_metadata(path)
+    return [
+        file
+        for file in path.parent.glob(f"*{SUFFIX}")
+        if of and (found := read_metadata(file)) is not None and found.parent == of.id
+    ]
+
+
 def find_exact(directory: Path, cwd: str, session_id: str) -> Path | None:
     """The file of a project's session with exactly this id; None if there is none, or it is empty."""
     folder = project_folder(directory, cwd)

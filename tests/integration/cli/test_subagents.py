@@ -230,6 +230,23 @@ def test_its_session_can_be_looked_at_and_is_not_in_the_list(with_model: Make) -
     assert len(asked(newel, "go")[-1]["messages"]) > len(asked(newel, "look")[-1]["messages"])
 
 
+def test_it_is_forgotten_with_the_session_of_its_parent(with_model: Make) -> None:
+    newel = with_model(
+        script(
+            scenario("go", calls(task("look"), task("search")), DONE), scenario("", {"content": "A secret."})
+        )
+    )
+    newel(*ALL, "go")
+    newel("hello")
+    assert len(newel.sessions) == 4
+    session = newel("sessions").stdout.splitlines()
+    [of_parent] = [line for line in session if "go" in line.split()]
+    done = newel("forget", "--session", of_parent.split()[0], "--yes")
+    assert done.returncode == 0, done.stderr
+    [left] = newel.sessions
+    assert "hello" in left.read_text()
+
+
 def test_after_a_kill_the_parent_knows_and_what_it_did_is_kept_and_undone(with_model: Make) -> None:
     newel = with_model(
         script(
