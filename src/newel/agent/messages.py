@@ -164,7 +164,8 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
 class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     """The result of a tool call. ``output`` and ``images`` go to the model, ``details`` to screens. ``duration`` is in
-    milliseconds, 0 if the tool did not run. ``is_invalid``: the call itself was wrong, so that no tool could run.
+    milliseconds, 0 if the tool did not run. ``is_invalid``: the call itself was wrong, so that no tool could run. ``usage`` and ``cost``
+    are those of an agent that the tool ran.
     """
 
     tool_call_id: str
@@ -175,6 +176,8 @@ class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     details: dict[str, Any] = {}
     duration: int = 0
     is_invalid: bool = False
+    usage: Usage = Usage()
+    cost: float | None = None
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
+from newel.app.extra_tools import for_conversation
 from newel.app.model_resolver import warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import Settings, load_settings
@@ -76,6 +77,8 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     elicit = approver.elicit if approver else None
     warn_of_project_server(settings)
     format_command = shell_command_for(settings.host)
+    if interactive and not json_in:
+        settings = for_conversation(settings)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
         warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so

@@ -25,7 +25,7 @@ of ``[review]``) and the user's ``config.toml``, never from a project's ``.env``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -59,7 +59,7 @@ from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "plan", "read-only"]
 RendererName = Literal["rich", "console", "json"]
-
+ExtraTool = Literal["todo", "task"]
 
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` if such a server sets it to ``ask``."""
@@ -242,6 +242,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local: LocalModel = LocalModel()
     hybrid: HybridSettings = HybridSettings()
     terminal: TerminalSettings = TerminalSettings()
+    extra_tools: list[ExtraTool] | None = None
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -269,7 +270,8 @@ class Settings(msgspec.Struct, frozen=True):
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
-    sandbox, or a partial one, if nobody has chosen that. ``origins`` names the place of each value that
+    sandbox, or a partial one, if nobody has chosen that. ``extra_tools`` are offered besides the usual ones; None leaves the choice to the
+    front end. ``origins`` names the place of each value that
     is not a default.
     """
 
@@ -302,6 +304,7 @@ class Settings(msgspec.Struct, frozen=True):
     routing: RoutingLimits = DEFAULT_ROUTING
     terminal: TerminalSettings = TerminalSettings()
     tool_calls: ToolCallMode | None = None
+    extra_tools: Sequence[ExtraTool] | None = None
 
 
 def load_settings(
@@ -364,6 +367,7 @@ def load_settings(
         routing=file.hybrid.limits(),
         terminal=file.terminal,
         tool_calls=flags.tool_calls,
+        extra_tools=file.extra_tools,
     )
 
 

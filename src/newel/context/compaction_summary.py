@@ -67,6 +67,10 @@ def compose(account: str, messages: Sequence[AppMessage], *, limit: int) -> str:
     if len(requests) > 1:
         sections.append(f"# The user's latest request\n{_request(requests[-1], limit)}")
     sections.append(f"# What has happened\n{account}")
+    from newel.tools import todo
+
+    if items := todo.current_items(messages):
+        sections.append(f"# Your todo list\n{cut_middle(todo.as_text(items), limit)}")
     read, changed = _files(messages)
     lists = [
         f"{label}: {', '.join(files)}" for label, files in (("Changed", changed), ("Read", read)) if files

@@ -25,8 +25,12 @@ SUBJECT = {
     "grep": "pattern",
     "find": "pattern",
     "ls": "path",
+    "task": "description",
 }
 """The main argument of each tool."""
+
+WITHOUT_SUBJECT = frozenset({"todo"})
+"""Tools of which a line shows the result alone."""
 
 ENDINGS: dict[EndReason, str] = {"aborted": "Stopped.", "error": "The run failed."}
 """Messages for runs that end without one."""
@@ -106,6 +110,8 @@ def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
 def call_text(name: str, args: dict[str, Any]) -> str:
     """A tool call with its main argument, unsanitized."""
     subject = args.get(SUBJECT.get(name, ""))
+    if name in WITHOUT_SUBJECT:
+        return name
     if not isinstance(subject, str):
         subject = to_json(args).decode() if args else ""
     return f"{shown_name(name, args)} {subject}"

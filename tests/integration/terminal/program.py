@@ -43,6 +43,7 @@ from newel.terminal.rpc.server import run_json
 from newel.terminal.simple_repl import run_simple_repl
 from newel.terminal.ui.approval import Approver
 from newel.tools import coding_tools
+from newel.tools.todo import TodoTool
 from newel.workspace.local import LocalWorkspace
 from tests.scripted_provider import deltas
 
@@ -67,9 +68,16 @@ That is all.
 """
 
 
+def todo(steps: list[str], done: int) -> ToolCall:
+    """A call that sets the list, of which the first ``done`` steps are."""
+    states = ["done"] * done + ["in_progress"] + ["pending"] * len(steps)
+    items = [{"text": text, "status": status} for text, status in zip(steps, states, strict=False)]
+    return ToolCall(f"t{done}", "todo", {"items": items})
+
+
 class Obedient:
-    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``fail``; it
-    repeats anything else. After its tools it says how many results it got.
+    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``fail``,
+    ``todo NUMBER`` (of steps, each of which waits for the file ``goN`` beside the project); it repeats anything else. After its tools it says how many results it got.
     """
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -103,12 +111,23 @@ class Obedient:
                 return self.call("", ToolCall("r", "read", {"file_path": rest}), ToolCall("e", "edit", edit))
             case "essay" | "slow":
                 return self.call(ESSAY)
+            case "todo":
+                steps = [f"Step {number}" for number in range(1, int(rest or 3) + 1)]
+                return self.call("", todo(steps, done=0))
             case "fail":
                 raise RequestRejected("The server refused the request: no such model.")
             case _:
                 return self.call(f"You said: {text}")
 
     def after(self, request: ModelRequest) -> AssistantMessage:
+        last = request.messages[-1]
+        if isinstance(last, ToolResultMessage) and (items := last.details.get("items")):
+            steps = [item["text"] for item in items]
+            done = 1 + sum(item["status"] == "done" for item in items)
+            if done <= len(steps):
+                wait = f"until [ -e ../go{done} ]; do sleep 0.05; done"
+                pause = ToolCall(f"p{done}", "bash", {"command": wait})
+                return self.call("", pause, todo(steps, done))
         results = sum(isinstance(message, ToolResultMessage) for message in request.messages)
         return self.call(f"Done after {results} results.")
 
@@ -136,7 +155,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
         config=RunConfig(
             model=Model("obedient", "script", 128_000),
             transform=Transformer(),
-            tools=coding_tools(workspace),
+            tools=[*coding_tools(workspace), TodoTool()],
             policy=find_policy(mode),
         ),
         workspace=workspace,

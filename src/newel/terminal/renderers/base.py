@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, assert_never
@@ -32,12 +32,21 @@ from newel.agent.messages import (
     Wire,
 )
 from newel.agent.transform import COMPACTION
-from newel.text.format import SUBJECT, describe_routing, format_size, one_line, short_number, usage_line
+from newel.text.format import (
+    SUBJECT,
+    describe_routing,
+    format_cost,
+    format_size,
+    one_line,
+    short_number,
+    usage_line,
+)
 from newel.text.json import as_dict, as_list, as_str, to_json
 from newel.text.sanitize import escape_line, sanitize
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
+    from newel.tools.todo import TodoItem
 
 TICK_S = 0.1
 """Seconds between two ticks of an animated renderer."""
@@ -333,6 +342,8 @@ class CallOutcome(msgspec.Struct, frozen=True):
     """What a command has changed: ``+13 -12 src/app.py``."""
     output: list[str] = []
     more: int = 0
+    todo: Sequence[TodoItem] = ()
+    """The list that a call of ``todo`` has set."""
 
 
 class ToolCallTracker:
@@ -379,6 +390,7 @@ class ToolCallTracker:
             changes=describe_changes(end.details) if ran else [],
             output=printed[-OUTPUT:],
             more=max(before + len(printed) - OUTPUT, 0),
+            todo=_todo(name, end.details),
         )
 
 
@@ -412,8 +424,28 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
         case "bash":
             lines = last_lines(output, 1)
             return one_line(lines[-1], BESIDE) if lines else ""
+        case "todo":
+            from newel.tools.todo import progress
+
+            items = _todo(name, details)
+            now = [one_line(item.text, 60) for item in items if item.status == "in_progress"]
+            return " · ".join([progress(items), *now[:1]])
+        case "task":
+            calls, spent = details.get("calls"), details.get("cost")
+            cost = format_cost(spent) if isinstance(spent, int | float) else ""
+            return " · ".join(
+                filter(None, (pluralize(calls, "call") if isinstance(calls, int) else "", cost))
+            )
         case _:
             return ""
+
+
+def _todo(name: str, details: Details) -> Sequence[TodoItem]:
+    if name != "todo":
+        return ()
+    from newel.tools.todo import items_of
+
+    return items_of(details)
 
 
 def _counted(name: str, found: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from rich.cells import cell_len
@@ -22,12 +22,18 @@ from newel.text.sanitize import SanitizedStream, sanitize
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from newel.terminal.renderers.todo_block import TodoBlock
+    from newel.tools.todo import TodoItem
+
 LIVE_CHARACTERS = 4_000
 """Characters of an unfinished block that are painted while it grows."""
 OUTPUT_LINES = 3
 """Lines of a running command's output that are shown."""
+TODO_LINES = 8
+FEW_ROWS = 12
+"""Rows of a window that has no room for a list above the line of state."""
 
-Kind = Literal["nothing", "user", "text", "calls", "note", "question", "end"]
+Kind = Literal["nothing", "user", "text", "calls", "note", "question", "todo", "end"]
 
 
 class RichRenderer(LiveRenderer):
@@ -48,6 +54,7 @@ class RichRenderer(LiveRenderer):
         self._run_since = 0.0
         self._last: Kind = "nothing"
         self._running: dict[str, _RunningCall] = {}
+        self._todo: TodoBlock | None = None
         self._answer = _StreamedAnswer()
         self._retry_reason: str = ""
         self._previewed: tuple[str, int, list[str]] = ("", 0, [])
@@ -99,7 +106,9 @@ class RichRenderer(LiveRenderer):
             lines += thought.split("\n")[-OUTPUT_LINES:]
         for call in self._running.values():
             lines += [self.painter.paint(line, width) for line in call.lines(width)]
-        lines = lines[-(rows - 4) :] if rows > 5 else []
+        todo = self._todo.live(width, min(room, TODO_LINES)) if self._todo and rows > FEW_ROWS else []
+        lines = lines[-(rows - 4 - len(todo)) :] if rows > 5 else []
+        lines += [self.painter.paint(line, width) for line in todo]
         if lines or self._last not in {"nothing", "calls"}:
             lines.insert(0, "")
         return [*lines, self.painter.paint(self._state_line(width), width)]
@@ -191,6 +200,9 @@ class RichRenderer(LiveRenderer):
     def on_call_end(self, outcome: CallOutcome) -> None:
         width, _ = self.screen.size()
         self._running.pop(outcome.call_id, None)
+        if outcome.name == "todo" and not outcome.failed:
+            self._show_todo(outcome.todo)
+            return
         lines = styles.call_lines(outcome, width)
         if outcome.failed:
             for line in outcome.tail:
@@ -199,6 +211,12 @@ class RichRenderer(LiveRenderer):
             lines += diff_styles.diff_block(outcome.diff, min(width, styles.MAX_WIDTH))
         lines += [styles.output_line(line, width) for line in outcome.changes]
         self._print("calls", *lines)
+
+    def _show_todo(self, items: Sequence[TodoItem]) -> None:
+        from newel.terminal.renderers.todo_block import TodoBlock
+
+        self._todo = self._todo or TodoBlock()
+        self._todo.set(items)
 
     def on_tool_end(self, event: e.ToolExecutionEnd) -> None:  # noqa: ARG002 — the base's signature
         if not self._running:
@@ -226,6 +244,8 @@ class RichRenderer(LiveRenderer):
     def on_run_end(self, event: e.AgentEnd) -> None:
         self._activity = ""
         self._running.clear()
+        if self._todo and (lines := self._todo.final(self.screen.size()[0])):
+            self._print("todo", *lines)
         if event.reason not in {"done", "error"}:
             self._print("note", styles.Text(sanitize(event.message) or ENDINGS.get(event.reason, "")))
         self._print_dim("end", self._summary.text(event))

@@ -21,6 +21,7 @@ from newel.agent.messages import (
 from newel.agent.transform import COMPACTION
 from newel.terminal.renderers.base import COMPACTED
 from newel.text.format import PROMPT, describe_call, one_line
+from newel.text.json import as_list, as_str
 from newel.text.sanitize import escape_invisible, sanitize
 
 if TYPE_CHECKING:
@@ -95,8 +96,17 @@ def unfold(call: ToolCall, result: ToolResultMessage | None) -> str:
     else:
         diff = result.details.get("diff")
         parts += [_indent(diff)] if isinstance(diff, str) and diff else []
+        parts += _activity(result) if call.name == "task" else []
         parts.append(f"result{' (failed)' if result.is_error else ''}:\n{_indent(result.output)}")
     return "\n".join(parts)
+
+
+def _activity(result: ToolResultMessage) -> list[str]:
+    """What a subagent did, and how to look at all of it."""
+    activity = "\n".join(as_str(line) for line in as_list(result.details.get("log")))
+    session = one_line(as_str(result.details.get("session")), 40)
+    parts = [f"activity:\n{_indent(activity)}"] if activity else []
+    return [*parts, f"session: {session}"] if session else parts
 
 
 def _indent(text: str) -> str:
