@@ -156,6 +156,7 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
                 most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
                 resource.setrlimit(kind, (most, most))
             prefer_to_launcher()
+            take_terminal(streams[0])
             for target, stream in enumerate(streams):
                 os.dup2(stream, target)
             os.chdir(request["cwd"])
@@ -172,6 +173,15 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
         number, name = marshal.loads(failed)  # noqa: S302 — from our child, before it became another program
         raise OSError(number, os.strerror(number), name)
     return pid
+
+
+def take_terminal(stream: int) -> None:
+    """Get Ctrl+C from a terminal, for all of this session. It may have no name here by which it could be opened for that."""
+    if os.isatty(stream):
+        import fcntl
+        import termios
+
+        fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
 
 
 def prefer_to_launcher() -> None:
