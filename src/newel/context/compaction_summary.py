@@ -118,8 +118,14 @@ def fallback_account(messages: Sequence[Message], *, before: str) -> str:
 
 
 def _request(message: UserMessage, limit: int) -> str:
-    names = [f"[attached: {attachment.file_name}]" for attachment in message.attachments]
-    return "\n".join([cut_middle(message.text, limit), *names])
+    attached = [
+        f"[attached: {attachment.file_name}]"
+        if attachment.content or not attachment.extracted_text
+        # What the user's own command printed is nowhere else: a file can be read again.
+        else cut_middle(attachment.extracted_text, min(RESULT_CHARS, limit))
+        for attachment in message.attachments
+    ]
+    return "\n".join([cut_middle(message.text, limit), *attached])
 
 
 def _bullet_list(lines: Iterable[str]) -> str:

@@ -222,7 +222,7 @@ class Repl(Generic[Context]):
         while self.busy:
             await self._idle.wait()
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:  # noqa: ARG002 — for those who say more of it
         return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
 
     def status_line(self, columns: int) -> str:  # noqa: ARG002 — for those who have one
