@@ -119,10 +119,8 @@ def fallback_account(messages: Sequence[Message], *, before: str) -> str:
 
 def _request(message: UserMessage, limit: int) -> str:
     attached = [
-        f"[attached: {attachment.file_name}]"
-        if attachment.content or not attachment.extracted_text
-        # What the user's own command printed is nowhere else: a file can be read again.
-        else cut_middle(attachment.extracted_text, min(RESULT_CHARS, limit))
+        # A file can be read again; what the user's own command printed cannot.
+        cut_middle(attachment.only_text, min(RESULT_CHARS, limit)) or f"[attached: {attachment.file_name}]"
         for attachment in message.attachments
     ]
     return "\n".join([cut_middle(message.text, limit), *attached])

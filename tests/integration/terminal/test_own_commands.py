@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.processes import ends
+
 Open = Callable[..., Any]
 
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
@@ -95,6 +97,27 @@ def test_a_resumed_conversation_still_has_it(open_terminal: Open, tmp_path: Path
     assert "$ echo fo''und\\nfound" in stored
 
 
+def test_the_transcript_has_what_the_model_got(open_terminal: Open) -> None:
+    terminal = converse(open_terminal)
+    terminal.send("!seq 1 3 | paste -sd+; true\r")
+    terminal.wait_for(DONE)
+    terminal.send("run true\r")
+    terminal.wait_for("Done after 1 results.")
+    terminal.send("\x0f")
+    terminal.wait_for("I ran this command myself")
+
+
+def test_closing_the_window_ends_the_command(open_terminal: Open, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    terminal = converse(open_terminal)
+    terminal.send(f"!echo $$ > {file}; echo st''arted; sleep 60; sleep 60\r")
+    terminal.wait_for("started")
+    terminal.hang_up()
+    os.kill(terminal.process.pid, signal.SIGHUP)
+    terminal.process.wait(20)
+    assert ends(int(file.read_text()))
+
+
 def test_a_program_reads_keys_and_colours_its_output(open_terminal: Open) -> None:
     terminal = converse(open_terminal)
     terminal.send("!tty; test -t 1 && tput setaf 1; read -p 'name: ' x; echo \"hello $x\"; tput sgr0\r")
@@ -168,15 +191,7 @@ def test_a_killed_newel_leaves_no_command(open_terminal: Open, tmp_path: Path) -
     terminal.wait_for("started")
     pid = int(file.read_text())
     terminal.process.kill()
-    terminal.wait_for(lambda: not _lives(pid))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert ends(pid)
 
 
 def test_without_a_terminal_the_output_is_shared_as_well(run_program: Callable[..., Any]) -> None:

@@ -241,7 +241,7 @@ class Repl(Generic[Context]):
         if number == signal.SIGINT and (self.ui.is_suspended or self.stop()):
             return
         self._exit_code = 0 if number == signal.SIGINT else exit_code(number)
-        self.ui.leave()
+        self.leave()  # a command that has the terminal has to end first
 
     # -- jobs ---------------------------------------------------------------------------------------
 
