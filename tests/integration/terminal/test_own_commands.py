@@ -65,11 +65,11 @@ def test_what_was_not_sent_yet_can_be_taken_back(open_terminal: Open) -> None:
 
 
 def test_the_hint_says_who_gets_what_is_typed(open_terminal: Open) -> None:
-    terminal = converse(open_terminal)
+    terminal = converse(open_terminal, columns=50)
     terminal.send("!echo")
     terminal.wait_for("the model gets it with your next message")
     terminal.send("\x01!")
-    terminal.wait_for("private: the model does not get it")
+    terminal.wait_for("Private: the model does not get it")
 
 
 def test_an_export_masks_secrets_in_what_was_shown(open_terminal: Open, tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ PRIVATE: Final = "Private: the model does not get this."
 def hint_for(typed: str) -> str:
     """What becomes of a command that is being typed."""
     if typed.startswith("!!"):
-        return "Enter runs it · private: the model does not get it"
-    return "Enter runs it · the model gets it with your next message · !! private"
+        return "Private: the model does not get it"
+    return "!! keeps it private · the model gets it with your next message"
 
 
 class OwnCommands:
