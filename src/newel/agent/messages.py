@@ -82,6 +82,11 @@ class Attachment(Wire, frozen=True):
     preview: str | None = None
     id: str = field(default_factory=new_id)
 
+    @property
+    def only_text(self) -> str:
+        """The text, if no file is behind it: a command of the user's own, and what it printed."""
+        return "" if self.content else self.extracted_text or ""
+
 
 # -- accounting -----------------------------------------------------------------------------------
 

@@ -122,8 +122,12 @@ def fallback_account(messages: Sequence[Message], *, before: str) -> str:
 
 
 def _request(message: UserMessage, limit: int) -> str:
-    names = [f"[attached: {attachment.file_name}]" for attachment in message.attachments]
-    return "\n".join([cut_middle(message.text, limit), *names])
+    attached = [
+        # A file can be read again; what the user's own command printed cannot.
+        cut_middle(attachment.only_text, min(RESULT_CHARS, limit)) or f"[attached: {attachment.file_name}]"
+        for attachment in message.attachments
+    ]
+    return "\n".join([cut_middle(message.text, limit), *attached])
 
 
 def _bullet_list(lines: Iterable[str]) -> str:

@@ -112,16 +112,34 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     changed: Sequence[ChangedFile] = ()
 
 
+class CommandTerminal(Protocol):
+    """The user's terminal, while a command of the user's own has it."""
+
+    async def read(self) -> bytes:
+        """Wait for keys; empty if the terminal is gone."""
+        ...
+
+    def write(self, data: bytes, /) -> None:
+        """Write to the screen as it is; nothing if the terminal is gone."""
+        ...
+
+    def fit(self, descriptor: int, /, *, settings: bool = False) -> None:
+        """Give another terminal the size of this one, and its ``settings``, such as the key that erases."""
+        ...
+
+
 class RunOptions(TypedDict, total=False):
     """Options of a command. ``timeout`` is in seconds; the result then has the output so far, which it would not after a cancellation.
     ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
-    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one.
+    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. On this machine, ``terminal``
+    lets it converse with the user: it gets no other option then.
     """
 
     timeout: float | None
     on_output: OnOutput | None
     env: Mapping[str, str] | None
     unsandboxed: bool
+    terminal: CommandTerminal | None
 
 
 class Workspace(Protocol):

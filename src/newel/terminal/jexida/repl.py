@@ -82,10 +82,10 @@ class JexidaRepl(Repl[JexidaContext]):
         if messages := self._context.agent.agent.state.messages:
             self._context.say(f"Resumed a conversation of {pluralize(len(messages), 'message')}.")
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:
         agent = self._context.agent
         facts = [one_line(agent.host.name, 60), one_line(agent.model, 40), one_line(agent.host.state, 60)]
-        return [*super().state_lines(), " · ".join(facts)]
+        return [*super().state_lines(typed), " · ".join(facts)]
 
     async def ask(self, question: str, initial: str = "", /, *, interrupting: bool = False) -> str | None:
         line = await self.ui.ask(question, "", initial, interrupting=interrupting)

@@ -58,6 +58,7 @@ def transcript_of(messages: Sequence[AppMessage]) -> list[Section]:
             case UserMessage():
                 names = [f"  + {one_line(attachment.file_name)}" for attachment in message.attachments]
                 sections.append(Section("user", "\n".join([message.text, *names])))
+                sections += [Section("call", attachment.only_text) for attachment in message.attachments]
             case AssistantMessage():
                 sections += _answer(message, results)
             case CustomMessage(name=name, data=data) if name == COMPACTION:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,8 +17,9 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
+from newel.terminal.repl.own_commands import OwnCommands, hint_for
 from newel.terminal.repl.permission_commands import switch_approval_mode
-from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
+from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.status_line import StatusLine
@@ -107,6 +108,7 @@ class CodingRepl(Repl[CommandContext]):
         self._status = StatusLine(agent)
         self._typed: dict[str, str] = {}
         """Queued messages, by id, as they were before files and templates were read."""
+        self._own_commands = OwnCommands(agent, ui)
 
     async def follow_status(self, program: Sequence[str]) -> None:
         """Let the user's program write the status line, until cancelled."""
@@ -182,14 +184,17 @@ class CodingRepl(Repl[CommandContext]):
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:
         queue = self._agent.agent.queue
         lines = [f"  {_line(message)}  (next)" for message in queue.steer]
         lines += [f"  {_line(message)}  (when it is done)" for message in queue.later]
-        lines += super().state_lines()
+        lines += super().state_lines(typed)
+        lines += self._own_commands.lines()
         if self._agent.sandbox_problem:
             lines.append(one_line(self._agent.sandbox_problem, 60))
-        if self._is_prompting:
+        if typed.startswith("!"):
+            lines.append(hint_for(typed))
+        elif self._is_prompting:
             lines.append("Enter sends now · Tab sends after the run · Esc stops")
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
@@ -212,7 +217,7 @@ class CodingRepl(Repl[CommandContext]):
         command = parse_command(text)
         if text.startswith("!"):
             self.ui.echo(text)
-            await self._run_shell(text[1:].strip())
+            await self._own_commands.run(text)
         elif command and command[0] not in self._agent.templates:
             self.ui.echo(text)
             raise COMMANDS.unknown(text)
@@ -220,17 +225,8 @@ class CodingRepl(Repl[CommandContext]):
             self.ui.refresh()
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
             self._is_prompting = True
-            await error_of(self._agent.prompt(message.text, message.attachments))
-
-    async def _run_shell(self, command: str) -> None:
-        lines = _LineBuffer(lambda text: self.ui.renderer.note(text, "whole"))
-        completed = await run_command(self._agent.workspace, command, lines.add)
-        lines.finish()
-        if completed.exit_code:
-            where = (
-                "" if self._agent.sandbox == "off" else " · in the sandbox: your own shell has more rights"
-            )
-            self.ui.renderer.note(exit_summary(completed) + where)
+            attachments = [*message.attachments, *self._own_commands.take()]
+            await error_of(self._agent.prompt(message.text, attachments))
 
     async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
@@ -267,23 +263,3 @@ class CodingRepl(Repl[CommandContext]):
 
 def _line(message: AppMessage) -> str:
     return one_line(message.text, 60) if isinstance(message, UserMessage) else ""
-
-
-class _LineBuffer:
-    """Passes on the whole lines of a text that arrives in pieces, several at a time."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-        self._rest = ""
-
-    def add(self, piece: str) -> None:
-        whole, end, rest = piece.rpartition("\n")
-        if end:
-            self._show(self._rest + whole)
-            self._rest = rest
-        else:
-            self._rest += piece
-
-    def finish(self) -> None:
-        if self._rest:
-            self._show(self._rest)

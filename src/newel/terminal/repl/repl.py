@@ -222,7 +222,7 @@ class Repl(Generic[Context]):
         while self.busy:
             await self._idle.wait()
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:  # noqa: ARG002 — for those who say more of it
         return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
 
     def status_line(self, columns: int) -> str:  # noqa: ARG002 — for those who have one
@@ -241,7 +241,7 @@ class Repl(Generic[Context]):
         if number == signal.SIGINT and (self.ui.is_suspended or self.stop()):
             return
         self._exit_code = 0 if number == signal.SIGINT else exit_code(number)
-        self.ui.leave()
+        self.leave()  # a command that has the terminal has to end first
 
     # -- jobs ---------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from newel.terminal.review.commands import decide, decide_by_name, redo, rollbac
 async def show_help(context: CommandContext, _: str) -> None:
     rows = [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
     rows += [
-        ("!command", "run a command; the model does not see it"),
+        ("!command", "run a command in the terminal; the model gets its output with your next message"),
+        ("!!command", "run a command that the model does not get; !! alone takes back those not sent yet"),
         ("@path", "attach a file"),
         ("Enter, Tab", "during a run: send a message now, or after the run"),
         ("Up", "take back the last queued message, or go through what you sent earlier"),

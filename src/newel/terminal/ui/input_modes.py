@@ -89,7 +89,7 @@ class WritingMode:
         handler = self._handler()
         if self._escapes.is_pending and not self._buffer.text:
             return [AGAIN]
-        return handler.state_lines() if handler else []
+        return handler.state_lines(self._buffer.text) if handler else []
 
     def on_text(self) -> None:
         """Nothing depends on it."""

@@ -103,6 +103,11 @@ class PlainUI:
         finally:
             self._is_suspended = False
 
+    @asynccontextmanager
+    async def hand_over(self) -> AsyncGenerator[None]:
+        """A dumb terminal stays with Newel, and shows a command's output line by line."""
+        yield
+
     def clear(self) -> None:
         """Printed text stays."""
 

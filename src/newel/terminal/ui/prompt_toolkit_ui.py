@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
@@ -54,6 +55,7 @@ from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.terminal_app import TerminalApp
 from newel.terminal.ui.terminal_ui import InputHandler
+from newel.terminal.ui.user_terminal import UserTerminal
 from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
@@ -98,7 +100,7 @@ class PromptToolkitUI:
         self._seen: float | None = None
         self._interrupts = DoublePress()
         self._pager: FullscreenPager | None = None
-        self._turn = anyio.Lock()
+        self._turn, self._suspension = anyio.Lock(), anyio.Lock()
         self._buffer = Buffer(
             history=open_history(history, folder),
             completer=completer,
@@ -220,22 +222,23 @@ class PromptToolkitUI:
 
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:
-        self._held = []
-        try:
-            with set_app(self._app):
-                async with in_terminal():
-                    self._write(end_keys())
-                    self._attention.pause()
-                    # The end of the last key's wait would take an Escape from whoever reads the keys next.
-                    await anyio.sleep(2 * ESCAPE_S)
-                    try:
-                        yield
-                    finally:
-                        self._attention.resume()
-                        self._write(begin_keys())
-        finally:
-            held, self._held = "".join(self._held), None
-            self.draw(held, self._live)
+        async with self._suspension:
+            self._held = []
+            try:
+                with set_app(self._app):
+                    async with in_terminal():
+                        self._write(end_keys())
+                        self._attention.pause()
+                        # The end of the last key's wait would take an Escape from whoever reads the keys next.
+                        await anyio.sleep(2 * ESCAPE_S)
+                        try:
+                            yield
+                        finally:
+                            self._attention.resume()
+                            self._write(begin_keys())
+            finally:
+                held, self._held = "".join(self._held), None
+                self.draw(held, self._live)
 
     async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
         if self._pager is not None:
@@ -252,6 +255,12 @@ class PromptToolkitUI:
 
     def _waiting_question(self) -> str:
         return "" if self._mode is self._writing else "A question waits for you"
+
+    @asynccontextmanager
+    async def hand_over(self) -> AsyncGenerator[UserTerminal]:
+        async with self.suspend():
+            with UserTerminal(sys.stdin.fileno(), self._output.fileno()) as terminal:
+                yield terminal
 
     def clear(self) -> None:
         self._app.renderer.clear()

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from newel.agent.messages import Attachment
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.transcript import Section
+from newel.workspace.port import CommandTerminal
 
 When = Literal["now", "later"]
 """A message to a running prompt reaches the model after the current tools, or at the end of the run."""
@@ -61,8 +62,8 @@ class InputHandler(Protocol):
         """Returns when nothing is running or queued."""
         ...
 
-    def state_lines(self) -> list[str]:
-        """Lines for beside the input: queued messages, and the keys that work now."""
+    def state_lines(self, typed: str = "") -> list[str]:
+        """Lines for beside the input: queued messages, and the keys that work now. ``typed`` is the message that is being written."""
         ...
 
     def status_line(self, columns: int) -> str:
@@ -128,6 +129,10 @@ class TerminalUI(CommandUI, Protocol):
 
     async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
         """Show a long text on a screen of its own, until the user closes it; ``at_end`` shows its end first."""
+        ...
+
+    def hand_over(self) -> AbstractAsyncContextManager[CommandTerminal | None]:
+        """Inside, the terminal is a command's; None if this interface has none that a program could draw on."""
         ...
 
     def clear(self) -> None:

@@ -52,7 +52,7 @@ class Listener:
     async def wait_idle(self) -> None:
         pass
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:
         return []
 
     def status_line(self, columns: int) -> str:
