@@ -33,6 +33,8 @@ MODULES = {
     "permissions": "permissions",
     "trust": "trust",
     "keys": "keys",
+    "config": "config",
+    "setup": "setup",
     "mcp": "mcp",
     "eval": "eval",
 }
@@ -80,6 +82,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "settings, servers and hosts",
         (
+            ("newel setup", "choose a server, its key and a model, and test them"),
+            ("newel config", "show and change the settings"),
             ("newel doctor", "show the settings and their origin, and test them"),
             ("newel keys", "store, list and remove API keys"),
             ("newel models", "list the server's models, with sizes and prices"),
