@@ -48,6 +48,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     flags: Flags
     cwd: Path
     prompts: list[str] = []
+    stays: bool = False
+    """Whether the prompts begin a conversation where there is a terminal for one, instead of being all."""
     quiet: bool = False
     """Whether only the answers are shown."""
     answers_to: Path | None = None

@@ -55,7 +55,8 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
 async def run_with(settings: Settings, options: AgentOptions) -> int:
     """Choose the front end, build the agent, and let the one run the other."""
     lines_in = options.input_format == "stream-json"
-    interactive = sys.stdin.isatty() and not options.prompts and not options.simple and not lines_in
+    is_task = bool(options.prompts) and not _stays(settings, options)
+    interactive = sys.stdin.isatty() and not is_task and not options.simple and not lines_in
     screen = _screen(settings, options)
     json_in = (screen == "json" and not options.prompts and not options.simple) or lines_in
     piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
@@ -101,6 +102,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             )
         if interactive:
             from newel.terminal.repl.coding_repl import run_repl
+            from newel.terminal.repl.repl import Prompt
 
             return await run_repl(
                 agent,
@@ -108,6 +110,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
                 header=header(agent),
+                first_prompts=[Prompt(text) for text in options.prompts],
                 settings=settings.terminal,
             )
         return await _run_prompts(
@@ -192,7 +195,14 @@ def _stream_json(settings: Settings, options: AgentOptions) -> StreamJsonRendere
 
 def _will_draw_prompt(settings: Settings, options: AgentOptions) -> bool:
     is_conversation = not options.prompts and not options.simple and not options.output_format
-    return is_conversation and settings.renderer in {None, "rich"} and can_draw()
+    return (
+        (is_conversation or _stays(settings, options)) and settings.renderer in {None, "rich"} and can_draw()
+    )
+
+
+def _stays(settings: Settings, options: AgentOptions) -> bool:
+    """Whether the prompts begin a conversation."""
+    return options.stays and settings.renderer in {None, "rich"} and can_draw()
 
 
 def _can_draw() -> bool:

@@ -45,7 +45,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "the agent",
         (
             ("newel", "start a conversation"),
-            ("newel PROMPT", "run one task and print the answer"),
+            ("newel PROMPT", "start one with this prompt"),
+            ("newel -p PROMPT", "run one task, print the answer and exit"),
             ("newel agent CONTRACT", "run an agent unattended until a contract is met"),
             ("newel agents", "list these agents, follow one, show its log"),
             ("newel web", "start the workbench in the browser"),

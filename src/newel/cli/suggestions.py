@@ -71,10 +71,10 @@ _VERBS: Final = frozenset(
 _OPTION_HINTS: Final = {
     option: hint
     for options, hint in (
-        ("-i --interactive", "`newel` without a prompt starts a conversation."),
+        ("-i --interactive", "In a terminal, `newel` starts a conversation, with a prompt or without."),
         (
             "--prompt --message --msg -e --exec",
-            'A prompt on the command line is one task: newel "fix the failing test"',
+            'The prompt needs no option: newel "fix the failing test", or with -p for the answer alone.',
         ),
         (
             "-r --resume --fork-session --last",

@@ -118,7 +118,7 @@ def test_a_conversation_has_no_single_answer(with_model: Make, words: list[str])
 def test_a_terminal_still_shows_the_whole_run(with_model: Make) -> None:
     newel = with_model(LOOKS)
     env = newel.environ | {"TERM": "xterm-256color"}
-    command = [str(BIN / "newel"), "look at it"]
+    command = [str(BIN / "newel"), "-p", "look at it"]
     with Tmux(command, newel.project, env, rows=24) as terminal:
         terminal.wait_for_end()
         assert "● bash echo here; exit 3" in terminal.text
