@@ -24,12 +24,16 @@ _COMMAND_HINTS: Final = {
     word: hint
     for words, hint in (
         (
-            "auth login logout connect onboard init",
+            "auth login logout connect onboard",
             "`newel setup` asks for a server, its key and a model; `newel keys` lists and removes keys.",
         ),
         (
             "configure settings preferences",
             "`newel config` shows and changes settings, `newel setup` asks for the server and the model.",
+        ),
+        (
+            "init",
+            "`/init` in a conversation writes AGENTS.md; `newel setup` asks for the server and the model.",
         ),
         (
             "update upgrade",

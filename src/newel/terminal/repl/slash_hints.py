@@ -25,8 +25,12 @@ HINTS: Final = {
             'writable = ["/path"] under [sandbox] in ~/.newel/config.toml lets commands change another folder.',
         ),
         (
-            "status doctor config settings login",
-            "`newel doctor` in a shell shows the settings and where they come from.",
+            "status doctor config settings",
+            "`newel config` in a shell shows the settings and changes them, `newel doctor` tests them.",
+        ),
+        (
+            "login setup connect",
+            "`newel setup` in a shell asks for a server, its key and a model; `/model` shows the models of this server.",
         ),
         ("diff log changes", "`/review` shows what agents changed."),
         ("redo", "`/undo` after an undo restores the changes."),
@@ -35,7 +39,7 @@ HINTS: Final = {
             "`/undo` undoes the last run, `/undo CHECKPOINT` another one that `/review` lists; `/branch` returns to an earlier message.",
         ),
         ("new reset", "`/clear` starts a new conversation."),
-        ("init memory", "Put instructions for agents into AGENTS.md."),
+        ("memory", "Put instructions for agents into AGENTS.md; `/init` writes one."),
         ("usage context tokens stats", "`/cost` shows the tokens and the cost."),
         ("history sessions continue", "`/resume` lists the sessions of this folder and resumes one."),
         ("mcp", "`newel mcp` in a shell lists, adds and tests tool servers; `/tools` lists their tools."),
