@@ -65,6 +65,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON Schema that the answers have to fit."""
     tools: Sequence[str] | None = None
     """The names and patterns of the tools that are offered; None for all."""
+    worktree: str | None = None
+    """The name of a new git worktree to work in; None works in ``cwd``, an empty one has a default."""
     continue_: bool = False
     session: str | None = None
     ephemeral: bool = False

@@ -49,7 +49,12 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
         echo_suppressor.begin()
     else:
         echo_suppressor.end()
-    return anyio.run(run_with, settings, options)
+    if options.worktree is None:
+        return anyio.run(run_with, settings, options)
+    from newel.app.conversation_worktree import in_worktree
+
+    with in_worktree(settings, options.worktree) as there:
+        return anyio.run(run_with, there, options)
 
 
 async def run_with(settings: Settings, options: AgentOptions) -> int:

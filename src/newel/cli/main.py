@@ -179,13 +179,15 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         from newel.cli.suggestions import check_override
 
         check_override(arguments)
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_args(_with_unnamed_worktree(arguments))
     if parsed.version:
         from importlib.metadata import version
 
         print(f"newel {version('newel')}")
         return 0
     check_session_options(parser, parsed)
+    if parsed.worktree is not None and (parsed.continue_ or parsed.session):
+        parser.error("--worktree begins a session, so it cannot be combined with --continue and --session")
     prompts = _prompts(parsed.words, parsed.then)
     if simple and (prompts or parsed.json or parsed.renderer or parsed.quiet or parsed.output):
         parser.error("lsimons-agent takes no prompts and no output options; use newel")
@@ -214,6 +216,7 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         schema=parsed.schema,
         tools=parsed.tools,
         cwd=folder(parser, parsed.cwd),
+        worktree=parsed.worktree,
         continue_=parsed.continue_,
         session=parsed.session,
         ephemeral=parsed.ephemeral,
@@ -221,6 +224,13 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         simple=simple,
     )
     return run_agent(options, echo_suppressor)
+
+
+def _with_unnamed_worktree(arguments: Sequence[str]) -> list[str]:
+    """The arguments, where the word after ``--worktree`` is no name: it is the prompt. A name follows an equals sign."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = ["--worktree=" if word == "--worktree" else word for word in arguments[:end]]
+    return [*options, *arguments[end:]]
 
 
 def _stays(parsed: argparse.Namespace, prompts: Sequence[str]) -> bool:
@@ -266,6 +276,12 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
         help="another task after that; can be repeated",
     )
     add_session_options(parser)
+    add(
+        "--worktree",
+        nargs="?",
+        metavar="=NAME",
+        help="work in a new git worktree (--worktree=NAME names it); removed if nothing changes",
+    )
     add_model_options(parser)
     add_run_options(parser)
     add(
