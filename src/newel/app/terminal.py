@@ -106,6 +106,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_require_approver(approver), held=held
             )
         if interactive:
+            from newel.app.greeting import header
             from newel.terminal.repl.coding_repl import run_repl
             from newel.terminal.repl.repl import Prompt
 
@@ -114,7 +115,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 home=settings.home,
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
-                header=header(agent),
+                header=header(agent, settings.home),
                 first_prompts=[Prompt(text) for text in options.prompts],
                 settings=settings.terminal,
             )
@@ -260,26 +261,6 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     return ConsoleRenderer(
         LossySink(progress), omit_answer=True, errors=LossySink(sys.stderr), window=agent.window
     )
-
-
-def header(agent: CodingAgent) -> str:
-    """The version, folder, model and settings on one line; below it, damage to the session's file."""
-    from importlib.metadata import version
-
-    from newel.review.tracking.recording_workspace import RecordingWorkspace
-    from newel.text.format import short_folder
-
-    recorded = "" if isinstance(agent.workspace, RecordingWorkspace) else "changes are not recorded"
-    facts = [
-        f"newel {version('newel')}",
-        short_folder(agent.workspace.name),
-        " ".join(filter(None, (agent.state.model.id, agent.where))),
-        agent.approve,
-        f"sandbox: {agent.sandbox}",
-        agent.instructions,
-        recorded,
-    ]
-    return "\n".join([" · ".join(fact for fact in facts if fact), *agent.session.damage])
 
 
 MAX_PIPED = 16 * 1024 * 1024
