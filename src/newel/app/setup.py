@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,11 @@ import msgspec
 
 from newel.agent.errors import ConfigError, NewelError, ProviderError, UsageError
 from newel.app.model_trial import ADDRESSES, ModelTrial, remedy, try_model
-from newel.app.setup_questions import ask_line, ask_secret, choose, choose_name, confirm, say
+from newel.app.setup_questions import SetupCancelled, ask_line, ask_secret, choose, choose_name, confirm, say
 from newel.config.editing import FILE, check_config, save
 from newel.config.endpoint import EndpointSettings, Place, choose_endpoint
 from newel.config.keys import KeyStore, check_key, key_name, vendors
-from newel.config.settings import Flags, load_settings, mask_secret
+from newel.config.settings import Flags, Settings, load_settings, mask_secret
 from newel.providers.model_server import connect
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
@@ -56,7 +56,7 @@ def run_setup(home: Path) -> None:
     Call it outside of an event loop: it blocks on the terminal, and Ctrl+C must interrupt it.
     """
     written = _written(home)
-    say("This chooses the model that Newel works with. Ctrl+C leaves; nothing is saved before the end.")
+    say("This chooses the model that Newel uses. Ctrl+C leaves; nothing is saved yet.")
     while True:
         server = _choose_server()
         reached = _reach(home, written, server)
@@ -74,6 +74,21 @@ def run_setup(home: Path) -> None:
             continue
         if _save(home, written, server, key, model):
             return
+
+
+def choose_listed_model(settings: Settings, names: Sequence[str]) -> Settings:
+    """The settings with one of the server's models, which the user chooses. It is saved if the file names the server. Raises ``SetupCancelled``."""
+    endpoint = settings.endpoint
+    url = redact_url(endpoint.base_url) if endpoint else "the server"
+    name = choose_name(f"No model is chosen. Which one of {url}?", names, otherwise="leave")
+    if name is None:
+        raise SetupCancelled("No model is chosen. Set LLM_DEFAULT_MODEL or use --model.")
+    if endpoint and endpoint.origin == str(settings.home / FILE):
+        save(settings.home, {("model",): name})
+        say(f"Saved in {settings.home / FILE}. /model switches to another one.")
+    else:
+        say("For this run. To keep it: export LLM_DEFAULT_MODEL=NAME, or newel config set model NAME")
+    return msgspec.structs.replace(settings, model=name)
 
 
 def _choose_server() -> ServerChoice:
@@ -199,9 +214,7 @@ def _save(home: Path, written: Mapping[str, Any], server: ServerChoice, key: Cho
     if key.is_new and key.key:
         store.set(server.key_name, key.key)
     save(home, changes)
-    say(
-        f"Saved. `newel` starts a conversation, `newel setup` changes this, `newel config` shows it.{_precedence()}"
-    )
+    say(f"Saved. `newel setup` changes it, `newel config` shows it.{_precedence()}")
     return True
 
 

@@ -63,7 +63,7 @@ def choose(title: str, rows: Sequence[str]) -> int:
             return int(answer) - 1
 
 
-def choose_name(title: str, names: Sequence[str]) -> str | None:
+def choose_name(title: str, names: Sequence[str], *, otherwise: str = "another server") -> str | None:
     """One of the names, by its number, or by letters that narrow the list. None if the user wants none of them."""
     shown = list(names)
     while True:
@@ -73,7 +73,7 @@ def choose_name(title: str, names: Sequence[str]) -> str | None:
         more = len(shown) - SHOWN
         if more > 0:
             say(f"  and {more} more: type a part of the name")
-        answer = ask_line("Number, or a part of the name (Enter: another server): ")
+        answer = ask_line(f"Number, or a part of the name (Enter: {otherwise}): ")
         if not answer:
             return None
         if answer.isdecimal() and 1 <= int(answer) <= min(len(shown), SHOWN):

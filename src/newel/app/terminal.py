@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
-from newel.app.model_resolver import warn_of_project_server
+from newel.app.model_resolver import NoModelChosen, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
@@ -30,7 +30,6 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
     """Run the command line; returns the exit code. ``echo_suppressor`` hides what is typed before the prompt is drawn, and ends if none
     will be.
     """
-    import anyio
 
     def load() -> Settings:
         return load_settings(options.flags, cwd=options.cwd, environ=os.environ)
@@ -45,6 +44,23 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
             if in_home:
                 ask_about_home(settings.cwd)
             settings = ask_for_trust(settings, load)
+    try:
+        return _run_in_place(settings, options, echo_suppressor)
+    except NoModelChosen as error:
+        from newel.app.trusting import can_ask
+
+        if not error.names or settings.model is not None or not can_ask(settings):
+            raise
+        from newel.app.setup import choose_listed_model
+
+        echo_suppressor.end()
+        settings = choose_listed_model(settings, error.names)
+    return _run_in_place(settings, options, echo_suppressor)
+
+
+def _run_in_place(settings: Settings, options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
+    import anyio
+
     if _will_draw_prompt(settings, options):
         echo_suppressor.begin()
     else:

@@ -121,6 +121,24 @@ def test_a_key_is_typed_unseen_and_kept_for_its_server(newel: Newel) -> None:
     assert KEY in (config(newel).parent / "keys.json").read_text()
 
 
+@pytest.mark.parametrize("is_in_file", [True, False])
+def test_of_several_models_one_is_chosen_where_the_error_was(with_model: Make, is_in_file: bool) -> None:
+    newel = with_model(scenario("", {"content": "Hello from the model."}) | {"models": ["alpha", "beta"]})
+    del newel.environ["LLM_DEFAULT_MODEL"]
+    if is_in_file:
+        config(newel).parent.mkdir()
+        config(newel).write_text(f'base_url = "{newel.environ.pop("LLM_BASE_URL")}"\n')
+    with on_screen(newel, "hi") as screen:
+        screen.wait_for("No model is chosen. Which one of")
+        screen.wait_for("(Enter: leave)")
+        screen.type("beta", "Enter")
+        screen.wait_for("Hello from the model.")
+    assert newel.requests[-1]["model"] == "beta"
+    assert (config(newel).exists() and 'model = "beta"' in config(newel).read_text()) == is_in_file
+    if not is_in_file:
+        assert "beta" in newel("hi").stderr  # a script is told the names
+
+
 def test_in_a_pipe_it_says_how_a_script_does_it(newel: Newel) -> None:
     ran = newel("setup")
     assert ran.returncode == 2
