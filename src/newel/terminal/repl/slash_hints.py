@@ -25,9 +25,10 @@ HINTS: Final = {
             'writable = ["/path"] under [sandbox] in ~/.newel/config.toml lets commands change another folder.',
         ),
         (
-            "status doctor config settings",
-            "`newel config` in a shell shows the settings and changes them, `newel doctor` tests them.",
+            "status doctor",
+            "`newel doctor` in a shell shows the settings and where they come from.",
         ),
+        ("config settings", "`newel config` in a shell shows the settings and changes them."),
         (
             "login setup connect",
             "`newel setup` in a shell asks for a server, its key and a model; `/model` shows the models of this server.",
