@@ -46,6 +46,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     flags: Flags
     cwd: Path
     prompts: list[str] = []
+    stays: bool = False
+    """Whether the prompts begin a conversation where there is a terminal for one, instead of being all."""
     quiet: bool = False
     """Whether only the answers are shown."""
     answers_to: Path | None = None
@@ -61,6 +63,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON Schema that the answers have to fit."""
     tools: Sequence[str] | None = None
     """The names and patterns of the tools that are offered; None for all."""
+    worktree: str | None = None
+    """The name of a new git worktree to work in; None works in ``cwd``, an empty one has a default."""
     continue_: bool = False
     session: str | None = None
     ephemeral: bool = False
@@ -345,6 +349,7 @@ async def _load_instructions(
     settings: Settings, project: Workspace, is_private: Callable[[str], bool]
 ) -> tuple[list[Instructions], dict[str, Template]]:
     """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
+    from newel.context.built_in_prompts import BUILT_IN
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.prompt_templates import load_templates
     from newel.context.system_prompt import find_instructions
@@ -357,7 +362,7 @@ async def _load_instructions(
     ]
     own = WorkspaceFolder(home, str(settings.home))
     found = await find_instructions(project, home=own, is_private=is_private)
-    return found, await load_templates(prompts, is_private=is_private)
+    return found, await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
 
 
 async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost) -> RuleBook:

@@ -34,6 +34,8 @@ MODULES = {
     "permissions": "permissions",
     "trust": "trust",
     "keys": "keys",
+    "config": "config",
+    "setup": "setup",
     "mcp": "mcp",
     "eval": "eval",
 }
@@ -44,7 +46,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "the agent",
         (
             ("newel", "start a conversation"),
-            ("newel PROMPT", "run one task and print the answer"),
+            ("newel PROMPT", "start one with this prompt"),
+            ("newel -p PROMPT", "run one task, print the answer and exit"),
             ("newel agent CONTRACT", "run an agent unattended until a contract is met"),
             ("newel agents", "list these agents, follow one, show its log"),
             ("newel web", "start the workbench in the browser"),
@@ -82,6 +85,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "settings, servers and hosts",
         (
+            ("newel setup", "choose a server, its key and a model, and test them"),
+            ("newel config", "show and change the settings"),
             ("newel doctor", "show the settings and their origin, and test them"),
             ("newel keys", "store, list and remove API keys"),
             ("newel models", "list the server's models, with sizes and prices"),

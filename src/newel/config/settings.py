@@ -480,12 +480,18 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
         return ConfigFile(), {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    file, written = parse_config(path, data)
+    return file, written.get("remote", {})
+
+
+def parse_config(path: Path, data: bytes) -> tuple[ConfigFile, dict[str, Any]]:
+    """The settings that ``config.toml`` has with this content, and the values in it. Raises ``ConfigError``."""
     from newel.config.toml_file import read_toml
 
     loaded = read_toml(path, data, ConfigFile())
     for problem in loaded.problems:
         raise ConfigError(f"{problem.message}. Correct the file, or move it away to use the defaults.")
-    return loaded.settings, loaded.written.get("remote", {})
+    return loaded.settings, loaded.written
 
 
 def mask_secret(secret: str | None) -> str:

@@ -23,6 +23,8 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "rollback": (),
     "trust": (),
     "keys": ("set", "remove"),
+    "config": ("set", "unset", "edit"),
+    "setup": (),
     "permissions": ("add", "revoke"),
     "mcp": ("add", "remove", "trust"),
     "hosts": ("add", "remove"),

@@ -368,7 +368,7 @@ def test_a_notice_names_the_command_of_the_place_where_it_is_shown(
     """If this fails, a user leaves the conversation to type what works in it."""
     newel = with_model(scenario("go", bash(f"echo x > {tmp_path}/project/made.txt"), {"content": "Done."}))
     environ = newel.environ | {"TERM": "xterm-256color"}
-    words = ["go"] if front == "prompt" else []
+    words = ["-p", "go"] if front == "prompt" else []
     with Tmux(
         [str(BIN / "newel"), "--approve", "review", *words], newel.project, environ, columns=200
     ) as terminal:

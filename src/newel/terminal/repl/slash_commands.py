@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
+from newel.terminal.repl.clipboard_commands import copy
 from newel.terminal.repl.model_commands import agent_mode, model, thinking
 from newel.terminal.repl.permission_commands import approve, implement, permissions
 from newel.terminal.repl.rewind_commands import rewind
@@ -57,6 +58,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("rewind", "", "go back to before a prompt, with the files; also Esc Esc", rewind),
     SlashCommand("branch", "", "go back to any message, of other branches too", branch),
     SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
+    SlashCommand("copy", "[N]", "copy the last answer, or its Nth block of code", copy, at_once=True),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
     SlashCommand(

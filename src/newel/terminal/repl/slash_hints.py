@@ -25,8 +25,13 @@ HINTS: Final = {
             'writable = ["/path"] under [sandbox] in ~/.newel/config.toml lets commands change another folder.',
         ),
         (
-            "status doctor config settings login",
+            "status doctor",
             "`newel doctor` in a shell shows the settings and where they come from.",
+        ),
+        ("config settings", "`newel config` in a shell shows the settings and changes them."),
+        (
+            "login setup connect",
+            "`newel setup` in a shell asks for a server, its key and a model; `/model` shows the models of this server.",
         ),
         ("diff log changes", "`/review` shows what agents changed."),
         (
@@ -34,7 +39,7 @@ HINTS: Final = {
             "`/undo` undoes the last run, `/undo 2` another one that `/review` lists; `/rewind` goes back to before a prompt.",
         ),
         ("new reset", "`/clear` starts a new conversation."),
-        ("init memory", "Put instructions for agents into AGENTS.md."),
+        ("memory", "Put instructions for agents into AGENTS.md; `/init` writes one."),
         ("usage context tokens stats", "`/cost` shows the tokens and the cost."),
         ("history sessions continue", "`/resume` lists the sessions of this folder and resumes one."),
         ("mcp", "`newel mcp` in a shell lists, adds and tests tool servers; `/tools` lists their tools."),
