@@ -27,7 +27,7 @@ def two_runs() -> dict[str, Any]:
 
 
 def runs(newel: Newel) -> list[str]:
-    return [line.split()[0] for line in newel("checkpoints").stdout.splitlines() if line[:1].isalnum()]
+    return re.findall(r"^ *\d+ +(cp_\w+)", newel("checkpoints").stdout, re.MULTILINE)
 
 
 def check(result: subprocess.CompletedProcess[str]) -> str:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from newel.session.coding_agent import CodingAgent, SessionTotals
@@ -63,7 +64,7 @@ async def follow(
             told = now
             try:
                 show(await _run(program, now))
-            except (OSError, subprocess.CalledProcessError, TimeoutError) as error:
+            except (OSError, subprocess.SubprocessError) as error:
                 show("")
                 if not has_complained:
                     has_complained = True
@@ -73,21 +74,27 @@ async def follow(
 
 async def _run(program: Sequence[str], facts: dict[str, Any]) -> str:
     """The first line of what the program prints."""
-    with anyio.fail_after(TIMEOUT_S):
-        done = await anyio.run_process(
+
+    def run() -> bytes:
+        return subprocess.run(
             program,
             input=msgspec.json.encode(facts),
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PATH": own_path()},
-        )
-    return one_line(done.stdout.decode(errors="replace").partition("\n")[0], _WIDEST)
+            timeout=TIMEOUT_S,
+            check=True,
+        ).stdout
+
+    printed = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+    return one_line(printed.decode(errors="replace").partition("\n")[0], _WIDEST)
 
 
 def _describe(error: Exception) -> str:
     match error:
         case subprocess.CalledProcessError():
             return f"it ended with exit code {error.returncode}."
-        case TimeoutError():
+        case subprocess.TimeoutExpired():
             return f"it took longer than {TIMEOUT_S:g} s."
         case OSError():
             return f"it cannot be started: {error.strerror}."
