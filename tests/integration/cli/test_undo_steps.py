@@ -169,7 +169,7 @@ def test_a_review_in_a_conversation_shows_whole_diffs_in_the_pager(with_model: M
         terminal.wait_for("q closes")
         assert "\n+++ b/a.txt\n" in terminal.screen.text
         terminal.send("G")
-        terminal.wait_for("+300\n")
+        terminal.wait_for("+300\nChanges · end")
         terminal.send("q")
         terminal.send("/cost\r")
         terminal.wait_for("Nothing has been used yet.")
