@@ -101,7 +101,9 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     format_command = shell_command_for(settings.host)
     if interactive and not json_in:
         settings = for_conversation(settings)
-    async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
+    async with open_agent(
+        settings, options, approver, elicit, wait_for_tools=not interactive or bool(options.prompts)
+    ) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
         warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so
         if options.simple:
