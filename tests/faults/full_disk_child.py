@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from newel.agent.errors import NewelError
-from tests.faults.review_child import NEW, OLD, LeftAlone, apply, files, prepare, roll_back, undo
+from tests.faults.review_child import NEW, OLD, LeftAlone, apply, files, prepare, redo, roll_back
 
 
 def fill(disk: Path) -> Path:
@@ -57,7 +57,7 @@ def state(folder: Path) -> str:
 
 async def main(folder: Path, full: str) -> None:
     await prepare(folder, applied=False)
-    for request in (apply, roll_back, undo):
+    for request in (apply, roll_back, redo):
         filler = fill(folder / full)
         refused = await said(partial(request, folder))
         sys.stdout.write(f"{request.__name__} without room: {state(folder)}: {refused}\n")

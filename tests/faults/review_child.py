@@ -99,11 +99,19 @@ async def roll_back(folder: Path, *, scoped: bool = False) -> None:
 
 
 async def undo(folder: Path) -> None:
+    await _undo(folder, again=False)
+
+
+async def redo(folder: Path) -> None:
+    await _undo(folder, again=True)
+
+
+async def _undo(folder: Path, *, again: bool) -> None:
     with Ledger.open(folder / "review") as ledger:
         workspace = LocalWorkspace(str(folder / "project"))
         await DiskSync(ledger, workspace).recover()
         project = ProjectReview(ledger, workspace)
-        plan = await project.undo()
+        plan = await (project.redo() if again else project.undo())
         await project.apply(plan)
     check(plan.conflicts)
 

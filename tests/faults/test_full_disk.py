@@ -67,10 +67,10 @@ def test_a_full_disk_changes_nothing_and_with_room_everything_is_written(
     ]
     assert [words.startswith(refused) for _, _, words in told[:4:2]] == [True, full != "project"]
     assert [words for _, _, words in told[1::2]] == ["done", "done", "done"]
-    if full != "jobs":  # an undo has no job
+    if full != "jobs":  # a redo has no job
         assert [(request, state) for request, state, _ in told[4:]] == [
-            ("undo without room", "old"),
-            ("undo with room", "new"),
+            ("redo without room", "old"),
+            ("redo with room", "new"),
         ]
         assert told[4][2].startswith(refused)
 

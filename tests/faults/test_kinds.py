@@ -39,10 +39,11 @@ async def done(folder: Path) -> None:
         await kinds_child.main(folder, "run")
 
 
-async def undo(folder: Path) -> None:
+async def undo(folder: Path, *, again: bool = False) -> None:
+    """Undo the work, or do it ``again``."""
     recorders = RecorderRegistry(folder / "home")
     recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))
-    plan = await recorder.project.undo()
+    plan = await (recorder.project.redo() if again else recorder.project.undo())
     assert plan.conflicts == ()
     await recorder.project.apply(plan)
     recorders.close()
@@ -58,7 +59,7 @@ async def test_changes_of_a_command_are_undone_although_newel_was_killed(tmp_pat
     assert after != before
     await undo(folder)
     assert tree(folder / "project") == before
-    await undo(folder)
+    await undo(folder, again=True)
     assert tree(folder / "project") == after
 
 

@@ -50,11 +50,15 @@ export interface ForkCommand {
     before?: boolean;
     id?: string | number | null;
 }
-/** Undo the changes of the last run, or of the run of a checkpoint; an undo can be undone. `preview` changes nothing. */
+/**
+ * Undo the last run that is not undone, or the run of a checkpoint; with `redo`, redo what the last undo, or that of the
+ * checkpoint, has undone. `preview` changes nothing.
+ */
 export interface UndoCommand {
     type: "undo";
     checkpoint?: string | null;
     preview?: boolean;
+    redo?: boolean;
     id?: string | number | null;
 }
 /** List the models of the server. */
@@ -405,7 +409,8 @@ export interface ToolCall {
 }
 /**
  * The result of a tool call. `output` and `images` go to the model, `details` to screens. `duration` is in
- * milliseconds, 0 if the tool did not run. `is_invalid`: the call itself was wrong, so that no tool could run.
+ * milliseconds, 0 if the tool did not run. `is_invalid`: the call itself was wrong, so that no tool could run. `usage` and `cost`
+ * are those of an agent that the tool ran.
  */
 export interface ToolResultMessage {
     role: "toolResult";
@@ -417,6 +422,8 @@ export interface ToolResultMessage {
     details?: Record<string, unknown>;
     duration?: number;
     isInvalid?: boolean;
+    usage?: Usage;
+    cost?: number | null;
     id: string;
     timestamp: string;
 }
@@ -526,11 +533,12 @@ export interface ToolExecutionStart {
     args: Record<string, unknown>;
     timestamp: string;
 }
-/** A piece of output of a tool that is still running. */
+/** A piece of output of a tool that is still running. `event` is one of an agent that the tool runs; `delta` tells of it in words. */
 export interface ToolExecutionUpdate {
     type: "tool_execution_update";
     toolCallId: string;
     delta: string;
+    event?: AgentStart | TurnStart | MessageStart | MessageUpdate | MessageEnd | ToolExecutionStart | ToolExecutionUpdate | ToolExecutionEnd | TurnEnd | AgentEnd | QueueUpdate | StateUpdate | Retry | ModelRouted | Interrupted | ErrorEvent | null;
     timestamp: string;
 }
 /** `duration` is in milliseconds. */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ OFFERED: Final = (
     "keep",
     "reject",
     "undo",
+    "redo",
     "rollback",
     "export",
     "permissions",
@@ -100,14 +101,22 @@ class _NoteUI:
         """A client leaves by closing the session."""
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
-        del initial, interrupting
+        del initial, interrupting, keys
         if not question.rstrip().endswith(YES_OR_NO):
             self.renderer.note(about)
             return None
         question = question.rstrip().removesuffix(YES_OR_NO).rstrip()
         return "y" if await self._confirm(question, about or self.renderer.last) else None
+
+    view = None
+
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        """A client has no lists to choose from: it shows them, and the user names a row."""
+        del selected
+        self.renderer.note("\n".join([title, *rows]))
+        return None
 
     def restore_input(self, text: str) -> None:
         """The client owns its input."""

@@ -95,10 +95,11 @@ class ToolExecutionStart(Event, frozen=True, tag="tool_execution_start"):
 
 
 class ToolExecutionUpdate(Event, frozen=True, tag="tool_execution_update"):
-    """A piece of output of a tool that is still running."""
+    """A piece of output of a tool that is still running. ``event`` is one of an agent that the tool runs; ``delta`` tells of it in words."""
 
     tool_call_id: str
     delta: str
+    event: AgentEvent | None = None
 
 
 class ToolExecutionEnd(Event, frozen=True, tag="tool_execution_end"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from newel.agent.events import EndReason
+from newel.agent.events import AgentEvent, EndReason, MessageEnd, ToolExecutionStart, ToolExecutionUpdate
 from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import (
     AppMessage,
@@ -55,6 +55,21 @@ class UsageLimiter:
         """Count what a model used for a summary, if one wrote it."""
         if isinstance(compaction, CustomMessage) and "usage" in compaction.data:
             self._add(msgspec.convert(compaction.data["usage"], Usage), compaction.data.get("cost"))
+
+    def count_event(self, event: AgentEvent) -> None:
+        """Count an event of a run that is followed from outside, also of one that a tool runs."""
+        match event:
+            case MessageEnd(message=AssistantMessage() as message):
+                self.turns += 1
+                self._add(message.usage, message.cost)
+            case MessageEnd(message=message):
+                self.count_compaction(message)
+            case ToolExecutionStart():
+                self.tool_calls += 1
+            case ToolExecutionUpdate(event=nested) if nested is not None:
+                self.count_event(nested)
+            case _:
+                pass
 
     def _add(self, usage: Usage, cost: float | None) -> None:
         self.usage += usage

@@ -82,6 +82,11 @@ class Attachment(Wire, frozen=True):
     preview: str | None = None
     id: str = field(default_factory=new_id)
 
+    @property
+    def only_text(self) -> str:
+        """The text, if no file is behind it: a command of the user's own, and what it printed."""
+        return "" if self.content else self.extracted_text or ""
+
 
 # -- accounting -----------------------------------------------------------------------------------
 
@@ -164,7 +169,8 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
 class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     """The result of a tool call. ``output`` and ``images`` go to the model, ``details`` to screens. ``duration`` is in
-    milliseconds, 0 if the tool did not run. ``is_invalid``: the call itself was wrong, so that no tool could run.
+    milliseconds, 0 if the tool did not run. ``is_invalid``: the call itself was wrong, so that no tool could run. ``usage`` and ``cost``
+    are those of an agent that the tool ran.
     """
 
     tool_call_id: str
@@ -175,6 +181,8 @@ class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     details: dict[str, Any] = {}
     duration: int = 0
     is_invalid: bool = False
+    usage: Usage = Usage()
+    cost: float | None = None
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 

@@ -6,7 +6,7 @@ The loop knows only these: no HTTP, no file system, no screen. Values that pass 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import msgspec
 
@@ -103,6 +103,20 @@ class ToolResult(Wire, frozen=True):
 
 
 OnOutput = Callable[[str], Awaitable[None]]
+"""Passes a piece of output to the screens: a text, or a ``NestedOutput``."""
+
+
+class NestedOutput(str):
+    """Output of a tool that runs an agent: the text tells of the agent's ``event``. What that agent uses counts toward the limits."""
+
+    __slots__ = ("event",)
+
+    event: AgentEvent
+
+    def __new__(cls, text: str, event: AgentEvent) -> Self:
+        output = super().__new__(cls, text)
+        output.event = event
+        return output
 
 
 class Touch(Wire, frozen=True):

@@ -13,7 +13,7 @@ from newel.agent.errors import InvalidArguments, NewelError
 from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
-from newel.agent.ports import Emit, PlannedCall, RunConfig, Tool, ToolResult
+from newel.agent.ports import Emit, Limits, NestedOutput, PlannedCall, RunConfig, Tool, ToolResult
 from newel.concurrency import task_group
 
 AppendMessage = Callable[[AppMessage], Awaitable[None]]
@@ -38,6 +38,7 @@ class _PendingCall:
         self.is_invalid = False
         self.started = False
         self.output_tail = ""
+        self.used = UsageLimiter(Limits())
         self.result: ToolResultMessage | None = None
         self.done = anyio.Event()
 
@@ -58,7 +59,12 @@ class _PendingCall:
 
     def make_result(self, output: str, *, is_error: bool) -> ToolResultMessage:
         return ToolResultMessage(
-            tool_call_id=self.call.id, tool_name=self.call.name, output=output, is_error=is_error
+            tool_call_id=self.call.id,
+            tool_name=self.call.name,
+            output=output,
+            is_error=is_error,
+            usage=self.used.usage,
+            cost=self.used.cost,
         )
 
 
@@ -217,7 +223,11 @@ class ToolExecutor:
 
         async def on_output(piece: str) -> None:
             call.output_tail = (call.output_tail + piece)[-MAX_OUTPUT_TAIL:]
-            await self.emit(ToolExecutionUpdate(tool_call_id=request.id, delta=piece))
+            event = piece.event if isinstance(piece, NestedOutput) else None
+            if event is not None:
+                call.used.count_event(event)
+                self.limiter.count_event(event)
+            await self.emit(ToolExecutionUpdate(tool_call_id=request.id, delta=str(piece), event=event))
 
         call.started = True
         await self.emit(
@@ -245,6 +255,8 @@ class ToolExecutor:
             images=answer.images,
             details=answer.details,
             duration=_milliseconds_since(started_at),
+            usage=call.used.usage,
+            cost=call.used.cost,
         )
         self.limiter.record_result(request, call.result)
         await self.emit_end(call.result)

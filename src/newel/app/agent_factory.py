@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from newel.app.agent_context import AgentContext
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
-    from newel.agent.ports import AgentMode, Emit, Policy, Provider, Tool
+    from newel.agent.ports import Provider, Tool
     from newel.app.model_resolver import ResolvedModel
-    from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.attachments import Attachable
     from newel.context.compaction import Compactor
@@ -24,18 +24,16 @@ if TYPE_CHECKING:
     from newel.context.system_prompt import Instructions
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
-    from newel.permissions.approval import ApprovalMode, Ask
-    from newel.permissions.commands.project_view import ViewedFiles
+    from newel.permissions.approval import Ask
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.rules import RuleSet
     from newel.permissions.secret_paths import SecretPaths
-    from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
     from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -48,6 +46,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     flags: Flags
     cwd: Path
     prompts: list[str] = []
+    stays: bool = False
+    """Whether the prompts begin a conversation where there is a terminal for one, instead of being all."""
     quiet: bool = False
     """Whether only the answers are shown."""
     answers_to: Path | None = None
@@ -63,6 +63,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON Schema that the answers have to fit."""
     tools: Sequence[str] | None = None
     """The names and patterns of the tools that are offered; None for all."""
+    worktree: str | None = None
+    """The name of a new git worktree to work in; None works in ``cwd``, an empty one has a default."""
     continue_: bool = False
     session: str | None = None
     ephemeral: bool = False
@@ -217,54 +219,40 @@ def _selection(names: Sequence[str] | None) -> ToolSelection | None:
     return ToolSelection(names)
 
 
-class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
-    of another mode, ``ask`` for approvals, ``notices`` for what the agent's surroundings have to tell the user, ``journal`` for each event
-    before any subscriber sees it, the recorders of its file changes, the tools that are ``offered``, all if it is None, and ``more_tools``
-    than Newel's own.
-    """
-
-    host: ExecutionHost
-    folder: str
-    session: SessionManager
-    open_session: Callable[[str | None], SessionManager]
-    find_model: Callable[[AgentMode], Awaitable[ResolvedModel]]
-    ask: Ask | None = None
-    notices: AgentNotices
-    journal: Emit | None = None
-    recorders: RecorderRegistry | None = None
-    offered: ToolSelection | None = None
-    more_tools: Sequence[Tool] = ()
-
-
 async def build_agent(
     settings: Settings, in_use: ResolvedModel, context: AgentContext, *, manner: str | None = None
 ) -> CodingAgent:
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
+    from newel.app.agent_tools import own_tools, policy_finder, with_more
     from newel.app.run_config import prompt_context, run_config
+    from newel.app.subagents import subagent_parts
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
     from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
+    from newel.session.subagents import Subagents, subagent_policies
 
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     book = await _rule_book(settings, workspaces.workspace, context.host)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
-    own_tools = await _own_tools(settings, context, workspaces, secret_paths)
-    tools = _with_more(own_tools, context.more_tools)
-    find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
+    subagents = Subagents()
+    offered = await own_tools(
+        settings, in_use.model, context, workspaces, secret_paths, run_subagent=subagents.run
+    )
+    find_policy = subagent_policies(policy_finder(context, workspaces, secret_paths, book, offered))
     is_private = secret_paths.holds_secrets
     instructions, templates = await _load_instructions(settings, workspaces.workspace, is_private)
     compactor = _compactor(in_use)
+    prompts = prompt_context(settings, context.host, workspaces, instructions, manner)
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),
         config=run_config(
             settings,
             in_use,
             context.host,
-            tools=tools,
-            prompts=prompt_context(settings, context.host, workspaces, instructions, manner),
+            tools=with_more(offered, context.more_tools),
+            prompts=prompts,
             policy=find_policy(settings.approve),
             compactor=compactor,
         ),
@@ -288,7 +276,18 @@ async def build_agent(
     )
     workspaces.attend(agent)
     context.notices.attend(agent)
-    _prepare_commands(agent, context, workspaces, own_tools)
+    _prepare_commands(agent, context, workspaces, offered)
+    parts = subagent_parts(
+        settings,
+        in_use,
+        context,
+        workspaces,
+        secret_paths,
+        book=book,
+        prompts=prompts,
+        make_compactor=_compactor,
+    )
+    subagents.attend(agent, parts)
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent
@@ -324,51 +323,6 @@ def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Atta
     return Attachable(guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached)
 
 
-async def _own_tools(
-    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
-) -> list[Tool]:
-    from newel.app.sandbox import watch_commands
-    from newel.app.workspace_factory import guard_secrets
-    from newel.tools import coding_tools
-
-    policy = await context.host.policy(workspaces.works_in.root)
-    may_leave = _may_leave_sandbox(context, policy)
-    works_in = watch_commands(
-        workspaces.works_in,
-        policy,
-        context.notices,
-        is_on_host=context.host.connection is not None,
-        may_leave=may_leave,
-    )
-    workspace = guard_secrets(works_in, secret_paths, policy=policy)
-    room = settings.max_result * 9 // 10
-    tools = coding_tools(workspace, timeout=settings.bash_timeout, may_leave=may_leave, room=room)
-    if context.offered is None and settings.approve not in {"plan", "read-only"}:
-        return tools
-    from newel.tools.search import search_tools
-
-    tools += search_tools(
-        workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
-    )
-    return tools if context.offered is None else context.offered.of(tools)
-
-
-def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:
-    """Whether the model may ask to run a command outside of the sandbox: not where commands are to change nothing."""
-    return context.ask is not None and policy is not None and bool(policy.writable)
-
-
-def _with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
-    from newel.agent.errors import UsageError
-
-    names = {tool.spec.name for tool in own}
-    for tool in more:
-        if tool.spec.name in names:
-            raise UsageError(f"The agent has a tool `{tool.spec.name}` already. Give yours another name.")
-        names.add(tool.spec.name)
-    return [*own, *more]
-
-
 def _compactor(in_use: ResolvedModel) -> Compactor:
     from newel.context.compaction import Compactor
 
@@ -395,6 +349,7 @@ async def _load_instructions(
     settings: Settings, project: Workspace, is_private: Callable[[str], bool]
 ) -> tuple[list[Instructions], dict[str, Template]]:
     """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
+    from newel.context.built_in_prompts import BUILT_IN
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.prompt_templates import load_templates
     from newel.context.system_prompt import find_instructions
@@ -407,7 +362,7 @@ async def _load_instructions(
     ]
     own = WorkspaceFolder(home, str(settings.home))
     found = await find_instructions(project, home=own, is_private=is_private)
-    return found, await load_templates(prompts, is_private=is_private)
+    return found, await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
 
 
 async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost) -> RuleBook:
@@ -431,35 +386,4 @@ def open_rule_book(settings: Settings, of_project: RuleSet, host: ExecutionHost)
         KeptRules(settings.home, project),
         domains=settings.sandbox.domains,
         servers=KeptServers(settings.home, project),
-    )
-
-
-def _policy_finder(
-    context: AgentContext,
-    workspaces: WorkspaceFactory,
-    secret_paths: SecretPaths,
-    book: RuleBook,
-    own_tools: Sequence[Tool],
-) -> Callable[[ApprovalMode], Policy]:
-    """Finds the policy of an approval mode; all have the same rules."""
-    from newel.app.notices import NOT_SAVED
-    from newel.permissions.approval import approval_policy
-    from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
-    from newel.permissions.rule_book import CallJudge
-    from newel.tools.bash import BashTool
-
-    files: ViewedFiles = LocalViewedFiles()
-    if context.host.connection is not None:
-        from newel.workspace.ssh.host_project import HostViewedFiles
-
-        files = HostViewedFiles(context.host.connection)
-    return partial(
-        approval_policy,
-        ask=context.ask,
-        folder=context.folder,
-        reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
-        places=secret_paths,
-        judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
-        warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
-        report=context.notices.of(NOT_SAVED),
     )

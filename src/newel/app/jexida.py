@@ -144,6 +144,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
             talk,
             title=f"jexida {version('newel')}",
             history=Path.home() / NAME.parent / "history",
+            editing=newel.terminal.editing,
             warnings=[*warnings, *session.damage],
         )
 

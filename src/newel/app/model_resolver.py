@@ -61,6 +61,14 @@ class NoModelConfigured(ConfigError, code="nothing_found"):
         self.summary = summary or message
 
 
+class NoModelChosen(ConfigError):
+    """The user has to choose one of the server's models, ``names``."""
+
+    def __init__(self, message: str, names: Sequence[str]) -> None:
+        super().__init__(message)
+        self.names = names
+
+
 class NoModelOnHost(NoModelConfigured, code="nothing_there"):
     """The host has no model."""
 
@@ -327,8 +335,9 @@ async def find_model(
     if default := default_model(endpoint, names):
         return default
     offer = _join_models(names) if names else "no models"
-    raise ConfigError(
-        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {redact_url(endpoint.base_url)} has: {offer}."
+    raise NoModelChosen(
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {redact_url(endpoint.base_url)} has: {offer}.",
+        names,
     )
 
 

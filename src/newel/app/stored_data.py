@@ -17,12 +17,19 @@ from newel.review.tracking.recording_workspace import ledger_folder
 from newel.session.appender import Appender
 from newel.session.paths import read_metadata, session_files
 from newel.storage.files import project_folder
+from newel.storage.prompt_history import PromptHistory
 
 MAX_RUNS = 1 << 30
 
 
 class StoredData(msgspec.Struct, frozen=True):
-    """``ledger`` and ``traces`` are folders, None if there is none; ``journals`` are folders, ``sessions`` and ``logs`` files."""
+    """``ledger`` and ``traces`` are folders, None if there is none; ``journals`` are folders, ``sessions`` and ``logs``
+    files. ``prompts`` messages of the ``history`` were typed in ``project``.
+    """
+
+    project: str
+    history: PromptHistory
+    prompts: int
 
     ledger: Path | None
     traces: Path | None
@@ -46,7 +53,8 @@ class StoredData(msgspec.Struct, frozen=True):
             ),
             (pluralize(len(self.logs), "log"), self.logs),
         ]
-        return [f"{name}, {_size(paths)}" for name, paths in rows if paths]
+        typed = [f"{pluralize(self.prompts, 'message')} that you typed"] if self.prompts else []
+        return [*(f"{name}, {_size(paths)}" for name, paths in rows if paths), *typed]
 
     def delete(self) -> None:
         """Delete all of it, or nothing if another process uses any of it. Raises ``NewelError``."""
@@ -66,6 +74,8 @@ class StoredData(msgspec.Struct, frozen=True):
                     shutil.rmtree(folder)
                 for log in self.logs:
                     log.unlink(missing_ok=True)
+                if self.prompts:
+                    self.history.forget(self.project)
             except OSError as error:
                 raise NewelError(
                     f"{error.filename} cannot be deleted: {error.strerror}. The rest may be deleted already."
@@ -83,7 +93,15 @@ async def find_stored_data(home: Path, project: str) -> StoredData:
         # Two projects may share a folder.
         if (metadata := read_metadata(path)) is None or metadata.cwd in {"", project}
     ]
+    history = PromptHistory(home / "history")
+    try:
+        prompts = history.count(project)
+    except OSError:  # it is no file
+        prompts = 0
     return StoredData(
+        project,
+        history,
+        prompts,
         ledger if ledger.is_dir() else None,
         traces if traces.is_dir() else None,
         sessions,

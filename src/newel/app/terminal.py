@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
-from newel.app.model_resolver import warn_of_project_server
+from newel.app.extra_tools import for_conversation
+from newel.app.model_resolver import NoModelChosen, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
@@ -30,7 +31,6 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
     """Run the command line; returns the exit code. ``echo_suppressor`` hides what is typed before the prompt is drawn, and ends if none
     will be.
     """
-    import anyio
 
     def load() -> Settings:
         return load_settings(options.flags, cwd=options.cwd, environ=os.environ)
@@ -45,17 +45,40 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
             if in_home:
                 ask_about_home(settings.cwd)
             settings = ask_for_trust(settings, load)
+    try:
+        return _run_in_place(settings, options, echo_suppressor)
+    except NoModelChosen as error:
+        from newel.app.trusting import can_ask
+
+        if not error.names or settings.model is not None or not can_ask(settings):
+            raise
+        from newel.app.setup import choose_listed_model
+
+        echo_suppressor.end()
+        settings = choose_listed_model(settings, error.names)
+    return _run_in_place(settings, options, echo_suppressor)
+
+
+def _run_in_place(settings: Settings, options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
+    import anyio
+
     if _will_draw_prompt(settings, options):
         echo_suppressor.begin()
     else:
         echo_suppressor.end()
-    return anyio.run(run_with, settings, options)
+    if options.worktree is None:
+        return anyio.run(run_with, settings, options)
+    from newel.app.conversation_worktree import in_worktree
+
+    with in_worktree(settings, options.worktree) as there:
+        return anyio.run(run_with, there, options)
 
 
 async def run_with(settings: Settings, options: AgentOptions) -> int:
     """Choose the front end, build the agent, and let the one run the other."""
     lines_in = options.input_format == "stream-json"
-    interactive = sys.stdin.isatty() and not options.prompts and not options.simple and not lines_in
+    is_task = bool(options.prompts) and not _stays(settings, options)
+    interactive = sys.stdin.isatty() and not is_task and not options.simple and not lines_in
     screen = _screen(settings, options)
     json_in = (screen == "json" and not options.prompts and not options.simple) or lines_in
     piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
@@ -76,7 +99,11 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     elicit = approver.elicit if approver else None
     warn_of_project_server(settings)
     format_command = shell_command_for(settings.host)
-    async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
+    if interactive and not json_in:
+        settings = for_conversation(settings)
+    async with open_agent(
+        settings, options, approver, elicit, wait_for_tools=not interactive or bool(options.prompts)
+    ) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
         warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so
         if options.simple:
@@ -100,14 +127,18 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_require_approver(approver), held=held
             )
         if interactive:
+            from newel.app.greeting import header
             from newel.terminal.repl.coding_repl import run_repl
+            from newel.terminal.repl.repl import Prompt
 
             return await run_repl(
                 agent,
                 home=settings.home,
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
-                header=header(agent),
+                header=header(agent, settings.home),
+                first_prompts=[Prompt(text) for text in options.prompts],
+                settings=settings.terminal,
             )
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
@@ -191,7 +222,14 @@ def _stream_json(settings: Settings, options: AgentOptions) -> StreamJsonRendere
 
 def _will_draw_prompt(settings: Settings, options: AgentOptions) -> bool:
     is_conversation = not options.prompts and not options.simple and not options.output_format
-    return is_conversation and settings.renderer in {None, "rich"} and can_draw()
+    return (
+        (is_conversation or _stays(settings, options)) and settings.renderer in {None, "rich"} and can_draw()
+    )
+
+
+def _stays(settings: Settings, options: AgentOptions) -> bool:
+    """Whether the prompts begin a conversation."""
+    return options.stays and settings.renderer in {None, "rich"} and can_draw()
 
 
 def _can_draw() -> bool:
@@ -244,29 +282,6 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     return ConsoleRenderer(
         LossySink(progress), omit_answer=True, errors=LossySink(sys.stderr), window=agent.window
     )
-
-
-def header(agent: CodingAgent) -> str:
-    """The version, folder, model and settings on one line; below it, damage to the session's file."""
-    from importlib.metadata import version
-
-    from newel.review.tracking.recording_workspace import RecordingWorkspace
-
-    folder = agent.workspace.name
-    home = str(Path.home())
-    if folder == home or folder.startswith(home + "/"):
-        folder = "~" + folder.removeprefix(home)
-    recorded = "" if isinstance(agent.workspace, RecordingWorkspace) else "changes are not recorded"
-    facts = [
-        f"newel {version('newel')}",
-        folder,
-        " ".join(filter(None, (agent.state.model.id, agent.where))),
-        agent.approve,
-        f"sandbox: {agent.sandbox}",
-        agent.instructions,
-        recorded,
-    ]
-    return "\n".join([" · ".join(fact for fact in facts if fact), *agent.session.damage])
 
 
 MAX_PIPED = 16 * 1024 * 1024

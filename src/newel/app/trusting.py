@@ -22,6 +22,8 @@ HOME_QUESTION: Final = (
     "documents, settings of your programs.\nWork here?"
 )
 
+SETUP_QUESTION: Final = "No model is configured. Set one up now?"
+
 TRIES: Final = 3
 """Attempts to get a yes or no."""
 
@@ -48,7 +50,7 @@ def ask_for_trust(settings: Settings, load: Callable[[], Settings]) -> Settings:
             _remember(settings.home, ignored.folder, ignored.address, trusted=answer)
             settings = load()  # the file may have changed: another address is another decision
     if settings.endpoint is None and settings.host_model is None:
-        settings = _with_local_server(settings)
+        settings = _with_local_server(settings, load)
     return settings
 
 
@@ -77,7 +79,7 @@ def has_undecided_server(settings: Settings) -> bool:
     return settings.ignored is not None and not settings.ignored.declined and not has_other
 
 
-def _with_local_server(settings: Settings) -> Settings:
+def _with_local_server(settings: Settings, load: Callable[[], Settings]) -> Settings:
     import anyio
     import msgspec
 
@@ -93,7 +95,22 @@ def _with_local_server(settings: Settings) -> Settings:
         if answer:
             endpoint = endpoint_of(server)
             break
-    return settings if endpoint is None else msgspec.structs.replace(settings, endpoint=endpoint)
+    if endpoint is not None:
+        return msgspec.structs.replace(settings, endpoint=endpoint)
+    is_nothing_here = not discovered.undecided and not discovered.message
+    return _set_up(settings, load) if is_nothing_here else settings
+
+
+def _set_up(settings: Settings, load: Callable[[], Settings]) -> Settings:
+    """Offer the setup to a user who has no model; what an agent starts must not configure one."""
+    from newel.workspace.process.process_mark import inherited_rights
+
+    if inherited_rights() is not None or not _ask(SETUP_QUESTION, default=True):
+        return settings
+    from newel.app.setup import run_setup
+
+    run_setup(settings.home)
+    return load()
 
 
 def ignored_message(ignored: IgnoredServer) -> str:

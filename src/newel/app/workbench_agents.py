@@ -17,7 +17,8 @@ import msgspec
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, Tool
-from newel.app.agent_factory import AgentContext, build_agent
+from newel.app.agent_context import AgentContext
+from newel.app.agent_factory import build_agent
 from newel.app.agent_hosts import AgentHosts, open_agent_hosts
 from newel.app.agent_models import AgentModels, open_models
 from newel.app.mcp_servers import sampler, tool_servers

@@ -18,6 +18,7 @@ MODULES = {
     "keep": "decide",
     "reject": "decide",
     "undo": "undo",
+    "redo": "undo",
     "rollback": "undo",
     "trace": "trace",
     "forget": "forget",
@@ -33,6 +34,8 @@ MODULES = {
     "permissions": "permissions",
     "trust": "trust",
     "keys": "keys",
+    "config": "config",
+    "setup": "setup",
     "mcp": "mcp",
     "eval": "eval",
 }
@@ -43,7 +46,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "the agent",
         (
             ("newel", "start a conversation"),
-            ("newel PROMPT", "run one task and print the answer"),
+            ("newel PROMPT", "start one with this prompt"),
+            ("newel -p PROMPT", "run one task, print the answer and exit"),
             ("newel agent CONTRACT", "run an agent unattended until a contract is met"),
             ("newel agents", "list these agents, follow one, show its log"),
             ("newel web", "start the workbench in the browser"),
@@ -62,7 +66,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel review", "show pending changes, and those of the latest runs"),
             ("newel decide", "keep or reject pending changes, hunk by hunk"),
             ("newel keep, newel reject", "keep or reject hunks or files, for scripts"),
-            ("newel undo", "undo the changes of the last run"),
+            ("newel undo", "undo the last run; again: the one before"),
+            ("newel redo", "redo what an undo has undone"),
             ("newel checkpoints", "list the runs that can be undone"),
             ("newel rollback CHECKPOINT", "restore the files of a run to their state before it"),
             ("newel trace [JOB]", "show review jobs, step by step"),
@@ -80,6 +85,8 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "settings, servers and hosts",
         (
+            ("newel setup", "choose a server, its key and a model, and test them"),
+            ("newel config", "show and change the settings"),
             ("newel doctor", "show the settings and their origin, and test them"),
             ("newel keys", "store, list and remove API keys"),
             ("newel models", "list the server's models, with sizes and prices"),

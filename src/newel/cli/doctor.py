@@ -15,11 +15,11 @@ from typing import Final, get_args
 import anyio
 import msgspec
 
-from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
+from newel.agent.errors import NewelError
 from newel.agent.formatting import format_number, pluralize
-from newel.agent.messages import UserMessage
-from newel.agent.ports import Model, ModelRequest, ToolCallMode
+from newel.agent.ports import ToolCallMode
 from newel.app.model_resolver import expanded_name, find_endpoint, find_model, tool_call_mode
+from newel.app.model_trial import remedy, try_model
 from newel.app.sandbox import describe_limits, paths_without_effect
 from newel.app.sandbox_choice import choose_sandbox, why_partial
 from newel.app.trusting import ignored_message
@@ -34,11 +34,7 @@ from newel.providers.ollama.model_info import full_name
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
 
-ANSWER_TIMEOUT_S: Final = 20.0
-"""For one token; a server may load its model first."""
-
 LOAD: Final = "Load one; with Ollama: ollama pull NAME."
-ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
 
 
 def command_doctor(arguments: Sequence[str]) -> int:
@@ -155,7 +151,7 @@ async def _server(settings: Settings) -> list[Check]:
         try:
             names = await client.models()
         except NewelError as error:
-            return [*checks, Check(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
+            return [*checks, Check(BAD, "connection", f"{error}{remedy(endpoint, error)}")]
         return checks + await _answers(settings, endpoint, client, names)
 
 
@@ -191,28 +187,9 @@ def _tool_calls(settings: Settings, name: str, client: ModelServer) -> Check:
 
 
 async def _answer(endpoint: EndpointSettings, client: ModelServer, name: str) -> Check:
-    """Request one token: many servers list their models without a valid key."""
-    if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
-        return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
-    request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
-    try:
-        with anyio.fail_after(ANSWER_TIMEOUT_S):
-            await client.complete(request, _ignore)
-    except TimeoutError:
-        return Check(
-            NOTE, "answer", f"The key was not tested: {name} did not answer within {ANSWER_TIMEOUT_S:g} s."
-        )
-    except (RateLimited, RequestRejected) as error:
-        if error.status not in {401, 402, 403, 404}:  # some reject so short an answer, or are busy
-            return Check(NOTE, "answer", f"The key was not tested. {error}")
-        return Check(BAD, "answer", f"{error}{_remedy(endpoint, error)}")
-    except ProviderError as error:
-        return Check(BAD, "answer", f"{error}{_remedy(endpoint, error)}")
-    return Check(GOOD, "answer", f"{name} answers {'with this key' if endpoint.api_key else 'without a key'}")
-
-
-async def _ignore(_: object) -> None:
-    """The answer does not matter."""
+    tried = await try_model(endpoint, client, name)
+    mark = NOTE if tried.works is None else GOOD if tried.works else BAD
+    return Check(mark, "answer", tried.message)
 
 
 async def _own_api(endpoint: EndpointSettings) -> str:
@@ -232,13 +209,3 @@ async def _own_api(endpoint: EndpointSettings) -> str:
         if urls
         else ""
     )
-
-
-def _remedy(endpoint: EndpointSettings, error: NewelError) -> str:
-    if isinstance(error, ProviderError) and error.status in {401, 403}:
-        if endpoint.api_key is None:
-            return "\nNo key is set for it: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
-        return ""
-    if isinstance(error, ProviderError) and error.status:
-        return ""  # the server answered, and its message says why
-    return f"\nCheck that the server is running and that the base URL is right. {ADDRESSES}"

@@ -77,16 +77,19 @@ def command_forget(arguments: Sequence[str]) -> int:
 
 async def _forget_session(home: Path, options: argparse.Namespace) -> int:
     from newel.session.appender import Appender
-    from newel.session.paths import find_session
+    from newel.session.paths import find_session, subagent_files
 
     path = find_session(home / "sessions", options.session)
-    if not await _is_confirmed(f"This deletes the session {path.name}.", options):
+    with_it = subagent_files(path)
+    others = f" and {pluralize(len(with_it), 'session')} of its subagents" if with_it else ""
+    if not await _is_confirmed(f"This deletes the session {path.name}{others}.", options):
         return FAILED
-    session = Appender(path)
-    try:
-        session.delete()
-    finally:
-        session.release()
+    for file in (*with_it, path):  # the session itself last: by it the others are found again
+        session = Appender(file)
+        try:
+            session.delete()
+        finally:
+            session.release()
     print("Deleted.")
     return DONE
 
@@ -141,7 +144,7 @@ def _plan_run(ledger: Ledger, checkpoint: str) -> tuple[str, Callable[[], Forgot
     if not found or (len(found) > 1 and checkpoint != LAST):
         how_many = "More than one checkpoint begins with" if found else "There is no checkpoint"
         raise NewelError(f"{how_many} {escape_line(checkpoint)}. `newel checkpoints` lists them.")
-    what = f"This deletes what Newel has stored of the run {run_line(found[0].id, found[0].created, found[0].title)}"
+    what = f"This deletes what Newel has stored of the run {run_line(0, found[0].id, found[0].created, found[0].title)}"
     return what, partial(forget_run, ledger, found[0])
 
 

@@ -8,7 +8,6 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,8 +29,9 @@ STDOUT_CLOSED = "Standard output is closed, so the answer was not printed. To di
 EPILOG = """\
 Run `newel help COMMAND` for the options of a command. To send the name of a
 command as a prompt: newel -- demo
-Piped standard input is appended to the prompt. If standard output is not a
-terminal, only the answer is written to it.
+In a terminal, PROMPT begins a conversation; with -p, and in scripts, Newel
+prints the answer and exits. Piped standard input is appended to the prompt. If
+standard output is not a terminal, only the answer is written to it.
 exit codes: 0 success, 1 failed, incomplete or limit reached, 2 wrong usage,
 130 interrupted"""
 
@@ -155,8 +155,13 @@ def _print_error(error: Exception | str, code: int) -> int:
 def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
     from newel.terminal.ui.echo import EchoSuppressor
 
-    with EchoSuppressor() if _may_converse(arguments) else nullcontext(EchoSuppressor()) as echo_suppressor:
+    echo_suppressor = EchoSuppressor()
+    try:
+        if _may_converse(arguments):
+            echo_suppressor.begin()
         return _agent_in(name, arguments, echo_suppressor, simple=simple)
+    finally:
+        echo_suppressor.end()
 
 
 def _may_converse(arguments: Sequence[str]) -> bool:
@@ -174,13 +179,15 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         from newel.cli.suggestions import check_override
 
         check_override(arguments)
-    parsed = parser.parse_args(arguments)
+    parsed = parser.parse_args(_with_unnamed_worktree(arguments))
     if parsed.version:
         from importlib.metadata import version
 
         print(f"newel {version('newel')}")
         return 0
     check_session_options(parser, parsed)
+    if parsed.worktree is not None and (parsed.continue_ or parsed.session):
+        parser.error("--worktree begins a session, so it cannot be combined with --continue and --session")
     prompts = _prompts(parsed.words, parsed.then)
     if simple and (prompts or parsed.json or parsed.renderer or parsed.quiet or parsed.output):
         parser.error("lsimons-agent takes no prompts and no output options; use newel")
@@ -199,6 +206,7 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
             max_cost=parsed.max_cost,
         ),
         prompts=prompts,
+        stays=_stays(parsed, prompts),
         quiet=parsed.quiet,
         answers_to=parsed.output,
         output_format=parsed.output_format,
@@ -208,6 +216,7 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         schema=parsed.schema,
         tools=parsed.tools,
         cwd=folder(parser, parsed.cwd),
+        worktree=parsed.worktree,
         continue_=parsed.continue_,
         session=parsed.session,
         ephemeral=parsed.ephemeral,
@@ -215,6 +224,20 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         simple=simple,
     )
     return run_agent(options, echo_suppressor)
+
+
+def _with_unnamed_worktree(arguments: Sequence[str]) -> list[str]:
+    """The arguments, where the word after ``--worktree`` is no name: it is the prompt. A name follows an equals sign."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = ["--worktree=" if word == "--worktree" else word for word in arguments[:end]]
+    return [*options, *arguments[end:]]
+
+
+def _stays(parsed: argparse.Namespace, prompts: Sequence[str]) -> bool:
+    """Whether the prompt may begin a conversation: one prompt, and nothing that is about the output of a single run."""
+    is_about_output = parsed.print or parsed.quiet or parsed.json or parsed.then
+    takes_output = parsed.output or parsed.schema or parsed.output_format or parsed.renderer
+    return len(prompts) == 1 and not is_about_output and not takes_output
 
 
 def _prompts(arguments: Sequence[str], then: Sequence[str]) -> list[str]:
@@ -253,6 +276,12 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
         help="another task after that; can be repeated",
     )
     add_session_options(parser)
+    add(
+        "--worktree",
+        nargs="?",
+        metavar="=NAME",
+        help="work in a new git worktree (--worktree=NAME names it); removed if nothing changes",
+    )
     add_model_options(parser)
     add_run_options(parser)
     add(
@@ -262,7 +291,12 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
     )
     add("--json", action="store_true", help="read and write JSON lines; same as --renderer json")
     add_format_options(parser)
-    add("-p", "--print", action="store_true", help="run the prompt and exit (implied by PROMPT)")
+    add(
+        "-p",
+        "--print",
+        action="store_true",
+        help="run the prompt, print the answer and exit, also in a terminal",
+    )
     add("-q", "--quiet", action="store_true", help="print only the answer and errors")
     add("-o", "--output", type=Path, metavar="FILE", help="also write the answer to FILE")
     add("--version", action="store_true", help="print the version and exit")

@@ -37,7 +37,7 @@ def command_review(arguments: Sequence[str]) -> int:
         "checkpoint",
         nargs="?",
         metavar="CHECKPOINT",
-        help="show this run alone: its checkpoint's ID or the beginning of it",
+        help="show this run alone: its number, its checkpoint's ID, or the beginning of that",
     )
     parser.add_argument("-n", type=positive_int, default=10, metavar="N", help="show at most N runs (10)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -84,7 +84,13 @@ class Prompter:
     def ui(self, options: argparse.Namespace) -> ReviewUI:
         """For the place that ``add_place`` was given."""
         columns = terminal_size(self._out)[0]
-        return ReviewUI(self._renderer.note, self._ask_at_terminal, shell_command_for(options.host), columns)
+
+        async def view(text: str, short: str = "", /) -> None:
+            del short  # without a pager, all of it is printed
+            self.show_long(text)
+
+        format_command = shell_command_for(options.host)
+        return ReviewUI(self._renderer.note, self._ask_at_terminal, format_command, columns, view)
 
     def show_long(self, text: str) -> None:
         """Show text with diffs in it, in the pager if it does not fit the screen."""
@@ -93,9 +99,9 @@ class Prompter:
         if not page(self._out, text):
             self._renderer.note(text, "diff")
 
-    async def _ask_at_terminal(self, question: str, about: str) -> str | None:
+    async def _ask_at_terminal(self, question: str, about: str, *, keys: str = "") -> str | None:
         check_terminal("--yes skips the question.")
-        return await self._ask(question, about)
+        return await self._ask(question, about, keys=keys)
 
 
 def check_terminal(remedy: str) -> None:

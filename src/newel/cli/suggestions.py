@@ -15,7 +15,7 @@ from newel.cli import MODULES
 LIKENESS: Final = 0.8
 
 _AUTO: Final = "`--approve auto`, the default, runs everything without asking, in the sandbox; `--sandbox off` lifts its limits."
-_SETTINGS: Final = "`newel --help` lists the options; `newel doctor` shows the settings of ~/.newel/config.toml and where each is from."
+_SETTINGS: Final = "`newel --help` lists the options; `newel config set NAME VALUE` changes a setting."
 _OFF: Final = "`--sandbox off` lets commands do whatever you can do."
 _ASK: Final = "`--approve ask` shows each change and command first."
 _PLAN: Final = "`--approve plan` looks around, changes nothing and ends with a plan."
@@ -24,8 +24,16 @@ _COMMAND_HINTS: Final = {
     word: hint
     for words, hint in (
         (
-            "auth login logout setup config configure settings init",
-            "Settings are read from the environment and ~/.newel/config.toml; `newel doctor` shows them.",
+            "auth login logout connect onboard",
+            "`newel setup` asks for a server, its key and a model; `newel keys` lists and removes keys.",
+        ),
+        (
+            "configure settings preferences",
+            "`newel config` shows and changes settings, `newel setup` asks for the server and the model.",
+        ),
+        (
+            "init",
+            "`/init` in a conversation writes AGENTS.md; `newel setup` asks for the server and the model.",
         ),
         (
             "update upgrade",
@@ -46,7 +54,6 @@ _COMMAND_HINTS: Final = {
             "sandbox",
             "`newel --sandbox workspace|read-only|partial|off` chooses the sandbox, `newel doctor` tests it.",
         ),
-        ("redo", "`newel undo` after an undo restores the changes."),
         ("host remote ssh", "`newel hosts` lists hosts, `newel --host PLACE` works on one."),
         ("serve server ui", "`newel web` starts the workbench in the browser."),
         (
@@ -67,10 +74,10 @@ _VERBS: Final = frozenset(
 _OPTION_HINTS: Final = {
     option: hint
     for options, hint in (
-        ("-i --interactive", "`newel` without a prompt starts a conversation."),
+        ("-i --interactive", "In a terminal, `newel` starts a conversation, with a prompt or without."),
         (
             "--prompt --message --msg -e --exec",
-            'A prompt on the command line is one task: newel "fix the failing test"',
+            'The prompt needs no option: newel "fix the failing test", or with -p for the answer alone.',
         ),
         (
             "-r --resume --fork-session --last",

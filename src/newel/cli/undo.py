@@ -1,4 +1,4 @@
-"""``newel undo`` and ``newel rollback``: undo the changes of agents."""
+"""``newel undo``, ``newel redo`` and ``newel rollback``: undo the changes of agents."""
 
 from __future__ import annotations
 
@@ -17,31 +17,43 @@ if TYPE_CHECKING:
 
 CODES = "exit codes: 0 done, 1 nothing or not all undone, 2 wrong usage, 130 interrupted"
 
+NAMES = "its number, its checkpoint's ID, or the beginning of that (newel checkpoints)"
+
 
 def command_undo(arguments: Sequence[str]) -> int:
     parser = ledger_parser(
         "undo",
-        "Undo the changes of the last run, or of another. Later changes stay. An undo can be undone.",
+        "Undo the changes of the last run that is not undone yet, or of another. Later changes stay. newel redo redoes it.",
         epilog=CODES,
     )
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        metavar="CHECKPOINT",
-        help="undo this run: its checkpoint's ID or the beginning of it (newel checkpoints)",
-    )
+    parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help=f"undo this run: {NAMES}")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     options = parser.parse_args(arguments)
 
     async def plan(project: ProjectReview) -> RollbackPlan:
         return await project.undo(await project.find(options.checkpoint) if options.checkpoint else None)
 
-    def fail() -> Exception:
-        from newel.review.model.history import NothingToUndo
+    return _roll_back(parser, options, plan, _nothing)
 
-        return NothingToUndo(NO_CHANGES)
 
-    return _roll_back(parser, options, plan, fail)
+def command_redo(arguments: Sequence[str]) -> int:
+    parser = ledger_parser(
+        "redo", "Redo the changes that the last undo has undone, or those of another run.", epilog=CODES
+    )
+    parser.add_argument("checkpoint", nargs="?", metavar="CHECKPOINT", help=f"redo this run: {NAMES}")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    options = parser.parse_args(arguments)
+
+    async def plan(project: ProjectReview) -> RollbackPlan:
+        return await project.redo(await project.find(options.checkpoint) if options.checkpoint else None)
+
+    return _roll_back(parser, options, plan, _nothing)
+
+
+def _nothing() -> Exception:
+    from newel.review.model.history import NothingToUndo
+
+    return NothingToUndo(NO_CHANGES)
 
 
 def command_rollback(arguments: Sequence[str]) -> int:
@@ -51,7 +63,7 @@ def command_rollback(arguments: Sequence[str]) -> int:
         epilog=CODES,
     )
     add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help="its ID, or the beginning of it (newel checkpoints)")
+    add("checkpoint", metavar="CHECKPOINT", help=NAMES)
     add(
         "--hunk",
         dest="hunks",
@@ -85,7 +97,7 @@ def _roll_back(
             raise fail()
         for finished in project.finished:
             print(f"{escape_line(finished.title)}: it was interrupted, and has been completed now.")
-        # Probably the same request, by a process that was killed: to repeat it would redo the changes.
+        # Probably the same request, by a process that was killed: to repeat it would undo another run.
         if project.finished:
             return DONE
         is_done = await roll_back(project, await plan(project), Prompter().ui(options), yes=options.yes)

@@ -272,8 +272,10 @@ class RpcClient:
             p.DecideCommand(verdict=verdict, names=list(names), all=everything, mine=mine)
         )
 
-    async def undo(self, checkpoint: str | None = None, *, preview: bool = False) -> p.UndoData:
-        return await self.request(p.UndoCommand(checkpoint=checkpoint, preview=preview))
+    async def undo(
+        self, checkpoint: str | None = None, *, preview: bool = False, redo: bool = False
+    ) -> p.UndoData:
+        return await self.request(p.UndoCommand(checkpoint=checkpoint, preview=preview, redo=redo))
 
     # -- requests ---------------------------------------------------------------------------------
 

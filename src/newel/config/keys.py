@@ -58,6 +58,12 @@ def key_name(text: str) -> str:
         raise UsageError(str(error)) from error
 
 
+def check_key(key: str) -> None:
+    """Raises ``UsageError`` for what is no key."""
+    if not key or not key.isascii() or not key.isprintable() or len(key) > MAX_KEY:
+        raise UsageError("This is not an API key: it is empty, too long, or has characters that no key has.")
+
+
 class KeyStore:
     """The stored keys, read from the file each time, because other processes may change it."""
 
@@ -74,10 +80,7 @@ class KeyStore:
         from newel.agent.messages import now
 
         key = key.strip()
-        if not key or not key.isascii() or not key.isprintable() or len(key) > MAX_KEY:
-            raise UsageError(
-                "This is not an API key: it is empty, too long, or has characters that no key has."
-            )
+        check_key(key)
         if in_keyring:
             _keyring().set_password(SERVICE, name, key)
         stored = StoredKey(name=name, key="" if in_keyring else key, in_keyring=in_keyring, since=now())

@@ -25,7 +25,7 @@ of ``[review]``) and the user's ``config.toml``, never from a project's ``.env``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -45,6 +45,7 @@ from newel.config.endpoint import (
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
+from newel.config.terminal import TerminalSettings
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.config.variables import read_modes
 from newel.permissions.rules import RuleSet, RuleTexts
@@ -58,7 +59,7 @@ from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "plan", "read-only"]
 RendererName = Literal["rich", "console", "json"]
-
+ExtraTool = Literal["todo", "task"]
 
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` if such a server sets it to ``ask``."""
@@ -240,6 +241,8 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent_mode: AgentMode | None = None
     local: LocalModel = LocalModel()
     hybrid: HybridSettings = HybridSettings()
+    terminal: TerminalSettings = TerminalSettings()
+    extra_tools: list[ExtraTool] | None = None
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -267,7 +270,8 @@ class Settings(msgspec.Struct, frozen=True):
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
-    sandbox, or a partial one, if nobody has chosen that. ``origins`` names the place of each value that
+    sandbox, or a partial one, if nobody has chosen that. ``extra_tools`` are offered besides the usual ones; None leaves the choice to the
+    front end. ``origins`` names the place of each value that
     is not a default.
     """
 
@@ -298,7 +302,9 @@ class Settings(msgspec.Struct, frozen=True):
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()
     routing: RoutingLimits = DEFAULT_ROUTING
+    terminal: TerminalSettings = TerminalSettings()
     tool_calls: ToolCallMode | None = None
+    extra_tools: Sequence[ExtraTool] | None = None
 
 
 def load_settings(
@@ -359,7 +365,9 @@ def load_settings(
         agent_mode=first("agent_mode") or "remote",
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
+        terminal=file.terminal,
         tool_calls=flags.tool_calls,
+        extra_tools=file.extra_tools,
     )
 
 
@@ -472,12 +480,18 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
         return ConfigFile(), {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+    file, written = parse_config(path, data)
+    return file, written.get("remote", {})
+
+
+def parse_config(path: Path, data: bytes) -> tuple[ConfigFile, dict[str, Any]]:
+    """The settings that ``config.toml`` has with this content, and the values in it. Raises ``ConfigError``."""
     from newel.config.toml_file import read_toml
 
     loaded = read_toml(path, data, ConfigFile())
     for problem in loaded.problems:
         raise ConfigError(f"{problem.message}. Correct the file, or move it away to use the defaults.")
-    return loaded.settings, loaded.written.get("remote", {})
+    return loaded.settings, loaded.written
 
 
 def mask_secret(secret: str | None) -> str:

@@ -69,8 +69,6 @@ async def load_attachment(workspace: Workspace, path: str, *, name: str | None =
 
 
 async def _image(workspace: Workspace, path: str, name: str, kind: str, head: Head) -> Attachment:
-    from newel.tools.images import picture
-
     if head.size > MAX_IMAGE_BYTES:
         raise WorkspaceError(
             f"{name} was not attached: it has {head.size / 1024**2:.1f} MiB, and an image may have at most "
@@ -79,14 +77,30 @@ async def _image(workspace: Workspace, path: str, name: str, kind: str, head: He
     data = head.data
     if len(data) < head.size:
         data += await workspace.read_bytes(path, start=len(data), size=MAX_IMAGE_BYTES - len(data))
+    return await _decoded(data, name, kind, PurePosixPath(path).name, head.size)
+
+
+async def attach_image(data: bytes, name: str) -> Attachment:
+    """An image that is in no file, as ``load_attachment`` loads one. Raises ``WorkspaceError``."""
+    from newel.tools.images import mime_type
+
+    if (kind := mime_type(data)) is None:
+        raise WorkspaceError(
+            f"{name} was not attached: it is no image that models accept (PNG, JPEG, GIF, WebP)."
+        )
+    return await _decoded(data, name, kind, name, len(data))
+
+
+async def _decoded(data: bytes, name: str, kind: str, file_name: str, size: int) -> Attachment:
+    from newel.tools.images import picture
+
     try:
         # Decoding is slow and has no side effects, so a cancelled prompt does not wait for it.
         image = await anyio.to_thread.run_sync(picture, data, kind, name, abandon_on_cancel=True)
     except ToolError as error:
         # A server that cannot decode the image would refuse every later request, too.
         raise WorkspaceError(str(error)) from error
-    content = image.content
-    return Attachment("image", PurePosixPath(path).name, content.mime_type, head.size, content.data)
+    return Attachment("image", file_name, image.content.mime_type, size, image.content.data)
 
 
 async def _listing(workspace: Workspace, folder: str, name: str) -> Attachment:

@@ -67,6 +67,10 @@ def compose(account: str, messages: Sequence[AppMessage], *, limit: int) -> str:
     if len(requests) > 1:
         sections.append(f"# The user's latest request\n{_request(requests[-1], limit)}")
     sections.append(f"# What has happened\n{account}")
+    from newel.tools import todo
+
+    if items := todo.current_items(messages):
+        sections.append(f"# Your todo list\n{cut_middle(todo.as_text(items), limit)}")
     read, changed = _files(messages)
     lists = [
         f"{label}: {', '.join(files)}" for label, files in (("Changed", changed), ("Read", read)) if files
@@ -118,8 +122,12 @@ def fallback_account(messages: Sequence[Message], *, before: str) -> str:
 
 
 def _request(message: UserMessage, limit: int) -> str:
-    names = [f"[attached: {attachment.file_name}]" for attachment in message.attachments]
-    return "\n".join([cut_middle(message.text, limit), *names])
+    attached = [
+        # A file can be read again; what the user's own command printed cannot.
+        cut_middle(attachment.only_text, min(RESULT_CHARS, limit)) or f"[attached: {attachment.file_name}]"
+        for attachment in message.attachments
+    ]
+    return "\n".join([cut_middle(message.text, limit), *attached])
 
 
 def _bullet_list(lines: Iterable[str]) -> str:

@@ -42,6 +42,11 @@ class Template(Wire, frozen=True):
     path: str
     problem: str | None = None
 
+    @property
+    def takes_arguments(self) -> bool:
+        """Whether it has a place for arguments."""
+        return any(not place["escaped"] for place in re.finditer(_PLACEHOLDER, self.body))
+
     def expand(self, arguments: str = "") -> str:
         """Fill in the arguments, split as a shell does, or at white space if a quote is not closed. Raises ``WorkspaceError``
         with the ``problem``.
@@ -70,9 +75,13 @@ class Template(Wire, frozen=True):
 
 
 async def load_templates(
-    folders: Sequence[WorkspaceFolder], *, is_private: IsPrivate = none_private
+    folders: Sequence[WorkspaceFolder],
+    *,
+    built_in: Sequence[Template] = (),
+    is_private: IsPrivate = none_private,
 ) -> dict[str, Template]:
-    """Load the templates of the folders, the user's before the project's, by name in alphabetical order.
+    """Load the templates of the folders, the user's before the project's, by name in alphabetical order. The user's may replace one that is
+    ``built_in``, the project's may not.
 
     If both have a name, the project's becomes ``project.NAME``, and the description of the user's mentions it. Skipped are
     files that cannot be read, are not text, are larger than 256 KiB or have a name that is no command, and all beyond the
@@ -90,6 +99,7 @@ async def load_templates(
                 note = f"{users.description} (the project's own: /{template.name})"
                 templates[users.name] = msgspec.structs.replace(users, description=note)
             templates.setdefault(template.name, template)
+        templates = {template.name: template for template in built_in} | templates
     return dict(sorted(templates.items()))
 
 

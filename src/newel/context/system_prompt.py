@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import Literal
 
 import msgspec
 
@@ -191,9 +192,18 @@ Ask if the task can be understood in more than one way. End with a plan: what yo
 wrong, and how you will check it. Changes are possible as soon as the user asks you to carry the plan out."""
 
 
+SUBAGENT = """\
+# A subagent
+You are a subagent: another agent gave you the task. It gets only your last answer, and sees nothing that you read or did. Put all that \
+it needs into that answer, with paths and line numbers, and be brief. Nobody answers questions: if something is unclear, say what \
+you have assumed."""
+
+READS = "You may only read: commands that may change something do not run. Describe changes instead."
+
+
 class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a system prompt tells of its surroundings. ``manner`` replaces Newel's own instructions on style, ``copy_of`` is the
-    project's folder if ``cwd`` is a copy of it, ``plans`` tells that the agent begins with a plan.
+    project's folder if ``cwd`` is a copy of it, ``plans`` tells that the agent begins with a plan, ``subagent`` that it is one, and whether it only reads.
     """
 
     cwd: str
@@ -204,6 +214,7 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     manner: str | None = None
     copy_of: str | None = None
     plans: bool = False
+    subagent: Literal["reads", "writes"] | None = None
 
 
 def system_prompt(context: PromptContext, tools: Sequence[ToolSpec]) -> str:
@@ -234,6 +245,8 @@ def _surroundings(context: PromptContext) -> list[str]:
         parts.append(COPY.format(cwd=context.cwd, project=context.copy_of))
     if context.plans:
         parts.append(PLAN)
+    if context.subagent is not None:
+        parts.append(f"{SUBAGENT}\n{READS}" if context.subagent == "reads" else SUBAGENT)
     parts.append(
         f"# Here and now\nFolder: {context.cwd}\nSystem: {context.os_name}\nShell: {context.shell}\nDate: {context.date}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import AnyStr, Final, Generic, NamedTuple
 
 import msgspec
@@ -12,7 +12,7 @@ from newel.agent.formatting import escape_newlines
 
 CONTEXT: Final = 3
 MINUS: Final = "\N{MINUS SIGN}"
-_HUNK = r"@@ -(?P<old>\d+)(?:,(?P<old_size>\d+))? \+(?P<new>\d+)(?:,(?P<new_size>\d+))? @@"
+HUNK = r"@@ -(?P<old>\d+)(?:,(?P<old_size>\d+))? \+(?P<new>\d+)(?:,(?P<new_size>\d+))? @@"
 
 
 class DiffBlock(msgspec.Struct, Generic[AnyStr], frozen=True):
@@ -103,9 +103,9 @@ def _line(mark: str, line: bytes | str) -> str:
     return text if text.endswith("\n") else text + "\n\\ No newline at end of file\n"
 
 
-class DiffChange(NamedTuple):
-    """A changed line: ``mark`` is ``+`` or ``-``, ``number`` its line in the new or the old file. ``hunk``
-    counts from 0.
+class DiffLine(NamedTuple):
+    """A line of a hunk: ``mark`` is ``+``, ``-``, or a space for context, ``number`` its line in the old file if it is removed, else in
+    the new one. ``hunk`` counts from 0.
     """
 
     mark: str
@@ -114,32 +114,47 @@ class DiffChange(NamedTuple):
     hunk: int
 
 
-def changes(diff: str) -> Iterator[DiffChange]:
+def changes(diff: str) -> Iterator[DiffLine]:
     """The changed lines of a unified diff, in order; text outside of hunks is skipped."""
+    return (line for line in diff_lines(diff) if line.mark != " ")
+
+
+def diff_lines(diff: str) -> Iterator[DiffLine]:
+    """The lines of a unified diff's hunks, in order; text outside of hunks is skipped."""
     hunk, old, new, old_left, new_left = -1, 0, 0, 0, 0
     for line in diff.split("\n"):
         if old_left <= 0 and new_left <= 0:
-            if header := re.match(_HUNK, line):
+            if header := re.match(HUNK, line):
                 hunk += 1
                 old, new = int(header["old"]), int(header["new"])
                 old_left, new_left = int(header["old_size"] or 1), int(header["new_size"] or 1)
             continue
         match line[:1]:
             case "-":
-                yield DiffChange("-", old, line[1:], hunk)
+                yield DiffLine("-", old, line[1:], hunk)
                 old, old_left = old + 1, old_left - 1
             case "+":
-                yield DiffChange("+", new, line[1:], hunk)
+                yield DiffLine("+", new, line[1:], hunk)
                 new, new_left = new + 1, new_left - 1
             case "\\":
                 pass
             case _:
+                yield DiffLine(" ", new, line[1:], hunk)
                 old, old_left, new, new_left = old + 1, old_left - 1, new + 1, new_left - 1
 
 
 def changed_lines(diff: str) -> str:
     """How many lines a unified diff adds and removes; nothing where there is no diff."""
-    marks = [change.mark for change in changes(diff)]
-    added, removed = marks.count("+"), marks.count("-")
+    return count_changes([diff])
+
+
+def count_changes(diffs: Iterable[str]) -> str:
+    """``+13 -12``: how many lines unified diffs add and remove, together."""
+    marks = [change.mark for diff in diffs for change in changes(diff)]
+    return line_counts(marks.count("+"), marks.count("-"))
+
+
+def line_counts(added: int, removed: int) -> str:
+    """``+13 -12``, without zeros."""
     parts = [f"+{added}" if added else "", f"{MINUS}{removed}" if removed else ""]
     return " ".join(part for part in parts if part)

@@ -28,7 +28,7 @@ Act = Literal["read", "write"]
 
 Effect = Literal["allow", "ask", "deny"]
 
-TOOLS: Final = ("read", "write", "edit", "bash", "grep", "find", "ls")
+TOOLS: Final = ("read", "write", "edit", "bash", "grep", "find", "ls", "task")
 """Newel's own. A rule about ``write`` is about ``edit``, too."""
 
 COMMANDS: Final = "bash"

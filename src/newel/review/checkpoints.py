@@ -283,7 +283,7 @@ class Checkpoints:
         is_redo = bool(of.about) and not of.is_redo
         title = f"{'Redo' if is_redo else 'Undo'} of {about}"
         new_checkpoint = msgspec.structs.replace(
-            self._checkpoint_for(run, of.session, title), about=about, is_redo=is_redo
+            self._checkpoint_for(run, of.session, title), about=about, is_redo=is_redo, of=of.id
         )
         self._ledger.add_checkpoint(new_checkpoint)
         return new_checkpoint

@@ -322,11 +322,14 @@ async def decide_hunks(
     ids: Sequence[str],
     verdict: Verdict | Literal["later"],
     mine: Mine | None = None,
+    *,
+    reason: str = "",
 ) -> FileReview:
-    """Decide on hunks of a file in one change; ``later`` makes them pending again. Raises as ``reject``, and
-    ``StaleRevision``.
+    """Decide on hunks of a file in one change; ``later`` makes them pending again. The model is told the ``reason`` of a rejection.
+    Raises as ``reject``, and ``StaleRevision``.
     """
-    return await anyio.to_thread.run_sync(_decide_on, project, review, ids, verdict, mine)
+    decide_on = partial(_decide_on, project, review, ids, verdict, mine, reason=reason)
+    return await anyio.to_thread.run_sync(decide_on)
 
 
 def _decide_on(
@@ -335,11 +338,14 @@ def _decide_on(
     ids: Sequence[str],
     verdict: Verdict | Literal["later"],
     mine: Mine | None,
+    *,
+    reason: str = "",
 ) -> FileReview:
     kind = _KINDS[verdict]
     make = partial(decided, hunk_ids=ids, verdict=kind, mine=mine)
     recorded: Kind = "peel" if kind == "reject" and mine == "peel" else kind
-    return project.ledger.change(review.path, recorded, make, rev=review.rev, hunks=tuple(ids)).review
+    change = partial(project.ledger.change, rev=review.rev, hunks=tuple(ids), reason=reason)
+    return change(review.path, recorded, make).review
 
 
 _KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {

@@ -37,6 +37,7 @@ from newel.review.serialize import (
 )
 from newel.review.store.ledger import Checkpoint, Ledger
 from newel.review.store.schema import LedgerError
+from newel.review.undo_order import UndoOrder, is_undo
 from newel.workspace.tracked import TrackedWorkspace
 
 
@@ -78,47 +79,78 @@ class ProjectReview:
         self._last_run = last
 
     async def undo(self, checkpoint: Checkpoint | None = None) -> RollbackPlan:
-        """Plan the undo of a run, by default of the last one. Raises ``NothingToUndo`` if nothing of that run is recorded, or left;
-        older runs are never undone implicitly.
+        """Plan the undo of a run: by default of the last one that is not undone, so that undos go further back. Raises ``NothingToUndo``
+        if nothing of that run is recorded, or left; older runs are never undone implicitly. For an undo it is planned to redo its run.
         """
-        if checkpoint is not None:
-            return await self._plan_undo(checkpoint, is_rest=False)
-        is_rest = False
-        for latest in await anyio.to_thread.run_sync(self._latest):
-            if latest.is_partial:
-                is_rest = True  # the rest of that run is still to be undone
-            else:
-                return await self._plan_undo(latest, is_rest=is_rest)
-        raise NothingToUndo(f"There is nothing to undo in {self.workspace.root}.")
+        order = await self.order()
+        if checkpoint is None:
+            checkpoint = await anyio.to_thread.run_sync(self._next_undo, order)
+        elif not is_undo(checkpoint) and not order.is_undone(checkpoint):
+            checkpoint = order.now(checkpoint)  # a run that was undone and redone
+        return await self._plan_undo(checkpoint, order)
 
-    def _latest(self) -> list[Checkpoint]:
-        """The checkpoints from that of the last run on. Raises ``NothingToUndo`` if it has none."""
-        checkpoints = self.ledger.checkpoints()
+    async def redo(self, checkpoint: Checkpoint | None = None) -> RollbackPlan:
+        """Plan to redo what the undo of a run has undone: by default the latest undo that is not redone, unless there was a run since.
+        Raises ``NothingToUndo``.
+        """
+        order = await self.order()
+        if checkpoint is None:
+            checkpoint = await anyio.to_thread.run_sync(self._next_redo, order)
+        elif not is_undo(now := order.now(checkpoint)):
+            raise NothingToUndo(f"This run is not undone: {checkpoint.title or checkpoint.id}.")
+        else:
+            checkpoint = now
+        return await self._plan_undo(checkpoint, order)
+
+    async def order(self) -> UndoOrder:
+        return UndoOrder(await anyio.to_thread.run_sync(self.ledger.checkpoints))
+
+    def _next_undo(self, order: UndoOrder) -> Checkpoint:
+        """The run to undo. Raises ``NothingToUndo`` if it is not recorded."""
+        runs = order.to_undo
         last = self.last_run
-        if last is None or not checkpoints or checkpoints[0].created > last.began:
-            return checkpoints
-        for at, checkpoint in enumerate(checkpoints):
-            if checkpoint.run == last.run:  # an earlier run that was resumed
-                return checkpoints[at:]
+        if last is not None and order.checkpoints and order.checkpoints[0].created <= last.began:
+            resumed = next((each for each in order.checkpoints if each.run == last.run), None)
+            if resumed is None:
+                raise NothingToUndo(self._without_record(last) + _undo_hint(next(iter(runs), None)))
+            if resumed in runs:
+                return resumed
+        if not runs:
+            raise NothingToUndo(f"There is nothing to undo in {self.workspace.root}.")
+        return runs[0]
+
+    def _without_record(self, last: LastRun) -> str:
         if not last.is_recorded:
-            raise NothingToUndo(
-                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml) or its record was deleted (newel forget), so it cannot be undone.{_undo_hint(checkpoints[0])}"
-            )
+            return "The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml) or its record was deleted (newel forget), so it cannot be undone."
+        return f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}"
+
+    def _next_redo(self, order: UndoOrder) -> Checkpoint:
+        undos = order.to_redo
+        last = self.last_run
+        if undos and (last is None or undos[0].created > last.began):
+            return undos[0]
+        latest = next((each for each in order.checkpoints if is_undo(order.now(each))), None)
+        if latest is None:
+            raise NothingToUndo(f"There is nothing to redo in {self.workspace.root}.")
         raise NothingToUndo(
-            f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}{_undo_hint(checkpoints[0])}"
+            f"Nothing was undone since the last run. To redo an earlier one ({latest.about or latest.title}): `newel redo {latest.id}`."
         )
 
-    async def _plan_undo(self, checkpoint: Checkpoint, *, is_rest: bool) -> RollbackPlan:
+    async def _plan_undo(self, checkpoint: Checkpoint, order: UndoOrder) -> RollbackPlan:
         await self.refresh(checkpoint)
+        is_rest = order.is_partly_rolled_back(checkpoint)
         if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
             return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
         name = checkpoint.title or checkpoint.id
-        checkpoints = await anyio.to_thread.run_sync(self.ledger.checkpoints)
-        before = next((earlier for earlier in checkpoints if earlier.created < checkpoint.created), None)
-        hint = _undo_hint(before) if before else ""
+        if order.is_undone(checkpoint):
+            raise NothingToUndo(
+                f"This run is undone already: {name}. To redo it: `newel redo {checkpoint.id}`."
+            )
+        verb = "redo" if is_undo(checkpoint) else "undo"
+        hint = _undo_hint(order.before(checkpoint), verb)
         if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
             raise NothingToUndo(
-                f"Nothing of this run is left to undo: {name}. Its changes were overwritten since.{hint}"
+                f"Nothing of this run is left to {verb}: {name}. Its changes were overwritten since.{hint}"
             )
         raise NothingToUndo(f"No change of this run is recorded: {name}.{self._not_covered()}{hint}")
 
@@ -127,8 +159,7 @@ class ProjectReview:
 
     def is_redo_plan(self, plan: RollbackPlan) -> bool:
         """Whether a plan undoes an undo. Blocks."""
-        of = self.checkpoints.get(plan.checkpoint)
-        return bool(of.about) and not of.is_redo
+        return is_undo(self.checkpoints.get(plan.checkpoint))
 
     def _changed_files(self, checkpoint: Checkpoint) -> bool:
         """Whether a run changed files on the disk."""
@@ -163,7 +194,12 @@ class ProjectReview:
         return await self.checkpoints.plan(checkpoint.id, mode, hunks)
 
     async def find(self, checkpoint_id: str) -> Checkpoint:
-        """A checkpoint by its id or a prefix of it. Raises ``UnknownCheckpoint``."""
+        """A checkpoint by its id, a prefix of it, or its number in the list, where 1 is the latest. Raises ``UnknownCheckpoint``."""
+        if checkpoint_id.isdecimal() and int(checkpoint_id):
+            number = int(checkpoint_id)
+            listed = await anyio.to_thread.run_sync(partial(self.ledger.checkpoints, limit=number))
+            if len(listed) == number:
+                return listed[-1]
         matching = partial(self.ledger.checkpoints, prefix=checkpoint_id)
         matches = await anyio.to_thread.run_sync(matching) if checkpoint_id else []
         exact = [match for match in matches if match.id == checkpoint_id]
@@ -191,10 +227,18 @@ class ProjectReview:
                 await anyio.to_thread.run_sync(self._leave_the_rest, plan)
                 await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
                 raise
-            if any(not conflict.hunk for conflict in plan.conflicts):
-                await anyio.to_thread.run_sync(self._leave_the_rest, plan)
+            await anyio.to_thread.run_sync(self._mark_partial, plan)
             await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
         return saved
+
+    def _mark_partial(self, plan: RollbackPlan) -> None:
+        """Note that a part was left which an undo can undo, or a file that could not be read: the next undo is about the same run."""
+        is_partial = any(not conflict.hunk for conflict in plan.conflicts)
+        if plan.mode == "scoped_selected" and not is_partial:
+            left = hunk_ids(self.ledger, self.checkpoints.get(plan.checkpoint), is_rest=True)
+            is_partial = not {conflict.hunk for conflict in plan.conflicts}.issuperset(left)
+        if is_partial:
+            self._leave_the_rest(plan)
 
     def _leave_the_rest(self, plan: RollbackPlan) -> None:
         """A file could not be read or written: the next undo completes this one."""
@@ -210,10 +254,12 @@ class ProjectReview:
                     self.ledger.undo(path)
 
 
-def _undo_hint(checkpoint: Checkpoint) -> str:
-    """A hint how to undo a run that is not the last one."""
-    name = f" ({checkpoint.title})" if checkpoint.title else ""
-    return f" To undo the run before it{name}: `newel undo {checkpoint.id}`."
+def _undo_hint(checkpoint: Checkpoint | None, verb: str = "undo") -> str:
+    """A hint how to undo a run that is not the last one; empty without one."""
+    if checkpoint is None:
+        return ""
+    about = checkpoint.about or checkpoint.title
+    return f" To {verb} the run before it{f' ({about})' if about else ''}: `newel {verb} {checkpoint.id}`."
 
 
 def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:
@@ -223,26 +269,35 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
     can_go = False
     for before in checkpoint.files:
         review = ledger.get(before.path)
-        for hunk in review.hunks:
-            if hunk.is_shown and (root_of(hunk.id) in restored or is_of(hunk, checkpoint.run)):
-                ids.append(hunk.id)
-                can_go = True
-        applied_ids = {
-            applied_hunk.id
-            for applied_hunk in review.applied
-            if applied_hunk.run == checkpoint.run or root_of(applied_hunk.id) in restored
-        }
+        shown, applied_ids = hunks_in(review, checkpoint.run, restored)
+        can_go |= bool(shown)
+        ids += shown
         if applied_ids and (is_rest or not can_go):
             whole = restore_intact(review, ledger.entries(path=before.path), applied_ids)
-            intact = {
+            intact = [
                 applied_hunk.id
                 for applied_hunk in whole.applied
                 if applied_hunk.id in applied_ids and applied_hunk.intact
-            }
+            ]
             can_go |= bool(intact)
             applied_ids = intact if is_rest else applied_ids
-        ids += [applied_hunk.id for applied_hunk in review.applied if applied_hunk.id in applied_ids]
+        ids += applied_ids
     return ids if can_go else []
+
+
+def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str], list[str]]:
+    """The hunks of a run in a file: those that are shown, and those that were saved. ``restored`` are those of ``restored_hunks``."""
+    shown = [
+        hunk.id
+        for hunk in review.hunks
+        if hunk.is_shown and (root_of(hunk.id) in restored or is_of(hunk, run))
+    ]
+    applied = [
+        applied_hunk.id
+        for applied_hunk in review.applied
+        if applied_hunk.run == run or root_of(applied_hunk.id) in restored
+    ]
+    return shown, applied
 
 
 def restored_hunks(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:

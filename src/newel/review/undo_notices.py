@@ -8,32 +8,40 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, UserMessage, new_id
 from newel.review.model.file_review import root_of
+from newel.review.undo_order import UndoOrder
 
 if TYPE_CHECKING:
     from newel.review.model.history import HistoryEntry
     from newel.review.store.ledger import Checkpoint, Ledger
+    from newel.session.message_tree import TreeEntry
 
 _ID: Final = r"decided_(?P<n>\d+)_[0-9a-f]+"
 
 KINDS: Final = ("rollback", "save", "reject")
 
 
-def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:
+def undo_notice(
+    ledger: Ledger, session: str, messages: Sequence[AppMessage], tree: Sequence[TreeEntry] = ()
+) -> UserMessage | None:
     """The decisions about the runs of a session since the last such message among its ``messages``; None if there are none. Blocks.
-    Raises ``LedgerError``.
+    Undone runs of branches of the ``tree`` that are not active are left out: the model does not know of them. Raises ``LedgerError``.
     """
     reported, since = _last_report(messages)
     last = ledger.last_entry()
     if last == reported:
         return None
+    order = UndoOrder(ledger.checkpoints())
+    prompts = [each for each in tree if isinstance(each.message, UserMessage)]
     checkpoints = {
-        checkpoint.run: checkpoint for checkpoint in ledger.checkpoints() if checkpoint.session == session
+        checkpoint.run: checkpoint
+        for checkpoint in order.checkpoints
+        if checkpoint.session == session and not _is_left(order.root(checkpoint), prompts)
     }
     if not checkpoints:
         return None
@@ -45,6 +53,12 @@ def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) ->
         checkpoints,
     )
     return UserMessage(content=text, id=f"decided_{last}_{new_id()[:16]}") if text else None
+
+
+def _is_left(run: Checkpoint, prompts: Sequence[TreeEntry]) -> bool:
+    """Whether a run belongs to a prompt that the conversation has gone back before."""
+    asked = [each for each in prompts if each.message.timestamp <= run.created]
+    return bool(asked) and not max(asked, key=lambda each: each.message.timestamp).active
 
 
 def _last_report(messages: Sequence[AppMessage]) -> tuple[int, str]:
@@ -60,6 +74,7 @@ def _describe_decisions(
     back: dict[str, str] = {}
     kept_counts: Counter[str] = Counter()
     rejected: dict[str, set[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for entry in entries:
         match entry.kind:
             case "rollback" if entry.run in checkpoints:
@@ -73,7 +88,10 @@ def _describe_decisions(
                     hunk.run in checkpoints and hunk.id not in fresh for hunk in entry.forward.applied.new
                 )
             case "reject":
-                rejected.setdefault(entry.path, set()).update(root_of(name) for name in entry.hunks)
+                roots = {root_of(name) for name in entry.hunks}
+                rejected.setdefault(entry.path, set()).update(roots)
+                if entry.reason and _still_rejected(ledger, entry.path, roots, checkpoints):
+                    reasons.setdefault(entry.path, {})[entry.reason] = None
             case _:
                 pass
     dropped = {path: _still_rejected(ledger, path, roots, checkpoints) for path, roots in rejected.items()}
@@ -83,7 +101,7 @@ def _describe_decisions(
             for title in dict.fromkeys(back.values())
         ),
         _format_list("Kept, and in the files now", _count_lines(kept_counts)),
-        _format_list("Rejected, and not in the files", _count_lines(dropped)),
+        _format_list("Rejected, and not in the files", _count_lines(dropped, reasons)),
     ]
     paragraphs = [part for part in parts if part]
     if not paragraphs:
@@ -104,8 +122,18 @@ def _still_rejected(
     )
 
 
-def _count_lines(counts: Mapping[str, int]) -> list[str]:
-    return [f"{path} ({pluralize(number, 'hunk')})" for path, number in counts.items() if number]
+def _count_lines(counts: Mapping[str, int], reasons: Mapping[str, Iterable[str]] = {}) -> list[str]:
+    """``reasons`` are the user's, by file."""
+    return [
+        ": ".join(
+            [
+                f"{path} ({pluralize(number, 'hunk')})",
+                *(["; ".join(reasons[path])] if path in reasons else []),
+            ]
+        )
+        for path, number in counts.items()
+        if number
+    ]
 
 
 def _format_list(head: str, rows: Sequence[str]) -> str:

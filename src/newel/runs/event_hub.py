@@ -49,7 +49,7 @@ def delta_of(event: RunEvent) -> tuple[Hashable, str]:
         case MessageUpdate(message_id=message, assistant_message_event=delta):
             part = delta.index if isinstance(delta, ToolCallDelta) else type(delta)
             return (message, part), delta.delta
-        case ToolExecutionUpdate(tool_call_id=call, delta=piece):
+        case ToolExecutionUpdate(tool_call_id=call, delta=piece, event=None):
             return (call, ToolExecutionUpdate), piece
         case _:
             return None, ""

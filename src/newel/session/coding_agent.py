@@ -10,7 +10,14 @@ import msgspec
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
-from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, Usage, UserMessage
+from newel.agent.messages import (
+    AppMessage,
+    AssistantMessage,
+    CustomMessage,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
@@ -33,13 +40,15 @@ class SessionTotals(msgspec.Struct, frozen=True):
 
 
 def totals(messages: Sequence[AppMessage]) -> SessionTotals:
-    """Add up the usage of a conversation, including its compactions."""
+    """Add up the usage of a conversation, including its compactions and subagents."""
     usage, cost, context = Usage(), None, 0
     for message in messages:
         match message:
             case AssistantMessage():
                 used, price = message.usage, message.cost
                 context = used.total or context
+            case ToolResultMessage(usage=used, cost=price) if used.total:
+                pass
             case CustomMessage(name="compaction", data={"usage": counted, **rest}):
                 used, price = msgspec.convert(counted, Usage), rest.get("cost")
             case _:

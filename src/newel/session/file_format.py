@@ -34,6 +34,12 @@ class SessionMetadata(Wire, frozen=True, omit_defaults=False, tag_field="type", 
     cwd: str
     config: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def parent(self) -> str:
+        """The session of the agent whose subagent had this one; empty for all others."""
+        parent = self.config.get("parent")
+        return parent if isinstance(parent, str) else ""
+
 
 class MessageLine(Wire, frozen=True, tag_field="type", tag="message"):
     message: AppMessage

@@ -43,7 +43,7 @@ class SessionEntry(msgspec.Struct, frozen=True):
 
 def list_sessions(directory: Path, cwd: str | None = None, *, limit: int | None = None) -> list[SessionEntry]:
     """The sessions of a project, or of all projects for None, latest first, at most ``limit``. Reads without locks; empty and
-    unreadable files are skipped.
+    unreadable files are skipped, and the sessions of subagents.
     """
     return list(itertools.islice(_summaries(directory, cwd), limit))
 
@@ -51,7 +51,7 @@ def list_sessions(directory: Path, cwd: str | None = None, *, limit: int | None 
 def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionEntry]:
     for path, state in session_files(directory, cwd):
         metadata = read_metadata(path)
-        if metadata is None or (cwd is not None and metadata.cwd not in {"", cwd}):
+        if metadata is None or metadata.parent or (cwd is not None and metadata.cwd not in {"", cwd}):
             continue
         with contextlib.suppress(OSError, SessionError), path.open("rb", buffering=0) as stream:
             count, name, branches = _scan(stream)

@@ -133,6 +133,10 @@ class SessionManager:
         """The session's id: 32 hexadecimal digits, or as an imported file has it."""
         return self._metadata.id
 
+    def is_latest(self) -> bool:
+        """Whether it is the latest session of its project, which ``continue_`` opens."""
+        return paths.find_latest(self._directory, self._cwd) == self._path
+
     def get_name(self) -> str | None:
         """The name that the user gave it, None without one."""
         return self._name

@@ -61,12 +61,22 @@ def _metadata(head: bytes) -> SessionMetadata | None:
 
 
 def find_latest(directory: Path, cwd: str) -> Path | None:
-    """The latest session of a project."""
+    """The latest session of a project that is not a subagent's."""
     for path, _ in session_files(directory, cwd):
         metadata = read_metadata(path)
-        if metadata is not None and metadata.cwd in {"", cwd}:
+        if metadata is not None and metadata.cwd in {"", cwd} and not metadata.parent:
             return path
     return None
+
+
+def subagent_files(path: Path) -> list[Path]:
+    """The sessions of the subagents of a session, which are beside it."""
+    of = read_metadata(path)
+    return [
+        file
+        for file in path.parent.glob(f"*{SUFFIX}")
+        if of and (found := read_metadata(file)) is not None and found.parent == of.id
+    ]
 
 
 def find_exact(directory: Path, cwd: str, session_id: str) -> Path | None:

@@ -68,6 +68,13 @@ class CommandTable(Generic[Context]):
         command = self._by_name.get(parsed[0]) if parsed else None
         return (command, parsed[1]) if command and parsed else None
 
+    def completions(self) -> dict[str, str]:
+        """The commands' help by their names, for ``ReplCompleter``. Arguments in brackets can be left out."""
+        return {
+            command.name + " " * (command.arguments[:1] not in {"", "["}): command.help
+            for command in self._commands
+        }
+
     def unknown(self, text: str) -> UsageError:
         """The error for text that begins with ``/`` and calls none of these."""
         name = text.split(maxsplit=1)[0].removeprefix("/")
@@ -104,15 +111,9 @@ class CommandContext(msgspec.Struct, frozen=True):
     def say(self, text: str, code: str = "note") -> None:
         self.ui.renderer.note(text, code)
 
-    async def pick(self, title: str, rows: Sequence[str]) -> int | None:
-        """The index of the row that the user chose; None for none."""
-        numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
-        answer = (await self.ui.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()
-        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
-            return int(answer) - 1
-        if answer:
-            self.say(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
-        return None
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        """The position of the row that the user chose; None for none."""
+        return await self.ui.pick(title, rows, selected)
 
 
 # -- how a command is written for the user --------------------------------------------------------------
@@ -120,7 +121,7 @@ class CommandContext(msgspec.Struct, frozen=True):
 CommandFormatter = Callable[[str], str]
 """From ``review cp_12`` to what the user types for it."""
 
-_EVERYWHERE: Final = r"`newel ((?:review|decide|keep|reject|undo|rollback|checkpoints|permissions)\b(?: (?!add |revoke |-)[^`\s]+)*)`"
+_EVERYWHERE: Final = r"`newel ((?:review|decide|keep|reject|undo|redo|rollback|checkpoints|permissions)\b(?: (?!add |revoke |-)[^`\s]+)*)`"
 """A command of the shell that a conversation has, too, perhaps with an id."""
 
 

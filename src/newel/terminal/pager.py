@@ -10,7 +10,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import TextIO
 
-from newel.terminal.renderers import styles
+from newel.terminal.renderers.diff_styles import with_diff
+from newel.terminal.renderers.styles import Styles
 from newel.workspace.process.environment import child_env
 from newel.workspace.process.own_programs import own_path
 
@@ -38,7 +39,7 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
     width, height = os.get_terminal_size(out.fileno())
     if text.count("\n") < height:
         return False
-    painted = styles.Styles(environ).paint(styles.with_diff(text), width)
+    painted = Styles(environ).paint(with_diff(text), width)
     own = {"PATH": own_path(environ=environ)}
     pager_environ = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS), **own}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

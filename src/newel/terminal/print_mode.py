@@ -21,7 +21,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.repl import Prompt, prepare
-from newel.terminal.review.review_ui import NOT_RECORDING, PendingNotice
+from newel.terminal.review.review_ui import NOT_RECORDING, RunNotice
 from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReporter, describe_session
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import TextSink, discard_stdout
@@ -53,7 +53,7 @@ async def run_prompts(
     Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``run_result.shortfall``), 128 + N if signal N
     stopped it (130 for Ctrl+C). A second signal kills the process.
     """
-    notice = PendingNotice(agent, format_command)
+    notice = RunNotice(agent, format_command, sums_up=sys.stderr.isatty())
     if not isinstance(agent.workspace, RecordingWorkspace):
         _print_notice(NOT_RECORDING)
     if agent.where:

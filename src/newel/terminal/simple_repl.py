@@ -14,7 +14,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
 from newel.terminal.renderers.base import CallOutcome, Renderer, report_damage
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, prepare, run_command
-from newel.terminal.review.review_ui import PendingNotice
+from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI
 from newel.text.format import SUBJECT, as_clause, command_of, elide_middle, one_line
@@ -127,7 +127,7 @@ async def run_simple_repl(
     of ``Repl.run``. On a terminal, the user answers the questions of ``approver``. ``format_command`` writes commands for
     the user.
     """
-    notice = PendingNotice(agent, format_command)
+    notice = RunNotice(agent, format_command)
     ui = PlainUI(SimpleRenderer(out), stdin, out, prompt="You: ")
     if approver is not None and os.isatty(stdin):
         approver.attend(ui.ask)
@@ -142,7 +142,7 @@ async def run_simple_repl(
 class SimpleRepl(Repl[CodingAgent]):
     """``/clear`` and ``!command`` are its only commands: all other text is a prompt."""
 
-    def __init__(self, agent: CodingAgent, ui: PlainUI, out: TextIO, notice: PendingNotice) -> None:
+    def __init__(self, agent: CodingAgent, ui: PlainUI, out: TextIO, notice: RunNotice) -> None:
         super().__init__(ui, COMMANDS, agent)
         self._out = out
         self._notice = notice

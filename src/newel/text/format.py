@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from newel.agent.events import EndReason, ModelRouted, Retry
@@ -24,8 +25,12 @@ SUBJECT = {
     "grep": "pattern",
     "find": "pattern",
     "ls": "path",
+    "task": "description",
 }
 """The main argument of each tool."""
+
+WITHOUT_SUBJECT = frozenset({"todo"})
+"""Tools of which a line shows the result alone."""
 
 ENDINGS: dict[EndReason, str] = {"aborted": "Stopped.", "error": "The run failed."}
 """Messages for runs that end without one."""
@@ -105,6 +110,8 @@ def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
 def call_text(name: str, args: dict[str, Any]) -> str:
     """A tool call with its main argument, unsanitized."""
     subject = args.get(SUBJECT.get(name, ""))
+    if name in WITHOUT_SUBJECT:
+        return name
     if not isinstance(subject, str):
         subject = to_json(args).decode() if args else ""
     return f"{shown_name(name, args)} {subject}"
@@ -184,3 +191,9 @@ def usage_line(
     if milliseconds is not None:
         parts.append(format_duration(milliseconds))
     return " · ".join(parts)
+
+
+def short_folder(folder: str) -> str:
+    """A folder with ``~`` for the user's home."""
+    home = str(Path.home())
+    return f"~{folder.removeprefix(home)}" if folder == home or folder.startswith(f"{home}/") else folder

@@ -18,6 +18,8 @@ _TOOLS: Final = {
     "grep": "Grep grep_search search search_files search_file_content ripgrep rg",
     "find": "Glob glob find_files file_search glob_file_search",
     "ls": "LS list_dir list_directory list_files",
+    "todo": "TodoWrite todo_write todowrite write_todos update_plan update_todo_list",
+    "task": "Task Agent agent spawn_agent subagent dispatch_agent delegate",
     "search_project": "grep Grep search search_files",
     "list_files": "list_dir ls glob Glob",
     "clarify_user": "ask_user ask_question",
@@ -52,6 +54,8 @@ _ARGUMENTS: Final = {
     },
     "find": {"pattern": "glob query", "path": "directory folder dir", "limit": "head_limit max_results"},
     "ls": {"path": "directory folder dir dir_path"},
+    "todo": {"items": "todos plan todo_list tasks steps"},
+    "task": {"prompt": "task instructions message", "description": "title name", "can_write": "write"},
     "read_file": {"file_path": _PATH},
     "search_project": {"query": "pattern text"},
     "list_files": {"prefix": "path directory folder"},
@@ -66,6 +70,9 @@ TOOL_ALIASES: Final = {tool: tuple(aliases.split()) for tool, aliases in _TOOLS.
 
 REPLACEMENT_ALIASES: Final = _by_alias(_REPLACEMENT)
 """Arguments of one replacement: top-level in an ``edit`` call, or in its list."""
+
+TODO_ALIASES: Final = _by_alias({"text": "content step description task title", "status": "state"})
+"""Fields of an item of a ``todo`` call."""
 
 ARGUMENT_ALIASES: Final = {tool: _by_alias(names) for tool, names in _ARGUMENTS.items()}
 

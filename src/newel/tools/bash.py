@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
@@ -12,6 +12,9 @@ from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.file_tool import FileTracker
 from newel.workspace.port import Completed, Workspace
+
+MAX_CHANGES: Final = 20
+"""Files in the details of a result."""
 
 MAX_LISTED: Final = 10
 """Running processes that are named."""
@@ -106,7 +109,8 @@ class BashTool(TypedTool[BashParameters]):
                 "outputFile": done.output_file,
                 "timedOut": done.timed_out,
             }
-            | ({"leftRunning": list(done.left_running)} if done.left_running else {}),
+            | ({"leftRunning": list(done.left_running)} if done.left_running else {})
+            | _changes(done),
             is_error=done.timed_out,
             whole=done.whole,
         )
@@ -143,6 +147,17 @@ class BashTool(TypedTool[BashParameters]):
 
 def _is_unsandboxed(arguments: BashParameters) -> bool:
     return isinstance(arguments, UnsandboxedParameters) and arguments.unsandboxed
+
+
+def _changes(done: Completed) -> dict[str, Any]:
+    """The files that the command has changed, for the screen: the first ones, and how many there are."""
+    if not done.changed:
+        return {}
+    listed = [
+        {"path": file.path, "kind": file.kind, "added": file.added, "removed": file.removed}
+        for file in done.changed[:MAX_CHANGES]
+    ]
+    return {"changes": listed, "changedFiles": len(done.changed)}
 
 
 def _still_running(processes: Sequence[str]) -> str:

@@ -10,8 +10,10 @@ from newel.agent.errors import UsageError
 from newel.agent.ports import Tool
 from newel.text.format import join_names, one_line
 
-OWN_NAMES: Final = ("read", "bash", "edit", "write", "grep", "find", "ls")
-"""The coding agent's own tools. The last three are offered on demand, and to an agent that may only read."""
+OWN_NAMES: Final = ("read", "bash", "edit", "write", "grep", "find", "ls", "todo", "task")
+"""The coding agent's own tools. ``grep``, ``find`` and ``ls`` are offered on demand, and to an agent that may only read; ``todo`` and
+``task`` on demand, and in a conversation in the terminal.
+"""
 
 SERVED: Final = "__"
 """Between the name of an MCP server and that of its tool."""

@@ -1,7 +1,7 @@
 """Git worktrees for agents, so that several can change the same project without conflicts.
 
 A worktree lies in Newel's folder, not beside the project, so that the user's builds and searches do not walk into it. Newel
-never removes one: the agent's work there is the user's to merge or discard. Everything is done by git on the project's host.
+removes none that has changes: the agent's work there is the user's to merge or discard. Everything is done by git on the project's host.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ class WorktreeError(NewelError):
 
 class Worktree(Wire, frozen=True, kw_only=True):
     """``folder`` is the workspace's name: the project's folder within the worktree. ``notice`` tells the user what was created,
-    and what it lacks.
+    and what it lacks. ``commit`` is the one that the branch begins at.
     """
 
     path: str
     folder: str
     branch: str
     notice: str
+    commit: str
 
 
 async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Worktree:
@@ -75,7 +76,22 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
     folder = posixpath.join(path, inside).rstrip("/")
     await _make(project, folder)  # the project's folder may contain no committed file
     subfolder = project.at(await project.resolve(folder))
-    return Worktree(path=path, folder=subfolder.name, branch=branch, notice=notice)
+    return Worktree(path=path, folder=subfolder.name, branch=branch, notice=notice, commit=commit)
+
+
+async def remove_if_unchanged(project: TrackedWorkspace, worktree: Worktree) -> bool:
+    """Remove a worktree and its branch if it has no commit and no file that the commit has not, ignored ones included. Git refuses, too, if there
+    is something. Returns whether it is gone.
+    """
+    place = project.at(worktree.path)
+    head = await _git(place, "rev-parse", "HEAD")
+    status = await _git(place, "status", "--porcelain", "--ignored", "--ignore-submodules=none")
+    if head.exit_code or status.exit_code or head.stdout.strip() != worktree.commit or status.stdout.strip():
+        return False
+    if (await _git(project, "worktree", "remove", worktree.path)).exit_code:
+        return False
+    # Its commit is the one that the user had checked out, so nothing is lost with the name.
+    return (await _git(project, "branch", "-D", "--quiet", worktree.branch)).exit_code == 0
 
 
 async def _refuse_programs(project: TrackedWorkspace) -> None:

@@ -129,14 +129,14 @@ class LocalWorkspace:
             # Commands inside may have put a `git` into the project, and the user has said yes to another one.
             find_launcher, environ = None, with_project_last(environ, self._root)
         launcher = find_launcher(self._root) if find_launcher else DIRECT
-        done = await run_process(
-            [*self._find_shell(), command],
-            cwd=self._root,
-            environ=environ,
-            limits=self._limits,
-            launcher=launcher,
-            **options,
-        )
+        argv = [*self._find_shell(), command]
+        if terminal := options.get("terminal"):
+            from newel.workspace.process.in_terminal import run_in_terminal
+
+            run = partial(run_in_terminal, terminal=terminal)
+        else:
+            run = partial(run_process, **options)
+        done = await run(argv, cwd=self._root, environ=environ, limits=self._limits, launcher=launcher)
         for line in launcher.reached() if isinstance(launcher, WithLimits) else []:
             separator = "" if done.stderr.endswith("\n") or not done.stderr else "\n"
             done = msgspec.structs.replace(done, stderr=f"{done.stderr}{separator}{line}\n")

@@ -78,6 +78,17 @@ class ProgramEnded(msgspec.Struct, frozen=True):
     stderr: bytes
 
 
+class ChangedFile(msgspec.Struct, frozen=True):
+    """A file that a command has changed. ``path`` is relative to the root, as in ``FileChange``; ``kind`` is ``new``, ``deleted`` or ``changed``. The
+    numbers of lines are None where they were not counted, as in binary and in very large files.
+    """
+
+    path: str
+    kind: Literal["new", "deleted", "changed"]
+    added: int | None = None
+    removed: int | None = None
+
+
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a command.
 
@@ -85,7 +96,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     ``truncated``, ``stdout`` and ``stderr`` lack their middle, and ``output_file`` names the file with both in
     order of arrival. ``left_open``: the shell has ended, but a process that it started still holds its output.
     ``left_running`` describes its processes that still run, if known. ``whole`` tells the reader where all output
-    is.
+    is. ``changed`` are the files that the command has changed, where changes are recorded.
     """
 
     stdout: str
@@ -98,18 +109,37 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     left_open: bool = False
     left_running: Sequence[str] = ()
     whole: str = ""
+    changed: Sequence[ChangedFile] = ()
+
+
+class CommandTerminal(Protocol):
+    """The user's terminal, while a command of the user's own has it."""
+
+    async def read(self) -> bytes:
+        """Wait for keys; empty if the terminal is gone."""
+        ...
+
+    def write(self, data: bytes, /) -> None:
+        """Write to the screen as it is; nothing if the terminal is gone."""
+        ...
+
+    def fit(self, descriptor: int, /, *, settings: bool = False) -> None:
+        """Give another terminal the size of this one, and its ``settings``, such as the key that erases."""
+        ...
 
 
 class RunOptions(TypedDict, total=False):
     """Options of a command. ``timeout`` is in seconds; the result then has the output so far, which it would not after a cancellation.
     ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
-    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one.
+    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. On this machine, ``terminal``
+    lets it converse with the user: it gets no other option then.
     """
 
     timeout: float | None
     on_output: OnOutput | None
     env: Mapping[str, str] | None
     unsandboxed: bool
+    terminal: CommandTerminal | None
 
 
 class Workspace(Protocol):

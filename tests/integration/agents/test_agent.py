@@ -305,7 +305,7 @@ def test_one_undo_reverts_a_resumed_contract(with_agent: WithAgent, tmp_path: Pa
     done = newel("undo", "--yes")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in newel.project.iterdir()] == ["mine"]
-    assert "Redone in 3 files" in newel("undo", "--yes").stdout
+    assert "Redone in 3 files" in newel("redo", "--yes").stdout
     assert (newel.project / "one").read_text() == "one\nmore\n"
 
 

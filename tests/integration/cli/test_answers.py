@@ -118,7 +118,7 @@ def test_a_conversation_has_no_single_answer(with_model: Make, words: list[str])
 def test_a_terminal_still_shows_the_whole_run(with_model: Make) -> None:
     newel = with_model(LOOKS)
     env = newel.environ | {"TERM": "xterm-256color"}
-    command = [str(BIN / "newel"), "look at it"]
+    command = [str(BIN / "newel"), "-p", "look at it"]
     with Tmux(command, newel.project, env, rows=24) as terminal:
         terminal.wait_for_end()
         assert "● bash echo here; exit 3" in terminal.text
@@ -164,19 +164,19 @@ def test_several_prompts_are_quoted_or_separated_by_then(
     [
         (["reviw"], "`newel review`"),
         (["Sesions"], "`newel sessions`"),
-        (["config"], "`newel doctor`"),
-        (["login"], "`newel doctor`"),
+        (["settings"], "`newel config`"),
+        (["login"], "`newel setup`"),
         (["resume"], "`newel --continue`"),
         (["model"], "`newel models`"),
         (["update"], "uv tool upgrade"),
         (["completion"], "no shell completion"),
         (["status"], "`newel review`"),
         (["version"], "`newel --version`"),
-        (["init"], "config.toml"),
-        (["setup"], "config.toml"),
+        (["init"], "`newel setup`"),
+        (["configure"], "`newel setup`"),
         (["--model", "x", "doctor"], "newel doctor"),
         (["model", "list"], "`newel models`"),
-        (["config", "set", "model", "x"], "`newel doctor`"),
+        (["settings", "set", "model", "x"], "`newel config`"),
         (["resume", "5c0cf6f9"], "`newel --continue`"),
         (["help", "reviw"], "`newel review`"),
         (["/undo"], "`newel undo`"),

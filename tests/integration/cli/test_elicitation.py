@@ -81,7 +81,7 @@ def say_go(terminal: Terminal, begun: str, enter: str) -> None:
 
 
 FRONT_ENDS = {
-    "rich": ("newel", "go"),
+    "rich": ("newel", "-p", "go"),
     "console": ("newel", "go", "--renderer", "console"),
     "conversation": ("newel",),
     "plain conversation": ("newel", "--renderer", "console"),
@@ -146,7 +146,7 @@ def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
 
 
 def test_a_question_names_its_server_and_its_text_is_inert(opened: Open) -> None:
-    terminal, _ = opened("newel", "go", tools=("book",))
+    terminal, _ = opened("newel", "-p", "go", tools=("book",))
     terminal.wait_for("Name (")
     text = terminal.screen.text
     assert "The tool server asking asks you:\n  │ ␛[2J␛[31mWhich table?" in text
@@ -156,7 +156,7 @@ def test_a_question_names_its_server_and_its_text_is_inert(opened: Open) -> None
 
 
 def test_answers_to_a_form_can_be_changed_before_sending(opened: Open) -> None:
-    terminal, newel = opened("newel", "go", tools=("book",))
+    terminal, newel = opened("newel", "-p", "go", tools=("book",))
     terminal.wait_for("Name (")
     terminal.answer("Adam\n")
     for question in ("[2]:", "[no]:", "[dinner]:", "[flowers]:", "Words ("):
@@ -180,7 +180,7 @@ def test_answers_to_a_form_can_be_changed_before_sending(opened: Open) -> None:
     [("/decline", "declin"), ("/cancel", "cancel")],
 )
 def test_a_form_can_be_cancelled_at_any_question(opened: Open, typed: str, told: str) -> None:
-    terminal, newel = opened("newel", "go", tools=("book",))
+    terminal, newel = opened("newel", "-p", "go", tools=("book",))
     terminal.wait_for("Name (")
     terminal.answer("Ada\n")
     terminal.wait_for("[2]:")
@@ -191,7 +191,7 @@ def test_a_form_can_be_cancelled_at_any_question(opened: Open, typed: str, told:
 
 @pytest.mark.parametrize(("typed", "told"), [("y", "wiped"), ("", "declin"), ("what", "declin")])
 def test_only_a_yes_accepts_a_servers_question(opened: Open, typed: str, told: str) -> None:
-    terminal, newel = opened("newel", "go", tools=("wipe",))
+    terminal, newel = opened("newel", "-p", "go", tools=("wipe",))
     terminal.wait_for("Delete everything?")
     terminal.wait_for("n declines (Enter)")
     terminal.answer(f"{typed}\n")
@@ -209,7 +209,7 @@ def test_a_url_is_shown_with_its_real_host_and_never_opened(
     browser = tmp_path / "browser"
     browser.write_text(f"#!/bin/sh\ntouch {tmp_path}/opened\n")
     browser.chmod(0o755)
-    terminal, newel = opened("newel", "go", tools=("pay",), BROWSER=str(browser))
+    terminal, newel = opened("newel", "-p", "go", tools=("pay",), BROWSER=str(browser))
     terminal.wait_for("    https://shop.invalid@pay.invalid/<U+200B>?bill=7\n")
     terminal.wait_for("This page is on pay.invalid. Newel does not open it.")
     terminal.answer(f"{typed}\n")
@@ -219,7 +219,7 @@ def test_a_url_is_shown_with_its_real_host_and_never_opened(
 
 
 def test_a_form_that_cannot_be_filled_in_is_declined_with_the_reason(opened: Open) -> None:
-    terminal, newel = opened("newel", "go", tools=("puzzle",))
+    terminal, newel = opened("newel", "-p", "go", tools=("puzzle",))
     terminal.wait_for("Newel cannot answer it.")
     terminal.answer("y\n")
     terminal.wait_for("y is none of these.")
@@ -229,7 +229,7 @@ def test_a_form_that_cannot_be_filled_in_is_declined_with_the_reason(opened: Ope
 
 
 def test_two_tools_that_ask_at_once_are_served_one_after_the_other(opened: Open) -> None:
-    terminal, newel = opened("newel", "go", tools=("peek", "peek"))
+    terminal, newel = opened("newel", "-p", "go", tools=("peek", "peek"))
     for number in (1, 2):
         terminal.wait_for(lambda: terminal.screen.text.count("May I look?") == number)  # noqa: B023 — called at once
         terminal.wait_for(lambda: terminal.screen.text.count("n declines (Enter)") == number)  # noqa: B023 — as above
@@ -239,7 +239,7 @@ def test_two_tools_that_ask_at_once_are_served_one_after_the_other(opened: Open)
 
 
 def test_ctrl_c_at_a_question_ends_the_run(opened: Open) -> None:
-    terminal, _ = opened("newel", "go", tools=("wipe",))
+    terminal, _ = opened("newel", "-p", "go", tools=("wipe",))
     terminal.wait_for("n declines (Enter)")
     os.kill(terminal.process.pid, signal.SIGINT)
     assert terminal.end() == 130

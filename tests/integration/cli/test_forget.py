@@ -27,7 +27,7 @@ def two_runs() -> dict[str, Any]:
 
 
 def runs(newel: Newel) -> list[str]:
-    return [line.split()[0] for line in newel("checkpoints").stdout.splitlines() if line[:1].isalnum()]
+    return re.findall(r"^ *\d+ +(cp_\w+)", newel("checkpoints").stdout, re.MULTILINE)
 
 
 def check(result: subprocess.CompletedProcess[str]) -> str:
@@ -117,6 +117,18 @@ def test_everything_of_a_folder_is_forgotten_and_nothing_of_another(
     assert newel("undo", "--yes").returncode == 1
     check(newel("undo", "--yes", "--cwd", str(other)))
     assert not (other / "two.txt").exists()
+
+
+def test_what_was_typed_in_a_folder_is_forgotten_with_it(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    history = newel.home / ".newel" / "history"
+    history.parent.mkdir()
+    others = '\n# 2026-01-01 10:00:00\n+of an old version\n\n# 2026-01-02 10:00:00\n# in "/elsewhere"\n+one\n+two\n'
+    mine = f'\n# 2026-01-03 10:00:00\n# in "{newel.project}"\n+mine\n+on two lines\n'
+    history.write_text(f"{mine}{others}{mine}")
+    assert "2 messages that you typed" in check(newel("forget", "--all", "--yes"))
+    assert history.read_text() == others
+    assert history.stat().st_mode & 0o777 == 0o600
 
 
 def test_nothing_is_forgotten_unasked(with_model: WithModel) -> None:

@@ -17,6 +17,7 @@ from tests.driver import Driver
 from tests.forked import start
 from tests.requirements import require_program
 from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 Make = Callable[..., Newel]
 PATIENCE = 15.0
@@ -108,13 +109,37 @@ def test_without_a_prompt_a_terminal_starts_a_conversation(
     assert len(newel.sessions) == 1
 
 
+@pytest.mark.parametrize("moment", [0.0, 0.1, 0.25, 0.5])
+def test_a_message_typed_before_the_prompt_is_shown_is_sent(with_model: Make, moment: float) -> None:
+    """At each moment of the start, someone types ahead: the terminal may still make a line feed of Enter."""
+    newel = with_model()
+    with Tmux([str(BIN / "newel")], newel.project, newel.environ) as terminal:
+        time.sleep(moment)
+        terminal.type("how are you", "Enter")
+        terminal.type("then what")
+        terminal.wait_for("All is well")
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} then what")
+    assert len(newel.requests) == 1
+
+
+def test_the_keys_of_the_input_are_those_of_the_users_configuration(
+    with_model: Make, open_terminal: Callable[..., Terminal]
+) -> None:
+    newel = with_model()
+    settings = newel.home / ".newel" / "config.toml"
+    settings.parent.mkdir()
+    settings.write_text('[terminal]\nediting = "vi"\n')
+    terminal = open_terminal(newel, "newel", TERM="xterm")
+    terminal.wait_for("INSERT · Enter sends")
+
+
 def test_a_conversation_started_with_a_prompt_continues_at_the_terminal(
     with_model: Make, open_terminal: Callable[..., Terminal]
 ) -> None:
     newel = with_model()
     newel("how are you")
     terminal = open_terminal(newel, "newel", "--continue")
-    terminal.wait_for("Your last message: how are you")
+    terminal.wait_for("how are you")
     terminal.type("and now: how are you\n")
     terminal.wait_for("All is well")
     terminal.type("/quit\n")
@@ -142,7 +167,7 @@ def test_a_prompt_on_the_command_line_asks_at_the_terminal_before_it_acts(
 ) -> None:
     newel = with_model()
     terminal = open_terminal(newel, "newel", "--approve", "ask", "please write a hello world")
-    terminal.wait_for("Run this?")
+    terminal.wait_for("Make this change?")
     assert "+print(" in terminal.shown
     assert not (newel.project / "hello.py").exists()
     terminal.answer("y\n")
@@ -205,7 +230,7 @@ def test_every_slash_command_works(with_model: Make, open_terminal: Callable[...
         ("/nonsense", "Error: There is no command /nonsense. /help lists them."),
         ("/plan", "Error: There is no command /plan. `/approve plan` looks around"),
         ("/status", "Error: There is no command /status. `newel doctor` in a shell"),
-        ("/redo", "`/undo` after an undo restores the changes."),
+        ("/redo", "There is nothing to redo in "),
         ("/permissions add bash(ls)", "`newel permissions add RULE` in a shell adds a rule"),
         ("/approve yolo", "There is no mode yolo. Modes: auto, ask, review, plan, read-only."),
         ("/approve ask", "Approval mode: ask."),

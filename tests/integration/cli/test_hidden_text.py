@@ -201,6 +201,9 @@ def test_a_conversation_shows_hidden_characters_of_applied_changes(
     terminal = opened("--renderer", screen)
     until(terminal, "Enter sends" if screen == "rich" else "newel ")
     terminal.send(f"{command.replace('CP', done)}\r")
+    if not command.startswith("/review"):
+        terminal.wait_for("v: diff")
+        terminal.send("v\r")
     terminal.wait_for(lambda: not unseen(terminal.screen.text, of=NAME))
 
 
@@ -212,15 +215,17 @@ def test_an_approval_shows_hidden_characters(screen: str, newel_: Newel, opened:
     terminal = opened("--renderer", screen, "--approve", "ask")
     until(terminal, "Enter sends" if screen == "rich" else "newel ")
     terminal.send("go\r")
-    terminal.wait_for("Run this?")
-    assert unseen(terminal.screen.text) == []
+    terminal.wait_for("Make this change?")
     assert escape_invisible(NAME) in terminal.screen.text
+    terminal.answer("v\r")
+    terminal.wait_for(lambda: unseen(terminal.screen.text) == [])
 
 
 def test_the_question_of_a_one_shot_run_shows_hidden_characters(newel_: Newel, opened: Open) -> None:
     terminal = opened("--approve", "ask", "go")
-    terminal.wait_for("Run this?")
-    assert unseen(terminal.screen.text) == []
+    terminal.wait_for("Make this change?")
+    terminal.answer("v\r")
+    terminal.wait_for(lambda: unseen(terminal.screen.text) == [])
 
 
 def test_the_question_about_an_mcp_server_shows_hidden_characters(newel_: Newel) -> None:

@@ -82,7 +82,7 @@ def test_an_agents_changes_on_a_host_are_recorded_and_undone_exactly(
     assert "gone.txt" in shown
     assert newel("undo", "--host", "shop", "--yes").returncode == 0
     assert states(project) == before
-    assert newel("undo", "--host", "shop", "--yes").returncode == 0
+    assert newel("redo", "--host", "shop", "--yes").returncode == 0
     assert states(project) == after
     assert "change it" in newel("sessions", "--host", "shop").stdout
     assert "the host host, reached over ssh" in newel.requests[0]["messages"][0]["content"]

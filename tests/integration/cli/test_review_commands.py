@@ -250,7 +250,7 @@ def test_a_kept_change_can_be_undone_and_redone(newel: Newel, three: list[str]) 
     assert newel("undo", "--yes").returncode == 0
     assert app(newel) == APP
     assert not (newel.project / "new.txt").exists()
-    assert newel("undo", "--yes").returncode == 0
+    assert newel("redo", "--yes").returncode == 0
     assert app(newel) == kept
     assert (newel.project / "new.txt").read_text() == "new\n"
     assert newel("undo", "--yes").returncode == 0
@@ -259,9 +259,9 @@ def test_a_kept_change_can_be_undone_and_redone(newel: Newel, three: list[str]) 
 
 def test_repeated_undos_do_not_grow_the_names_of_runs(newel: Newel, three: list[str]) -> None:
     newel("keep", "--all", "--yes")
-    for _ in range(3):
-        newel("undo", "--yes")
-    titles = [line.split("  ")[2] for line in newel("checkpoints").stdout.splitlines()]
+    for command in ("undo", "redo", "undo"):
+        newel(command, "--yes")
+    titles = [line.split("  ")[3].strip() for line in newel("checkpoints").stdout.splitlines()]
     assert titles == ["Undo of shout", "Redo of shout", "Undo of shout", "shout"]
 
 
@@ -289,7 +289,7 @@ def test_a_user_decides_hunk_by_hunk_and_files_are_written_at_the_end(
     )
     assert app(newel) == APP
     terminal.wait_for("Write this?")
-    terminal.send("\r")
+    terminal.send("y\r")
     assert terminal.end() == 0
     assert app(newel) == APP.replace("eight", "EIGHT")
     assert (newel.project / "new.txt").read_text() == "new\n"
@@ -307,7 +307,7 @@ def test_leaving_early_writes_nothing_and_loses_no_decision(
     assert app(newel) == APP
     assert proposals.states("app.py") == ["accepted", "pending"]
     again = decide()
-    answer(again, ("1 of 2", "q\r"), ("Write this?", "\r"))
+    answer(again, ("1 of 2", "q\r"), ("Write this?", "y\r"))
     assert again.end() == 0
     assert app(newel) == APP.replace("two", "TWO")
     assert "2 hunks left to decide" in again.screen.text
@@ -325,7 +325,7 @@ def test_the_rest_of_a_file_is_decided_at_once_except_conflicts_and_user_lines(
         ("Overwrite the current lines?", "\r"),
         ("2 of 3 · app.py · conflict", "s\r"),
         ("3 of 3", "d\r"),
-        ("Write this?", "\r"),
+        ("Write this?", "y\r"),
     )
     assert terminal.end() == 0
     assert app(newel) == APP.replace("eight", "mine").replace("two", "TWO")
@@ -544,6 +544,40 @@ def test_a_conversation_stopped_during_decisions_continues_and_has_written_nothi
     assert "not in the files:\n- a.txt (1 hunk)" in newel.requests[-1]["messages"][-2]["content"]
 
 
+@pytest.mark.parametrize("front", ["shell", "conversation"])
+def test_a_key_decides_without_enter_and_words_tell_the_model_why(
+    front: str, newel: Newel, decide: Callable[..., Terminal]
+) -> None:
+    assert newel("--approve", "review", "go").returncode == 0
+    terminal = decide() if front == "shell" else decide("-c", "--approve", "review", columns=100)
+    if front == "conversation":
+        terminal.wait_for("── Resumed")
+        terminal.send("/decide\r")
+    terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt"))
+    terminal.send("k")
+    terminal.wait_for(partial(is_asked, terminal, "2 of 2 · app.py"))
+    terminal.send("b")
+    terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt", 2))
+    terminal.send("r")
+    terminal.send(" too aggressive: keep the name\r")
+    terminal.wait_for(partial(is_asked, terminal, "2 of 2 · app.py", 2))
+    terminal.send("\r")  # no answer
+    terminal.send("k")
+    terminal.wait_for(partial(is_asked, terminal, "Write this?"))
+    assert app(newel) == APP
+    terminal.send("\r")  # no answer either
+    terminal.send("y")
+    terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
+    if front == "conversation":
+        terminal.wait_for("Rejected 1 hunk")
+        terminal.send("\x04")
+    assert terminal.end() == 0
+    assert app(newel) == APP.replace("two", "TWO")
+    newel("-c", "thanks")
+    told = newel.requests[-1]["messages"][-2]["content"]
+    assert "not in the files:\n- a.txt (1 hunk): too aggressive: keep the name" in told
+
+
 def test_a_rollback_in_a_conversation_restores_the_files(
     newel: Newel, decide: Callable[..., Terminal]
 ) -> None:
@@ -555,8 +589,8 @@ def test_a_rollback_in_a_conversation_restores_the_files(
     (newel.project / "app.py").write_text("all mine\n")
     terminal.send("/rollback\r")
     terminal.wait_for("Roll back to before which run")
-    terminal.wait_for("Number")
-    terminal.send("1\r")
+    terminal.wait_for("Esc cancels")
+    terminal.send("\r")
     terminal.wait_for("Undo these changes?")
     terminal.send("y\r")
     terminal.wait_for("Undone in 2 files")

@@ -244,8 +244,8 @@ def test_a_change_of_kind_is_proposed_written_and_undone_exactly(with_model: Mak
     wanted.mkdir()
     subprocess.run(["bash", "-c", f"{begin}; {does}"], cwd=wanted, check=True)
     assert after == tree(wanted)
-    for expected in (before, after, before):
-        done = newel("undo", "--yes")
+    for command, expected in (("undo", before), ("redo", after), ("undo", before)):
+        done = newel(command, "--yes")
         assert (done.returncode, tree(newel.project)) == (0, expected), done.stdout + done.stderr
 
 
@@ -259,8 +259,8 @@ def test_an_undo_is_complete_although_something_was_not_proposed(with_model: Mak
     newel("--approve", "review", "make a pipe")
     newel("keep", "--all", "--yes")
     after = tree(newel.project)
-    for expected in (before, after):
-        done = newel("undo", "--yes")
+    for command, expected in (("undo", before), ("redo", after)):
+        done = newel(command, "--yes")
         assert (done.returncode, tree(newel.project)) == (0, expected), done.stdout + done.stderr
 
 
@@ -368,7 +368,7 @@ def test_a_notice_names_the_command_of_the_place_where_it_is_shown(
     """If this fails, a user leaves the conversation to type what works in it."""
     newel = with_model(scenario("go", bash(f"echo x > {tmp_path}/project/made.txt"), {"content": "Done."}))
     environ = newel.environ | {"TERM": "xterm-256color"}
-    words = ["go"] if front == "prompt" else []
+    words = ["-p", "go"] if front == "prompt" else []
     with Tmux(
         [str(BIN / "newel"), "--approve", "review", *words], newel.project, environ, columns=200
     ) as terminal:

@@ -149,7 +149,7 @@ def test_a_projects_dotenv_has_no_more_rights_than_a_discovered_port(machine: Ma
 
 
 def test_a_discovered_server_is_used_only_after_a_question(machine: Machine) -> None:
-    with machine.on_screen(machine.command("newel", "--ephemeral", "how are you")) as screen:
+    with machine.on_screen(machine.command("newel", "-p", "--ephemeral", "how are you")) as screen:
         screen.wait_for("Use it from now on? [Y/n]")
         assert f"answers at {ADDRESS} (mock-model" in screen.text
         screen.answer("", "Enter")

@@ -186,7 +186,7 @@ QUESTION = "Use it in this folder from now on? [y/N]"
 
 
 def test_trust_is_asked_once_and_enter_means_no(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
-    screen = on_terminal("hello")
+    screen = on_terminal("-p", "hello")
     screen.wait_for(QUESTION)
     assert f"\n  {cloned.address}\n" in screen.text
     assert f"Otherwise Newel uses your own: {cloned.newel.server.url}/v1 (" in screen.text
@@ -202,7 +202,7 @@ def test_trust_is_asked_once_and_enter_means_no(cloned: Cloned, on_terminal: Cal
 def test_a_yes_is_remembered_and_another_url_asks_again(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:
-    screen = on_terminal("--approve", "read-only", "hello")
+    screen = on_terminal("-p", "--approve", "read-only", "hello")
     screen.wait_for(QUESTION)
     screen.answer("y", "Enter")
     screen.wait_for("From theirs.")
@@ -213,7 +213,7 @@ def test_a_yes_is_remembered_and_another_url_asks_again(
 def test_text_typed_before_the_question_does_not_answer_it(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:
-    screen = on_terminal("hello")
+    screen = on_terminal("-p", "hello")
     screen.type("y", "Enter")
     screen.wait_for(QUESTION)
     screen.type("y", "Enter")
@@ -228,7 +228,7 @@ def test_text_typed_before_the_question_does_not_answer_it(
 def test_ctrl_c_at_the_question_ends_newel_and_decides_nothing(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:
-    screen = on_terminal("hello")
+    screen = on_terminal("-p", "hello")
     screen.wait_for(QUESTION)
     screen.type("", "C-c")
     screen.wait_for_end()
@@ -242,7 +242,7 @@ def test_an_answer_that_cannot_be_saved_is_reported(
 ) -> None:
     """A user who declines can still work; one who agrees learns why the answer is not remembered."""
     (cloned.newel.home / ".newel" / "trust.json").mkdir()
-    screen = on_terminal("hello")
+    screen = on_terminal("-p", "hello")
     screen.wait_for(QUESTION)
     screen.answer(answer, "Enter")
     screen.wait_for_end()
@@ -254,7 +254,7 @@ def test_an_answer_that_cannot_be_saved_is_reported(
 def test_the_question_shows_hidden_characters(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
     """A URL that looks like a known one is shown as DNS sees it, and one with hidden characters not at all."""
     cloned.dotenv.write_text("LLM_BASE_URL=https://\N{CYRILLIC SMALL LETTER A}pi.openai.com/v1\n")
-    screen = on_terminal("hello")
+    screen = on_terminal("-p", "hello")
     screen.wait_for(QUESTION)
     assert "https://xn--pi-6kc.openai.com/v1" in screen.text
 
@@ -262,7 +262,7 @@ def test_the_question_shows_hidden_characters(cloned: Cloned, on_terminal: Calla
 def test_a_dotenv_swapped_during_the_question_is_not_trusted(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:
-    screen = on_terminal("hello")
+    screen = on_terminal("-p", "hello")
     screen.wait_for(QUESTION)
     cloned.dotenv.write_text(f"LLM_BASE_URL={cloned.address}/swapped\nLLM_DEFAULT_MODEL=mock-model\n")
     screen.answer("y", "Enter")
@@ -275,6 +275,6 @@ def test_a_link_is_shown_with_its_target(cloned: Cloned, on_terminal: Callable[.
     elsewhere = cloned.newel.home / "elsewhere"
     cloned.dotenv.rename(elsewhere)
     cloned.dotenv.symlink_to(elsewhere)
-    screen = on_terminal("hello")
+    screen = on_terminal("-p", "hello")
     screen.wait_for(QUESTION)
     assert f".env is a link to {elsewhere}" in screen.text.replace("\n", "")

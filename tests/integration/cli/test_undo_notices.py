@@ -56,7 +56,7 @@ def test_an_undo_in_another_process_is_reported_once_with_the_next_message(newel
     assert "Undone: what the run “make both” changed, in:\n- a.txt\n- b.txt" in note
     ran(newel, "-c", "thanks")
     assert said(newel) == ["make both", note, "thanks", "thanks"]
-    ran(newel, "undo", "--yes")
+    ran(newel, "redo", "--yes")
     ran(newel, "-c", "thanks")
     assert "Brought back: what the run “make both” changed, in:" in said(newel)[-2]
 
@@ -113,6 +113,36 @@ def test_undos_before_a_kill_are_reported_afterwards(screen: str, newel: Newel) 
         terminal.close()
     ran(newel, "-c", "thanks")
     assert [words.startswith("I have reviewed") for words in said(newel)] == [False, True, False]
+
+
+@pytest.mark.parametrize(("back", "told"), [("", False), ("files only", True)])
+def test_a_model_hears_of_a_rewind_only_of_runs_that_it_still_knows(
+    back: str, told: bool, newel: Newel
+) -> None:
+    env = newel.environ | {"TERM": "xterm-256color"}
+    terminal = Terminal([str(BIN / "newel")], newel.project, 120, 40, env)
+    try:
+        terminal.wait_for("Enter sends")
+        terminal.send("make both\r")
+        terminal.wait_for("Done.")
+        terminal.send("/rewind\r")
+        terminal.wait_for("Back to before which prompt?")
+        terminal.send("\r")
+        terminal.wait_for("take back")
+        terminal.send(back)
+        terminal.send("\r")
+        terminal.wait_for("Undo these changes?")
+        terminal.send("y\r")
+        terminal.wait_for("Undone in 2 files")
+        terminal.wait_for("redoes it")
+        terminal.send("\x15thanks\r")
+        terminal.wait_for("Oh.")
+    finally:
+        terminal.close()
+    words = said(newel)
+    assert words[-1].endswith("thanks")
+    assert any("Undone: what the run" in each for each in words) == told
+    assert ("make both" in words) == told
 
 
 def test_a_model_that_changed_nothing_gets_no_notice(newel: Newel) -> None:

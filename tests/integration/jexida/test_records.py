@@ -71,12 +71,12 @@ def test_changes_of_a_models_command_are_recorded_and_undone(
     assert "own.txt" not in shown
     assert "Change it" in newel(sshd, tmp_path, folder, "sessions")
     terminal.send("/undo\r")
-    terminal.wait_for("Undo these changes? [y/N]")
+    terminal.wait_for("Undo these changes?")
     terminal.send("y\r")
     terminal.wait_for("Undone in 3 files")
     assert contents(folder) == before | own
     terminal.wait_for("phi3 · up")
-    newel(sshd, tmp_path, folder, "undo", "--yes")
+    newel(sshd, tmp_path, folder, "redo", "--yes")
     assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n", **own}
 
 

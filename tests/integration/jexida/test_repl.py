@@ -144,7 +144,7 @@ def test_input_that_starts_with_a_slash_never_reaches_the_model(open_terminal: O
         ("/halp", "Error: There is no command /halp. Did you mean /help? /help lists them."),
         ("/etc/passwd shows what?", "Error: There is no command /etc/passwd."),
         ("/run gret", "Error: There is no routine gret. Did you mean /run greet"),
-        ("/cmd", "Error: /cmd needs a command"),
+        ("/cmd ", "Error: /cmd needs a command"),
         ("/", "Error: There is no command /."),
     ):
         terminal.send(typed + "\r")
@@ -285,7 +285,7 @@ def test_without_colour_the_words_are_sufficient(open_terminal: Open) -> None:
 def test_text_of_models_and_hosts_cannot_control_the_screen(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
-    terminal.send("raw evil \\x1b[2J\x16\x1b[2J and \x16\x1b]0;title\x16\x07 words\r")
+    terminal.send("raw evil \\x1b[2J\x11\x1b[2J and \x11\x1b]0;title\x11\x07 words\r")
     terminal.wait_for("AGENT RESPONSE")
     terminal.send("/cmd printf 'a\\033[2Jb\\033]0;title\\007c\\rd'\r")
     terminal.wait_for("last   exit code 0")

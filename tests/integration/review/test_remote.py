@@ -109,7 +109,7 @@ async def test_a_commands_changes_on_a_host_are_undone_exactly(sshd: Sshd, tmp_p
         await recorder.project.apply(await recorder.project.undo())
         assert tree(root) == before
         assert not (root / "new").exists()
-        await recorder.project.apply(await recorder.project.undo())
+        await recorder.project.apply(await recorder.project.redo())
         assert tree(root) == after
 
 

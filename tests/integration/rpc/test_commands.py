@@ -219,7 +219,8 @@ def test_the_last_run_is_undone_and_redone(open_rpc: Open, newel: Newel) -> None
     assert file.read_text() == "two\n"
     assert program.ask("undo")["data"]["done"] is True
     assert file.read_text() == "one\n"
-    again = program.ask("undo")["data"]
+    assert program.ask("undo")["error"]["code"] == "nothing_to_undo"
+    again = program.ask("undo", redo=True)["data"]
     assert (again["done"], again["redo"]) == (True, True)
     assert file.read_text() == "two\n"
     run = program.ask("changes")["data"]["runs"][-1]

@@ -22,10 +22,14 @@ from rich.cells import cell_len
 
 from tests.answering import PATIENCE, wait_until_accepted
 from tests.forked import Process, start
+from tests.tmux import Tmux
 
+ROOT = str(Path(__file__).parents[3])
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
 
-_SEQUENCE = re.compile(r"\x1b\[(?P<private>\?)?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b.|\r|\n|\x08")
+_SEQUENCE = re.compile(
+    r"\x1b\[(?P<private>[?<=>])?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|\r|\n|[\x07\x08]"
+)
 
 
 class Screen:
@@ -87,7 +91,7 @@ class Screen:
                     line.clear()
             case "K":
                 del self._cells[self._y][self._x :]
-            case "h" | "l" if found["private"] and number == 7:
+            case "h" | "l" if found["private"] == "?" and number == 7:
                 self.wraps = found["action"] == "h"
             case _:
                 pass
@@ -178,7 +182,7 @@ class Terminal:
         while end and data[end - 1] >= 0x80 and end > len(data) - 4:
             end -= 1
         if (escape := data.rfind(b"\x1b", max(end - 16, 0), end)) >= 0 and not re.match(
-            rb"\x1b(?:\[[?0-9;]*[A-Za-z]|[^\[])", data[escape:end]
+            rb"\x1b(?:\[[?<=>0-9;]*[A-Za-z]|[^\[])", data[escape:end]
         ):
             end = escape
         whole, self._pending = data[:end], data[end:]
@@ -256,3 +260,25 @@ def open_program(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     for process in opened:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def at_terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
+    """Starts the program on a real terminal, in an empty project."""
+    opened: list[Tmux] = []
+
+    def start(
+        *words: str, program: list[str] = PROGRAM, columns: int = 80, rows: int = 24, **env: str
+    ) -> Tmux:
+        variables = [
+            f"{name}={value}" for name, value in (environment(tmp_path, PYTHONPATH=ROOT) | env).items()
+        ]
+        folder = tmp_path / "project"
+        folder.mkdir()
+        command = ["env", *variables, "TERM=" + env.get("TERM", "xterm-256color"), *program, *words]
+        opened.append(Tmux(command, folder, dict(os.environ), columns=columns, rows=rows))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.__exit__()

@@ -2,7 +2,7 @@
 
 Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json,
 one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval mode,
-``PROGRAM_SESSION`` the session to resume.
+``PROGRAM_SESSION`` the session to resume, ``PROGRAM_EDITING`` whose keys edit the input.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
+from newel.config.terminal import TerminalSettings
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
-from newel.permissions.approval import approval_policy
+from newel.permissions.approval import ApprovalMode, approval_policy
 from newel.permissions.secret_paths import SecretPaths
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -42,6 +43,7 @@ from newel.terminal.rpc.server import run_json
 from newel.terminal.simple_repl import run_simple_repl
 from newel.terminal.ui.approval import Approver
 from newel.tools import coding_tools
+from newel.tools.todo import TodoTool
 from newel.workspace.local import LocalWorkspace
 from tests.scripted_provider import deltas
 
@@ -66,9 +68,16 @@ That is all.
 """
 
 
+def todo(steps: list[str], done: int) -> ToolCall:
+    """A call that sets the list, of which the first ``done`` steps are."""
+    states = ["done"] * done + ["in_progress"] + ["pending"] * len(steps)
+    items = [{"text": text, "status": status} for text, status in zip(steps, states, strict=False)]
+    return ToolCall(f"t{done}", "todo", {"items": items})
+
+
 class Obedient:
-    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``edit FILE``, ``essay``, ``slow``, ``fail``; it
-    repeats anything else. After its tools it says how many results it got.
+    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``fail``,
+    ``todo NUMBER`` (of steps, each of which waits for the file ``goN`` beside the project); it repeats anything else. After its tools it says how many results it got.
     """
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -94,17 +103,31 @@ class Obedient:
                 )
             case "write":
                 return self.call("", ToolCall("w", "write", {"file_path": rest, "content": "one\ntwo\n"}))
+            case "fill":
+                lines = "".join(f"line {number}\n" for number in range(1, 101))
+                return self.call("", ToolCall("f", "write", {"file_path": rest, "content": lines}))
             case "edit":
                 edit = {"file_path": rest, "old_string": "two", "new_string": "TWO\nthree"}
                 return self.call("", ToolCall("r", "read", {"file_path": rest}), ToolCall("e", "edit", edit))
             case "essay" | "slow":
                 return self.call(ESSAY)
+            case "todo":
+                steps = [f"Step {number}" for number in range(1, int(rest or 3) + 1)]
+                return self.call("", todo(steps, done=0))
             case "fail":
                 raise RequestRejected("The server refused the request: no such model.")
             case _:
                 return self.call(f"You said: {text}")
 
     def after(self, request: ModelRequest) -> AssistantMessage:
+        last = request.messages[-1]
+        if isinstance(last, ToolResultMessage) and (items := last.details.get("items")):
+            steps = [item["text"] for item in items]
+            done = 1 + sum(item["status"] == "done" for item in items)
+            if done <= len(steps):
+                wait = f"until [ -e ../go{done} ]; do sleep 0.05; done"
+                pause = ToolCall(f"p{done}", "bash", {"command": wait})
+                return self.call("", pause, todo(steps, done))
         results = sum(isinstance(message, ToolResultMessage) for message in request.messages)
         return self.call(f"Done after {results} results.")
 
@@ -122,18 +145,22 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
     async def list_models() -> list[str]:
         return ["obedient", "other"]
 
+    def find_policy(mode: ApprovalMode) -> Any:
+        places = SecretPaths(str(cwd), home=str(cwd))
+        return approval_policy(mode, ask=approver, folder=str(cwd), places=places)
+
     mode: Any = os.environ.get("PROGRAM_APPROVE", "auto")
     agent = CodingAgent(
         transport=ProviderTransport(Obedient()),
         config=RunConfig(
             model=Model("obedient", "script", 128_000),
             transform=Transformer(),
-            tools=coding_tools(workspace),
-            policy=approval_policy(
-                mode, ask=approver, folder=str(cwd), places=SecretPaths(str(cwd), home=str(cwd))
-            ),
+            tools=[*coding_tools(workspace), TodoTool()],
+            policy=find_policy(mode),
         ),
         workspace=workspace,
+        approve=mode,
+        find_policy=find_policy,
         session=open_session(os.environ.get("PROGRAM_SESSION")),
         open_session=open_session,
         list_models=list_models,
@@ -146,12 +173,23 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
 
 async def main(front: str, prompts: list[str]) -> int:
     home, approver = Path(os.environ["NEWEL_HOME"]), Approver()
+    editing: Any = os.environ.get("PROGRAM_EDITING", "emacs")
     agent = await build(Path.cwd(), home, approver)
     given = [Prompt(text) for text in prompts]
     match front:
         case "rich" | "console":
             return await run_repl(
-                agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
+                agent,
+                home=home,
+                approver=approver,
+                screen=front,
+                header="newel test",
+                first_prompts=given,
+                settings=TerminalSettings(
+                    notify=os.environ.get("PROGRAM_NOTIFY", "").split(),
+                    status_line=os.environ.get("PROGRAM_STATUS_LINE", "").split(),
+                    editing=editing,
+                ),
             )
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)

@@ -21,15 +21,14 @@ def test_a_session_in_use_is_marked_and_its_refusal_says_what_to_do(
     second.wait_for(f"{MARK}\n")
     second.send("/resume\r")
     second.wait_for(f"open in another Newel, pid {first.process.pid})")
-    second.wait_for("Number (Enter: none):")
-    second.send("1\r")
+    second.send("\r")
     second.wait_for(f"This session is open in another Newel (pid {first.process.pid}, since ")
     second.wait_for("Close it there, then /resume it.")
     assert ".jsonl" not in second.screen.text
     first.process.kill()
     first.process.wait()
     second.send("/resume\r")
-    second.wait_for("1  run echo kept  (4 messages, just now)")
+    second.wait_for(f"{MARK} run echo kept  (4 messages, just now)")
 
 
 def test_counts_agree_with_their_nouns_and_unknown_commands_stay_visible(open_terminal: Open) -> None:

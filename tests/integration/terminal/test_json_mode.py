@@ -77,7 +77,7 @@ def test_the_first_line_names_the_session_and_a_result_ends_each_prompt(run_prog
     sessions = [line for line in lines if line["type"] == "session"]
     assert lines[0] == sessions[0]
     assert (sessions[0]["model"], sessions[0]["approve"]) == ("obedient", "auto")
-    assert sessions[0]["tools"] == ["read", "bash", "edit", "write"]
+    assert sessions[0]["tools"] == ["read", "bash", "edit", "write", "todo"]
     assert sessions[0]["sessionId"] in sessions[0]["file"]
     assert len({session["sessionId"] for session in sessions}) == 2  # of the start, and after the clear
     first, failed, last = [line for line in lines if line["type"] == "result"]

@@ -6,43 +6,19 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.terminal.conftest import PROGRAM, environment
 from tests.tmux import Tmux
 
 Open = Callable[..., Any]
 
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
-ROOT = str(Path(__file__).parents[3])
 DRAFT = "and then look at the second file, too"
 JEXIDA = [sys.executable, "-m", "tests.integration.jexida.program"]
-
-
-@pytest.fixture
-def at_terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
-    """Starts the program on a real terminal, in an empty project."""
-    opened: list[Tmux] = []
-
-    def start(
-        *words: str, program: list[str] = PROGRAM, columns: int = 80, rows: int = 24, **env: str
-    ) -> Tmux:
-        variables = [
-            f"{name}={value}" for name, value in (environment(tmp_path, PYTHONPATH=ROOT) | env).items()
-        ]
-        folder = tmp_path / "project"
-        folder.mkdir()
-        command = ["env", *variables, "TERM=" + env.get("TERM", "xterm-256color"), *program, *words]
-        opened.append(Tmux(command, folder, dict(os.environ), columns=columns, rows=rows))
-        return opened[-1]
-
-    yield start
-    for terminal in opened:
-        terminal.__exit__()
 
 
 def test_a_yes_typed_within_milliseconds_runs_nothing_and_the_draft_stays(
@@ -79,6 +55,55 @@ def test_a_pasted_yes_answers_nothing(at_terminal: Callable[..., Tmux], tmp_path
     terminal.type("\x1b[200~y\ny\n\x1b[201~")
     terminal.wait_for("? y\n  y")
     assert not (tmp_path / "project" / "it").exists()
+
+
+def test_an_edit_is_asked_about_as_a_change_in_colour(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "write a.py", "edit a.py", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Make this change? y once · a exactly this")
+    assert "v see all" not in terminal.text
+    terminal.answer("y", "Enter")
+    terminal.wait_for("+three")
+    painted = "\n".join(terminal.painted)
+    assert "\x1b[38;5;172m-two" in painted
+    assert "\x1b[38;5;33m+TWO" in painted
+    assert "\x1b[1m--- a.py" in painted.replace("    ", "")
+    terminal.answer("y", "Enter")
+    terminal.wait_for("Done after 3 results.")
+    assert (tmp_path / "project" / "a.py").read_text() == "one\nTWO\nthree\n"
+
+
+def test_a_long_edit_is_folded_and_can_be_seen_whole_before_a_yes(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "fill a.py", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Make this change? v see all of it · y once")
+    assert "+line 17\n    … 75 more lines (+100 in all) · v shows all of it\n    +line 93\n" in terminal.text
+    assert "\x1b[38;5;33m+line \x1b[36m93" in "\n".join(terminal.painted)
+    terminal.answer("v", "Enter")
+    terminal.wait_for("The whole change")
+    assert "+line 1\n" in terminal.view
+    terminal.type("G")
+    terminal.wait_for("+line 90\n")
+    terminal.type("q")
+    terminal.wait_for("Make this change?")
+    assert not (tmp_path / "project" / "a.py").exists()
+    terminal.answer("y", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "a.py").read_text().count("\n") == 100
+
+
+@pytest.mark.parametrize("front", ["one-shot-rich", "console"])
+def test_in_line_mode_a_long_edit_is_printed_whole_on_demand(
+    at_terminal: Callable[..., Tmux], front: str
+) -> None:
+    terminal = at_terminal(front, "fill a.py", PROGRAM_APPROVE="ask")
+    terminal.wait_for("v see all of it")
+    assert "+line 50\n" not in terminal.text
+    terminal.answer("v", "Enter")
+    terminal.wait_for("+line 50\n")
+    terminal.wait_for("v see all of it", times=2)
 
 
 PLAIN = {

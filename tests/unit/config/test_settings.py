@@ -286,6 +286,7 @@ def test_a_local_or_user_configured_server_has_the_users_approval_preset(tmp_pat
     "toml",
     [
         "bash_timeout = -5",
+        '[terminal]\nediting = "nano"',
         "bash_timeout = nan",
         "[limits]\nmaxTurns = 0",
         "[limits]\nmaxCost = -1",

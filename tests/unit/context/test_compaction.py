@@ -132,7 +132,10 @@ async def test_the_task_and_the_latest_request_survive_any_summary() -> None:
         *conversation(4)[1:],
         UserMessage(
             "But keep the tests in Python.",
-            attachments=[Attachment("document", "notes.txt", "text/plain", 1, "")],
+            attachments=[
+                Attachment("document", "notes.txt", "text/plain", 1, ""),
+                Attachment("document", "!make", "text/plain", 1, "", "$ make\nno rule"),
+            ],
         ),
         *conversation(8)[1:],
     ]
@@ -140,7 +143,7 @@ async def test_the_task_and_the_latest_request_survive_any_summary() -> None:
     assert compaction is not None
     text = compaction.data["summary"]
     assert "Port the parser to Rust." in text
-    assert "But keep the tests in Python.\n[attached: notes.txt]" in text
+    assert "But keep the tests in Python.\n[attached: notes.txt]\n$ make\nno rule" in text
 
 
 async def test_a_task_of_a_megabyte_is_cut_and_not_lost() -> None:

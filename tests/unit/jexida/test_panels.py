@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from newel.terminal.jexida.panels import LONG, RichPanels
-from newel.terminal.renderers.styles import MAX_WIDTH, Styles
+from newel.terminal.renderers.palette import MAX_WIDTH
+from newel.terminal.renderers.styles import Styles
 from newel.text.sanitize import sanitize
 from tests.properties import examples
 

@@ -48,7 +48,7 @@ def test_a_rule_of_another_agent_is_refused_with_ours(text: str, instead: str) -
             parse_rule(ours)
 
 
-@pytest.mark.parametrize("text", ["Task(explore)", "TodoWrite", "Skill(pdf)"])
+@pytest.mark.parametrize("text", ["TodoWrite", "Skill(pdf)"])
 def test_a_tool_that_newel_lacks_is_told_with_those_that_it_has(text: str) -> None:
     with pytest.raises(ConfigError, match=r"No tool is called .*Tools are read, write, edit, bash"):
         parse_rule(text)

@@ -52,7 +52,7 @@ async def test_folders_created_by_a_command_go_with_its_files_and_return(
     await end(effect)
     await undo(recorder)
     assert folders(root) == {"old", "mine"}
-    await undo(recorder)
+    await recorder.project.apply(await recorder.project.redo())
     assert (root / "new/deep/er/file").read_text() == "x"
     await undo(recorder)
     assert folders(root) == {"old", "mine"}

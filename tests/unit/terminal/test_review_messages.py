@@ -5,7 +5,7 @@ from __future__ import annotations
 from newel.review.project import RunFile, RunView
 from newel.terminal.commands import slash_command
 from newel.terminal.review.review_ui import DiffLimit, shortened
-from newel.terminal.review.run_format import ROWS, SHOWN_IN_CONVERSATION, describe_run
+from newel.terminal.review.run_format import ROWS, SHORT, describe_run
 
 
 def a_run(files: int, lines: int) -> RunView:
@@ -22,7 +22,7 @@ def a_run(files: int, lines: int) -> RunView:
 
 
 def test_a_run_over_hundreds_of_files_is_summarised() -> None:
-    shown = describe_run(a_run(300, 200), slash_command, SHOWN_IN_CONVERSATION)
+    shown = describe_run(a_run(300, 200), slash_command, SHORT)
     assert shown.count("gen/") == ROWS
     assert f"{300 - ROWS} more files" in shown
     assert len(shown) < 4_000
@@ -31,7 +31,7 @@ def test_a_run_over_hundreds_of_files_is_summarised() -> None:
 
 
 def test_a_small_run_is_shown_completely() -> None:
-    shown = describe_run(a_run(3, 5), slash_command, SHOWN_IN_CONVERSATION)
+    shown = describe_run(a_run(3, 5), slash_command, SHORT)
     assert shown.count("gen/") == 3
     assert "more" not in shown
 

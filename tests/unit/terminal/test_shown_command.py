@@ -14,7 +14,8 @@ from rich.cells import cell_len
 from newel.agent.messages import ToolCall
 from newel.terminal.renderers.base import CallOutcome
 from newel.terminal.renderers.console import ConsoleRenderer, call_text
-from newel.terminal.renderers.styles import call_lines, running_lines, wrap
+from newel.terminal.renderers.palette import wrap
+from newel.terminal.renderers.styles import call_lines, running_lines
 from newel.terminal.shown_command import MAX_CHARACTERS, shown_command
 
 BODY = "\n".join(f"line {number} of the notes" for number in range(60))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.messages import Usage
-from newel.diff.unified import DiffChange, changed_lines, changes
+from newel.diff.unified import DiffLine, changed_lines, changes
 from newel.terminal.renderers.base import last_lines
 from newel.text.format import (
     describe_call,
@@ -127,10 +127,10 @@ def test_a_change_that_looks_like_a_header_is_a_change() -> None:
     diff = "--- a\n+++ b\n@@ -4,3 +4,2 @@\n x\n--- old comment\n-y\n+++ i\n\\ No newline at end of file\n"
     diff += "@@ -20 +19,0 @@\n-z\n"
     assert list(changes(diff)) == [
-        DiffChange("-", 5, "-- old comment", 0),
-        DiffChange("-", 6, "y", 0),
-        DiffChange("+", 5, "++ i", 0),
-        DiffChange("-", 20, "z", 1),
+        DiffLine("-", 5, "-- old comment", 0),
+        DiffLine("-", 6, "y", 0),
+        DiffLine("+", 5, "++ i", 0),
+        DiffLine("-", 20, "z", 1),
     ]
 
 

@@ -88,7 +88,7 @@ class Delta(Wire, frozen=True, kw_only=True):
 class HistoryEntry(Wire, frozen=True, kw_only=True):
     """One change. ``rev`` is the revision after it; ``hash_before`` and ``hash_after`` are hashes of the buffer.
     ``of`` is the entry that an undo or redo refers to. ``hunks`` are the affected hunks, ``run`` is the agent's
-    run.
+    run. ``reason`` is what the user says about a rejection.
     """
 
     id: str
@@ -102,6 +102,7 @@ class HistoryEntry(Wire, frozen=True, kw_only=True):
     hunks: tuple[str, ...] = ()
     run: str = ""
     of: str = ""
+    reason: str = ""
 
 
 def delta(before: FileReview, after: FileReview) -> Delta:
@@ -195,6 +196,7 @@ def entry(
     hunks: tuple[str, ...] = (),
     run: str = "",
     of: str = "",
+    reason: str = "",
     hash_before: str = "",
 ) -> HistoryEntry:
     """The journal entry for a change. ``hash_before`` is the hash of the buffer before, if known."""
@@ -210,6 +212,7 @@ def entry(
         hunks=hunks,
         run=run,
         of=of,
+        reason=reason,
     )
 
 

@@ -48,8 +48,9 @@ class Extent(NamedTuple):
 
 class Checkpoint(Wire, frozen=True, kw_only=True):
     """The files before a run of an agent changed them. While the run goes on, ``files`` grows, and so does ``folders``, the
-    folders that did not exist before it. In the checkpoint of a rollback, ``about`` is the title of the original run,
-    ``is_redo`` says that the rollback restores that run, and ``is_partial`` that a file could not be written yet.
+    folders that did not exist before it. In the checkpoint of a rollback, ``of`` is the checkpoint that it rolls back, ``about`` the
+    title of the original run, ``is_redo`` says that the rollback restores that run, and ``is_partial`` that it left a part: a file
+    could not be written yet, or only some hunks were named.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     about: str = ""
     is_redo: bool = False
     is_partial: bool = False
+    of: str = ""
 
 
 class SaveIntent(Wire, frozen=True, kw_only=True):
@@ -215,6 +217,7 @@ class Ledger:
         rev: int | None = None,
         hunks: tuple[str, ...] = (),
         run: str = "",
+        reason: str = "",
     ) -> ChangeResult:
         """Replace a review by what ``make`` returns for it. ``rev`` is the revision that the caller knows. Raises
         ``StaleRevision`` and whatever ``make`` raises; then nothing has changed.
@@ -225,7 +228,8 @@ class Ledger:
             if after is before:
                 return before, None
             after = identified(before, after)
-            return after, entry(kind, before, after, hunks=hunks, run=run, hash_before=hash_before)
+            made = entry(kind, before, after, hunks=hunks, run=run, reason=reason, hash_before=hash_before)
+            return after, made
 
         return self._change(path, rev, change)
 

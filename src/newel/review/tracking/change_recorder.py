@@ -436,6 +436,7 @@ class ChangeRecorder:
         operation.notices += await self._sink.put(operation.run.id, new, prepare)
         # Not before it is stored: an attempt that failed has left no checkpoint.
         operation.run.checkpoint = prepared[-1] if prepared else operation.run.checkpoint
+        operation.changes += new
         return True
 
     def _prepare(

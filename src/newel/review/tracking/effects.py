@@ -13,6 +13,7 @@ from newel.agent.messages import new_id, now
 if TYPE_CHECKING:
     from newel.review.store.ledger import Checkpoint, Extent
     from newel.workspace.port import WriteResult
+    from newel.workspace.snapshots.port import FileChange
     from newel.workspace.snapshots.tree import FileSnapshot
 
 
@@ -63,8 +64,8 @@ class TrackedRun:
 
 class TrackedOperation:
     """A change of one file, or a command that may change any file (``path`` None). ``expect`` is the digest that a write
-    requires of the file; the path is then resolved, and no link in it is followed. ``notices`` are messages for the user;
-    ``error`` says why the operation is not recorded.
+    requires of the file; the path is then resolved, and no link in it is followed. ``notices`` are messages for the user, ``changes``
+    what was recorded; ``error`` says why the operation is not recorded.
     """
 
     def __init__(self, run: TrackedRun, path: str | None, *, expect: str | None = None) -> None:
@@ -82,6 +83,7 @@ class TrackedOperation:
         self.write: tuple[WriteResult, bytes] | None = None
         """The result of a write that succeeded, and what it wrote. Otherwise the file is read to find out."""
         self.notices: list[str] = []
+        self.changes: list[FileChange] = []
         self.error: Exception | None = None
 
 

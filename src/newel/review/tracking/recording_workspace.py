@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
@@ -29,7 +30,7 @@ from newel.review.last_run import LastRun
 from newel.review.tracking.effects import MAX_TITLE, TrackedOperation, TrackedRun, retry
 from newel.storage.files import project_folder
 from newel.text.format import join_names
-from newel.workspace.port import Completed, DelegatingWorkspace, RunOptions, WriteResult
+from newel.workspace.port import ChangedFile, Completed, DelegatingWorkspace, RunOptions, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
@@ -273,8 +274,8 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
         try:
             ledger = (await self.recorder()).project.ledger
-            messages = of.agent.state.messages
-            return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages)
+            messages, tree = of.agent.state.messages, of.session.get_tree()
+            return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages, tree)
         except NewelError:  # a ledger that cannot be used is reported with the next operation
             return None
 
@@ -304,13 +305,28 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             await self._inner.remove(path, expect=expect)
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
-        async with self.recording():
+        async with self.recording() as operation:
             if self._run is not None and self.name == self.root:  # on this machine
                 from newel.review.tracking.outside import OutsideWatch
 
                 self._outside = self._outside or OutsideWatch(self.root, self._recorders.own_folders)
                 self._outside.look(command)
-            return await self._inner.run(command, **options)
+            done = await self._inner.run(command, **options)
+        if operation is None or not operation.changes:
+            return done
+        return msgspec.structs.replace(done, changed=await self._describe_changes(operation))
+
+    async def _describe_changes(self, operation: TrackedOperation) -> Sequence[ChangedFile]:
+        from newel.review.tracking.changed_files import changed_files
+
+        try:
+            find_blob = (await self.recorder()).project.ledger.find_blob
+            return await anyio.to_thread.run_sync(changed_files, operation.changes, find_blob)
+        except (
+            NewelError,
+            OSError,
+        ):  # told with the next operation: what the screen shows is no reason to fail
+            return ()
 
     # -- recording ----------------------------------------------------------------------------------
 

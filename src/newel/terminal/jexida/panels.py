@@ -11,7 +11,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from newel.terminal.jexida.renderer import PanelStyle, Tone
-from newel.terminal.renderers.styles import MAX_WIDTH, Styles, wrap
+from newel.terminal.renderers.palette import MAX_WIDTH, wrap
+from newel.terminal.renderers.styles import Styles
 
 BORDER: Final = "dim cyan"
 TITLE: Final = "not dim bold cyan"

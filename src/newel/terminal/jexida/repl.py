@@ -10,6 +10,7 @@ from pathlib import Path
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.formatting import pluralize
+from newel.config.terminal import EditingKeys, TerminalSettings
 from newel.providers.ollama.model_info import ModelMissing
 from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.commands import COMMANDS, JexidaContext, complete_routine, pull_model
@@ -20,11 +21,19 @@ from newel.terminal.ui.terminal_ui import TerminalUI
 from newel.text.format import one_line
 
 
-async def run_jexida(agent: JexidaAgent, *, title: str, history: Path, warnings: Sequence[str] = ()) -> int:
+async def run_jexida(
+    agent: JexidaAgent,
+    *,
+    title: str,
+    history: Path,
+    editing: EditingKeys = "emacs",
+    warnings: Sequence[str] = (),
+) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``title`` begins the first line,
-    ``history`` is the file that keeps what the user enters, ``warnings`` are shown first.
+    ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it; ``warnings`` are shown
+    first.
     """
-    ui = _open_ui(agent, history)
+    ui = _open_ui(agent, history, editing)
     assert isinstance(ui.renderer, PanelRenderer)  # noqa: S101 — both kinds of user interface were given one
     context = JexidaContext(agent, ui, ui.renderer, title)
     repl = JexidaRepl(context, warnings)
@@ -37,7 +46,7 @@ async def run_jexida(agent: JexidaAgent, *, title: str, history: Path, warnings:
         agent.confirmation.ask = None
 
 
-def _open_ui(agent: JexidaAgent, history: Path) -> TerminalUI:
+def _open_ui(agent: JexidaAgent, history: Path, editing: EditingKeys) -> TerminalUI:
     def live(screen: Screen) -> PanelRenderer:
         from newel.terminal.jexida.panels import RichPanels
         from newel.terminal.renderers.styles import Styles
@@ -50,7 +59,8 @@ def _open_ui(agent: JexidaAgent, history: Path) -> TerminalUI:
             Printer(out), PanelStyle(), host=lambda: agent.host.name, animated=False
         ),
         live=live,
-        commands=lambda: {command.name: command.help for command in COMMANDS},
+        commands=COMMANDS.completions,
+        settings=TerminalSettings(editing=editing),
         arguments={
             "run": partial(complete_routine, agent.routines),
             "model": lambda typed: [(typed, dict.fromkeys(agent.model_names, ""))],
@@ -72,10 +82,10 @@ class JexidaRepl(Repl[JexidaContext]):
         if messages := self._context.agent.agent.state.messages:
             self._context.say(f"Resumed a conversation of {pluralize(len(messages), 'message')}.")
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:
         agent = self._context.agent
         facts = [one_line(agent.host.name, 60), one_line(agent.model, 40), one_line(agent.host.state, 60)]
-        return [*super().state_lines(), " · ".join(facts)]
+        return [*super().state_lines(typed), " · ".join(facts)]
 
     async def ask(self, question: str, initial: str = "", /, *, interrupting: bool = False) -> str | None:
         line = await self.ui.ask(question, "", initial, interrupting=interrupting)
@@ -95,6 +105,8 @@ class JexidaRepl(Repl[JexidaContext]):
             self.ui.echo(text)  # it did not become part of the conversation
             raise
         commands_before = agent.commands_run
+        if prompt.images:
+            context.say("The image was not sent: models of jexida get text only.")
         self._is_prompting = True
         failure = await error_of(agent.prompt(text))
         if isinstance(failure, ModelMissing) and await pull_model(context, failure.model):

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, assert_never
@@ -27,16 +27,26 @@ from newel.agent.messages import (
     CustomMessage,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
     Wire,
 )
 from newel.agent.transform import COMPACTION
-from newel.text.format import describe_routing, format_size, one_line, usage_line
-from newel.text.json import to_json
-from newel.text.sanitize import sanitize
+from newel.text.format import (
+    SUBJECT,
+    describe_routing,
+    format_cost,
+    format_size,
+    one_line,
+    short_number,
+    usage_line,
+)
+from newel.text.json import as_dict, as_list, as_str, to_json
+from newel.text.sanitize import escape_line, sanitize
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
+    from newel.tools.todo import TodoItem
 
 TICK_S = 0.1
 """Seconds between two ticks of an animated renderer."""
@@ -68,6 +78,10 @@ class Renderer:
         about an answer of the user.
         """
         raise NotImplementedError
+
+    def show_prompt(self, message: UserMessage, /) -> None:
+        """Show a prompt of the user that was sent earlier."""
+        self.handle(MessageEnd(message=message))
 
     def tick(self) -> None:
         """About ``TICK_S`` seconds have passed."""
@@ -185,12 +199,19 @@ class RunSummary:
         self.started_at = ""
         self._window = window
         self._context = 0
+        self._used = Usage()
 
     def start(self, event: e.AgentStart) -> None:
         self.started_at = event.timestamp
+        self._used = Usage()
 
     def add(self, message: AssistantMessage) -> None:
         self._context = message.usage.total or self._context
+        self._used += message.usage
+
+    def tokens(self) -> str:
+        """What the run has used so far."""
+        return f"{short_number(self._used.total)} tokens" if self._used.total else ""
 
     def text(self, event: e.AgentEnd) -> str:
         milliseconds = None
@@ -289,6 +310,15 @@ async def animate(renderer: Renderer) -> None:
 TAIL = 8
 """Lines shown of a failed call's output."""
 
+CHANGED_FILES = 5
+"""Files that are listed under a command that has changed them."""
+OUTPUT = 3
+"""Lines shown of the output of a call that did not fail."""
+EXAMINED = 4_000
+"""Characters at the end of an output in which its last lines are looked for."""
+BESIDE = 40
+"""Characters of an output of one line that is shown beside its call."""
+
 _LABEL = r"stdout:|stderr:|exit code: \d+|Output until then:"
 
 Details = dict[str, Any]
@@ -296,7 +326,8 @@ Details = dict[str, Any]
 
 class CallOutcome(msgspec.Struct, frozen=True):
     """How a call ended. ``summary`` and ``tail``, the last lines of a failed call, are inert. ``milliseconds`` is None for a
-    call that never ran.
+    call that never ran. ``output`` are the last lines of a call that did not fail and has no better summary, ``more`` the number of
+    those before them.
     """
 
     call_id: str
@@ -307,6 +338,12 @@ class CallOutcome(msgspec.Struct, frozen=True):
     tail: list[str]
     milliseconds: int | None
     diff: str
+    changes: list[str] = []
+    """What a command has changed: ``+13 -12 src/app.py``."""
+    output: list[str] = []
+    more: int = 0
+    todo: Sequence[TodoItem] = ()
+    """The list that a call of ``todo`` has set."""
 
 
 class ToolCallTracker:
@@ -338,6 +375,9 @@ class ToolCallTracker:
         output = end.result if ran else end.output
         failed = end.is_error or bool(end.details.get("exitCode"))
         call = self._asked.get(call_id)
+        is_shown = ran and not failed and (name == "bash" or name not in SUBJECT)
+        printed = last_lines(output, EXAMINED) if is_shown else []
+        before = output[:-EXAMINED].count("\n") if printed else 0
         return CallOutcome(
             call_id=call_id,
             name=name,
@@ -347,6 +387,10 @@ class ToolCallTracker:
             tail=last_lines(output) if failed else [],
             milliseconds=end.duration if ran else None,
             diff=_text(end.details, "diff"),
+            changes=describe_changes(end.details) if ran else [],
+            output=printed[-OUTPUT:],
+            more=max(before + len(printed) - OUTPUT, 0),
+            todo=_todo(name, end.details),
         )
 
 
@@ -379,9 +423,29 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             return new + (format_size(written) if isinstance(written, int) else "written")
         case "bash":
             lines = last_lines(output, 1)
-            return one_line(lines[-1], 40) if lines else ""
+            return one_line(lines[-1], BESIDE) if lines else ""
+        case "todo":
+            from newel.tools.todo import progress
+
+            items = _todo(name, details)
+            now = [one_line(item.text, 60) for item in items if item.status == "in_progress"]
+            return " · ".join([progress(items), *now[:1]])
+        case "task":
+            calls, spent = details.get("calls"), details.get("cost")
+            cost = format_cost(spent) if isinstance(spent, int | float) else ""
+            return " · ".join(
+                filter(None, (pluralize(calls, "call") if isinstance(calls, int) else "", cost))
+            )
         case _:
             return ""
+
+
+def _todo(name: str, details: Details) -> Sequence[TodoItem]:
+    if name != "todo":
+        return ()
+    from newel.tools.todo import items_of
+
+    return items_of(details)
 
 
 def _counted(name: str, found: int) -> str:
@@ -393,9 +457,25 @@ def _counted(name: str, found: int) -> str:
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:
     """The last lines of a result that are not empty or labels, inert."""
-    lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
+    lines = sanitize(output.removeprefix(INTERRUPTED)[-EXAMINED:]).split("\n")
     printed = [line.rstrip() for line in lines if line.strip() and not re.fullmatch(_LABEL, line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in printed[-number:]]
+
+
+def describe_changes(details: Details) -> list[str]:
+    """The files that a command has changed, a line for each of the first few, with the numbers of its lines."""
+    from newel.diff.unified import line_counts
+
+    found = [as_dict(change) for change in as_list(details.get("changes"))]
+    lines: list[str] = []
+    for change in found[:CHANGED_FILES]:
+        counts = line_counts(int(change.get("added") or 0), int(change.get("removed") or 0))
+        kind = as_str(change.get("kind"))
+        facts = " ".join(filter(None, (counts, "" if kind == "changed" else kind)))
+        lines.append(f"{facts or 'changed'} {escape_line(as_str(change.get('path')), 200)}")
+    total = details.get("changedFiles")
+    more = (total if isinstance(total, int) else len(found)) - len(lines)
+    return [*lines, f"… {pluralize(more, 'more file')}"] if more > 0 else lines
 
 
 def _text(details: Details, name: str) -> str:

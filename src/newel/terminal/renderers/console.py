@@ -61,6 +61,10 @@ class ConsoleRenderer(Renderer):
             self._line(escape_invisible(text) if code == "diff" else sanitize(text))
         self.out.flush()
 
+    def show_prompt(self, message: UserMessage, /) -> None:
+        self._line(f"> {sanitize(message.text)}")
+        self.out.flush()
+
     def close(self) -> None:
         self._end_line()
         self.out.flush()

@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from rich.cells import cell_len
 
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.terminal.renderers import styles
+from newel.terminal.renderers import diff_styles, styles
 from newel.terminal.renderers.base import COMPACTED, CallOutcome, RunSummary
 from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import LiveScreen, Screen
 from newel.terminal.renderers.styles import Styles
-from newel.text.format import ENDINGS, describe_retry, one_line, short_number
+from newel.text.format import ENDINGS, describe_retry, format_duration, format_elapsed, one_line, short_number
 from newel.text.sanitize import SanitizedStream, sanitize
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from newel.terminal.renderers.todo_block import TodoBlock
+    from newel.tools.todo import TodoItem
+
 LIVE_CHARACTERS = 4_000
 """Characters of an unfinished block that are painted while it grows."""
 OUTPUT_LINES = 3
 """Lines of a running command's output that are shown."""
+TODO_LINES = 8
+FEW_ROWS = 12
+"""Rows of a window that has no room for a list above the line of state."""
 
-Kind = Literal["nothing", "user", "text", "calls", "note", "question", "end"]
+Kind = Literal["nothing", "user", "text", "calls", "note", "question", "todo", "end"]
 
 
 class RichRenderer(LiveRenderer):
@@ -43,8 +51,10 @@ class RichRenderer(LiveRenderer):
         super().__init__(screen, hint=hint, clock=clock)
         self.painter = painter
         self._summary = RunSummary(window)
+        self._run_since = 0.0
         self._last: Kind = "nothing"
         self._running: dict[str, _RunningCall] = {}
+        self._todo: TodoBlock | None = None
         self._answer = _StreamedAnswer()
         self._retry_reason: str = ""
         self._previewed: tuple[str, int, list[str]] = ("", 0, [])
@@ -53,12 +63,12 @@ class RichRenderer(LiveRenderer):
 
     def note(self, text: str, code: str = "", /) -> None:
         if code == "diff":
-            self._print("text", styles.with_diff(text))
+            self._print("text", diff_styles.with_diff(text))
         elif code == "whole":
             self._print("note", styles.whole_lines(text))
         elif code == "question":
-            self._print("question", styles.Text(sanitize(text)))
-        elif code == "answer":
+            self._print("question", diff_styles.with_diff(text, secondary="", wraps=True))
+        elif code == "aside":
             width, _ = self.screen.size()
             self._print_dim("note", styles.truncate(sanitize(text), width))
         else:
@@ -86,7 +96,7 @@ class RichRenderer(LiveRenderer):
     def _live(self) -> list[str]:
         columns, rows = self.screen.size()
         width = columns - 1
-        room = max(rows // 3, 3)
+        room = max(rows // 2, 3)
         lines: list[str] = []
         growing = self._answer.text.preview(LIVE_CHARACTERS)
         if growing.strip():
@@ -96,7 +106,9 @@ class RichRenderer(LiveRenderer):
             lines += thought.split("\n")[-OUTPUT_LINES:]
         for call in self._running.values():
             lines += [self.painter.paint(line, width) for line in call.lines(width)]
-        lines = lines[-(rows - 4) :] if rows > 5 else []
+        todo = self._todo.live(width, min(room, TODO_LINES)) if self._todo and rows > FEW_ROWS else []
+        lines = lines[-(rows - 4 - len(todo)) :] if rows > 5 else []
+        lines += [self.painter.paint(line, width) for line in todo]
         if lines or self._last not in {"nothing", "calls"}:
             lines.insert(0, "")
         return [*lines, self.painter.paint(self._state_line(width), width)]
@@ -109,14 +121,26 @@ class RichRenderer(LiveRenderer):
         return self._previewed[2]
 
     def _state_line(self, width: int) -> styles.Text:
+        """The activity with its time and how to stop it; where there is room, also the time and tokens of the whole run."""
         mark, activity, rest = self._state()
+        phase_s, run_s = self._clock() - self._activity_since, self._clock() - self._run_since
+        run = format_elapsed(run_s).replace(" · ", " · run ") if int(run_s) > int(phase_s) else ""
+        elapsed, stop = rest.removesuffix(f" · {self._hint}"), f" · {self._hint}"
+        tokens = self._summary.tokens()
+        more = (elapsed + run + (f" · {tokens}" if tokens else ""), elapsed + run, elapsed, "")
+        rest = next(
+            (f"{one}{stop}" for one in more if cell_len(f"{mark}{activity}{one}{stop}") <= width), stop
+        )
         line = styles.Text(no_wrap=True, overflow="ellipsis").append(mark, style=styles.ACCENT)
-        return line.append(styles.truncate(activity, max(width - 2 - len(rest), 8)) + rest, style=styles.DIM)
+        return line.append(
+            styles.truncate(activity, max(width - 2 - cell_len(rest), 0)) + rest, style=styles.DIM
+        )
 
     # -- events -------------------------------------------------------------------------------------
 
     def on_run_start(self, event: e.AgentStart) -> None:
         self._summary.start(event)
+        self._run_since = self._clock()
         self.set_activity("starting")
 
     def on_prompt(self, message: UserMessage) -> None:
@@ -129,14 +153,23 @@ class RichRenderer(LiveRenderer):
         super().on_answer_start(message)
 
     def on_text(self, text: str) -> None:
+        self._end_thinking()
         self.set_activity("writing")
         self._print_blocks(self._answer.text.feed(text))
 
     def on_thinking(self, text: str) -> None:
         self.set_activity("thinking")
-        self._answer.think(text)
+        self._answer.think(text, self._clock())
+
+    def _end_thinking(self) -> None:
+        """Leave a trace of the model's thoughts, whose text is in the transcript."""
+        since, self._answer.thinking_since = self._answer.thinking_since, None
+        if since is not None and self._answer.thinking.strip():
+            self._print_dim("calls", f"Thought for {format_duration((self._clock() - since) * 1000)}")
+            self._answer.thinking = ""
 
     def on_call_delta(self, delta: e.ToolCallDelta) -> None:
+        self._end_thinking()
         answer = self._answer
         if delta.name:
             answer.call, answer.call_size = one_line(delta.name, 40), 0
@@ -144,6 +177,7 @@ class RichRenderer(LiveRenderer):
         self._activity = f"writing a call to {answer.call} ({short_number(answer.call_size)} characters)"
 
     def on_answer(self, message: AssistantMessage) -> None:
+        self._end_thinking()
         self._print_blocks(self._answer.text.finish())
         self._answer = _StreamedAnswer()
         self._summary.add(message)
@@ -166,13 +200,23 @@ class RichRenderer(LiveRenderer):
     def on_call_end(self, outcome: CallOutcome) -> None:
         width, _ = self.screen.size()
         self._running.pop(outcome.call_id, None)
+        if outcome.name == "todo" and not outcome.failed:
+            self._show_todo(outcome.todo)
+            return
         lines = styles.call_lines(outcome, width)
         if outcome.failed:
             for line in outcome.tail:
                 lines += styles.failure_lines(line, width)
         else:
-            lines += styles.diff_block(outcome.diff, min(width, styles.MAX_WIDTH))
+            lines += diff_styles.diff_block(outcome.diff, min(width, styles.MAX_WIDTH))
+        lines += [styles.output_line(line, width) for line in outcome.changes]
         self._print("calls", *lines)
+
+    def _show_todo(self, items: Sequence[TodoItem]) -> None:
+        from newel.terminal.renderers.todo_block import TodoBlock
+
+        self._todo = self._todo or TodoBlock()
+        self._todo.set(items)
 
     def on_tool_end(self, event: e.ToolExecutionEnd) -> None:  # noqa: ARG002 — the base's signature
         if not self._running:
@@ -200,6 +244,8 @@ class RichRenderer(LiveRenderer):
     def on_run_end(self, event: e.AgentEnd) -> None:
         self._activity = ""
         self._running.clear()
+        if self._todo and (lines := self._todo.final(self.screen.size()[0])):
+            self._print("todo", *lines)
         if event.reason not in {"done", "error"}:
             self._print("note", styles.Text(sanitize(event.message) or ENDINGS.get(event.reason, "")))
         self._print_dim("end", self._summary.text(event))
@@ -216,11 +262,15 @@ class _StreamedAnswer:
     def __init__(self) -> None:
         self.text = MarkdownStream()
         self.thinking = ""
+        self.thinking_since: float | None = None
+        """Set while the model thinks."""
         self.call = ""
         self.call_size = 0
         self._thoughts = SanitizedStream()
 
-    def think(self, piece: str) -> None:
+    def think(self, piece: str, now: float) -> None:
+        if self.thinking_since is None:
+            self.thinking_since = now
         self.thinking = (self.thinking + self._thoughts.feed(piece))[-LIVE_CHARACTERS // 4 :]
 
 

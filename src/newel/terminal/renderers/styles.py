@@ -5,34 +5,40 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from markdown_it.token import Token
 from rich import box
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, Paragraph, TableElement
+from rich.segment import Segment
+from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
 from newel.agent.formatting import pluralize
-from newel.diff.unified import MINUS, changes
-from newel.terminal.renderers.base import CallOutcome
+from newel.terminal.renderers.base import BESIDE, CallOutcome
+from newel.terminal.renderers.diff_styles import paint_diff_code
+from newel.terminal.renderers.palette import ACCENT, BAD, DIM, GOOD, MAX_WIDTH, truncate, wrap
 from newel.terminal.shown_command import shown_command
 from newel.text.format import PROMPT, command_of, describe_call, format_duration, shown_name
-from newel.text.sanitize import escape_invisible, sanitize
+from newel.text.sanitize import sanitize
 
 # -- Markdown: without boxes, and with code that can be copied -----------------------------------------
+
+URL = r"(?:https?://|mailto:)[!-~]+(?!\S)"
+"""What a terminal may open on a click. A link is only made of an address that is written out, so that nobody opens another one."""
 
 LONG_WORD = 12
 """Columns up to which a word in a table is never folded."""
 
 MARKDOWN_STYLES = {
     "markdown.code": "cyan",
-    "markdown.h1": "bold cyan",
+    "markdown.h1": "bold cyan underline",
     "markdown.h2": "bold cyan",
     "markdown.h3": "bold",
     "markdown.h4": "bold",
@@ -54,12 +60,82 @@ class _Heading(Heading):
         yield self.text
 
 
+class _Paragraph(Paragraph):
+    """A paragraph whose addresses are links, which keeps those that are wrapped whole for the terminal."""
+
+    has_links = False
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> Paragraph:  # noqa: ARG003 — the base's signature
+        paragraph = cls(justify=markdown.justify or "left")
+        paragraph.has_links = isinstance(markdown, StreamingMarkdown) and markdown.has_links
+        return paragraph
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.has_links:
+            _link_addresses(self.text)
+        yield from super().__rich_console__(console, options)
+
+
+def _link_addresses(text: Text) -> None:
+    for found in re.finditer(URL, text.plain):
+        url = _without_marks(found[0])
+        text.stylize(Style(link=url), found.start(), found.start() + len(url))
+
+
+def _without_marks(url: str) -> str:
+    """Without the marks at its end that belong to the sentence around it."""
+    url = re.split(r"[\"'<>`]", url, maxsplit=1)[0]
+    while url and (url[-1] in ".,;:!?*_]}" or (url[-1] == ")" and url.count(")") > url.count("("))):
+        url = url[:-1]
+    return url
+
+
+class _Item(ListItem):
+    """An item of a list, and of a list of tasks with its box in place of the bullet."""
+
+    bullet = "•"
+
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in super().render_bullet(console, options):
+            if isinstance(segment, Segment) and segment.text == " • ":
+                yield Segment(f" {self.bullet} ", segment.style)
+            else:
+                yield segment
+
+
+class _DoneItem(_Item):
+    bullet = "☑"
+
+
+class _OpenItem(_Item):
+    bullet = "☐"
+
+
 class _Code(CodeBlock):
+    """Code below the name of its language, without an edge, so that it can be copied."""
+
+    wraps = False
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> CodeBlock:
+        code = super().create(markdown, token)
+        if isinstance(code, _Code) and isinstance(markdown, StreamingMarkdown):
+            code.wraps = markdown.wraps_code
+        return code
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
-        text = Syntax("", self.lexer_name, theme=self.theme, background_color="default").highlight(code)
+        if self.lexer_name != "text":
+            yield Text(self.lexer_name, style=DIM, no_wrap=True, overflow="ellipsis")
+        if self.lexer_name in {"diff", "patch"}:
+            text = paint_diff_code(code)
+        else:
+            text = Syntax("", self.lexer_name, theme=self.theme, background_color="default").highlight(code)
         text.rstrip()
-        if options.max_width == console.width:  # inside a list or quotation there is no room to run over
+        if (
+            options.max_width == console.width and not self.wraps
+        ):  # inside a list or quotation there is no room to run over
             text.no_wrap, text.overflow = True, "ignore"
         yield text
 
@@ -67,12 +143,23 @@ class _Code(CodeBlock):
 class _Table(TableElement):
     """A table that loses no text: cells are folded, and if columns would be too narrow, each row becomes a record."""
 
+    has_links = False
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _Table:  # noqa: ARG003 — the base's signature
+        table = cls()
+        table.has_links = isinstance(markdown, StreamingMarkdown) and markdown.has_links
+        return table
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header = self.header.row.cells if self.header and self.header.row else []
         headings = [cell.content for cell in header]
         rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
         columns = zip(headings, *rows, strict=False)
         widths = [max(min(_longest_word(cell), LONG_WORD) for cell in column) for column in columns]
+        for row in rows if self.has_links else ():
+            for cell in row:
+                _link_addresses(cell)
         if sum(widths) + 2 * len(widths) > options.max_width:
             yield from _records(headings, rows)
             return
@@ -103,14 +190,25 @@ class StreamingMarkdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
+        "paragraph_open": _Paragraph,
+        "list_item_open": _Item,
+        "done_item_open": _DoneItem,
+        "open_item_open": _OpenItem,
         "fence": _Code,
         "code_block": _Code,
         "table_open": _Table,
     }
 
-    def __init__(self, text: str, *, code_theme: str) -> None:
+    def __init__(
+        self, text: str, *, code_theme: str, has_links: bool = False, wraps_code: bool = False
+    ) -> None:
         super().__init__(text, code_theme=code_theme, hyperlinks=False)
+        self.has_links = has_links
+        self.wraps_code = wraps_code
         _make_inert(self.parsed)
+        _mark_tasks(self.parsed)
+        for token in self.parsed:
+            token.children = _without_repeated_urls(token.children) if token.children else token.children
 
 
 def _make_inert(tokens: Iterable[Token]) -> None:
@@ -125,17 +223,45 @@ def _make_inert(tokens: Iterable[Token]) -> None:
         _make_inert(token.children or ())
 
 
+def _mark_tasks(tokens: Sequence[Token]) -> None:
+    """Make items of a list of tasks of those that begin with ``[ ]`` or ``[x]``."""
+    for item, paragraph, inline in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        first = inline.children[0] if inline.children else None
+        if item.type != "list_item_open" or paragraph.type != "paragraph_open" or first is None:
+            continue
+        if (box := first.content[:4].lower()) in {"[ ] ", "[x] "} and first.type == "text":
+            item.type = "done_item_open" if "x" in box else "open_item_open"
+            first.content = first.content[4:]
+
+
+def _without_repeated_urls(tokens: list[Token]) -> list[Token]:
+    """Without the tokens of links whose text is their address, which is written once."""
+    result: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        link = tokens[at : at + 3]
+        address = str(link[0].attrs.get("href", ""))
+        if [token.type for token in link] == ["link_open", "text", "link_close"] and link[
+            1
+        ].content == address:
+            result.append(link[1])
+            at += 3
+        else:
+            result.append(tokens[at])
+            at += 1
+    return result
+
+
 # -- other parts --------------------------------------------------------------------------------------
 
-ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
-ADDED, REMOVED = "color(33)", "color(172)"
-"""Blue and orange, distinguishable for colour-blind users on dark and light backgrounds."""
+INDENT = 12
+"""Columns that a list's indentation and the marks around a word may take."""
 
-MAX_WIDTH = 100
-"""Columns of text and tool lines, however wide the terminal is."""
-
-DIFF_LINES = 16
-"""Changed lines shown of an edit."""
+USER_LINES = 6
+USER_CHARACTERS = 2_000
+"""Bounds of a message of the user in the scroll-back."""
+WITHOUT_LINKS = ("linux", "vt", "dumb")
+"""Terminals that print the control sequence of a link."""
 
 _EMPTY_AROUND = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
 _TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -159,6 +285,7 @@ class Styles:
             theme=Theme(MARKDOWN_STYLES),
             _environ=environ,
         )
+        self._knows_links = not environ.get("TERM", "").startswith(WITHOUT_LINKS)
         ground = environ.get("COLORFGBG", "").rpartition(";")[2]
         self._code_theme = "ansi_light" if ground in {"7", "15"} else "ansi_dark"
 
@@ -172,38 +299,64 @@ class Styles:
             console.print(Group(what), crop=crop, end="")  # in a group a text keeps its own way to wrap
         return _EMPTY_AROUND.sub("", _TRAILING_SPACE.sub(r"\1", captured.get()))
 
-    def prose(self, text: str) -> StreamingMarkdown:
-        return StreamingMarkdown(sanitize(text), code_theme=self._code_theme)
+    def prose(self, text: str, *, has_links: bool = False, wraps_code: bool = False) -> StreamingMarkdown:
+        has_links = has_links and self._knows_links
+        return StreamingMarkdown(
+            sanitize(text), code_theme=self._code_theme, has_links=has_links, wraps_code=wraps_code
+        )
 
     def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
-        return self.paint(self.prose(text), min(width, MAX_WIDTH), crop=crop)
+        """Finished text has links, which prompt_toolkit, the painter of unfinished text, does not know."""
+        return self.paint(self.prose(text, has_links=not crop), _text_width(text, width), crop=crop)
+
+    def wrapped_markdown(self, text: str, width: int) -> str:
+        """Text for a screen that cannot show longer lines, so that code is wrapped, too."""
+        return self.paint(self.prose(text, wraps_code=True), _text_width(text, width), crop=True)
 
 
-def truncate(text: str, width: int) -> str:
-    """Cut a one-line text to at most ``width`` columns."""
-    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
+def _text_width(text: str, width: int) -> int:
+    """The width at which a text is wrapped: ``MAX_WIDTH``, but no word that the terminal has room for is broken."""
+    longest = max(map(cell_len, text.split()), default=0)
+    return width if longest > MAX_WIDTH - INDENT else min(width, MAX_WIDTH)
 
 
 def user_text(text: str) -> Text:
-    lines = sanitize(text).rstrip().split("\n")
-    line = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
-    line.append("\n  ".join(lines), style="bold")
-    return line
+    """What the user has sent, a long text only in its first lines: they have it, and scroll back to what followed."""
+    whole = sanitize(text).expandtabs(4).rstrip()
+    lines = whole.split("\n")
+    more = ""
+    if len(lines) > USER_LINES + 1:
+        more = f"… {len(lines) - USER_LINES:,} more lines"
+        lines = lines[:USER_LINES]
+    shown = "\n  ".join(lines)
+    if len(shown) > USER_CHARACTERS + 80:
+        more = f"… {len(whole) - USER_CHARACTERS:,} more characters"
+        shown = shown[:USER_CHARACTERS]
+    line = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}").append(shown, style="bold")
+    return line.append(f"\n  {more}", style=DIM) if more else line
 
 
 def call_lines(outcome: CallOutcome, width: int) -> list[Text]:
     """``● read a.py        212 lines  6 ms``: the call, its result and its duration. A shell command takes as many
-    lines as it needs, up to a bound; the result is beside the last one.
+    lines as it needs, up to a bound; the result is beside the last one. Below are the last lines of an output that does not fit there.
     """
     width = min(width, MAX_WIDTH)
     time = "" if outcome.milliseconds is None else format_duration(outcome.milliseconds)
-    result = truncate("  ".join(part for part in (outcome.summary, time) if part), width // 2)
+    is_beside = not outcome.more and len(outcome.output) == 1 and len(outcome.output[0]) <= BESIDE
+    summary = outcome.output[0] if is_beside else "" if outcome.output else outcome.summary
+    result = truncate("  ".join(part for part in (summary, time) if part), width // 2)
     room = width - cell_len(result) - 2
     mark = Text().append("● ", style=BAD if outcome.failed else GOOD)
     lines = _call(mark, outcome.name, outcome.args, width, room)
     if lines[-1].cell_len > room:
         lines.append(Text())
-    return [*lines[:-1], lines[-1].append(" " * (room - lines[-1].cell_len + 2)).append(result, style=DIM)]
+    lines[-1].append(" " * (room - lines[-1].cell_len + 2)).append(result, style=DIM)
+    return lines if is_beside else [*lines, *_output_lines(outcome, width)]
+
+
+def _output_lines(outcome: CallOutcome, width: int) -> list[Text]:
+    more = [f"… {pluralize(outcome.more, 'more line')}"] if outcome.more else []
+    return [output_line(line, width) for line in (*more, *outcome.output)]
 
 
 def running_lines(name: str, args: dict[str, Any], width: int) -> list[Text]:
@@ -233,55 +386,9 @@ def failure_lines(text: str, width: int) -> list[Text]:
     return [Text().append("  │ ", style=DIM).append(part) for part in parts]
 
 
-def wrap(text: str, width: int) -> list[str]:
-    """Wrap a line at ``width`` columns (at least 2), between words where possible."""
-    lines: list[str] = []
-    while cell_len(text) > width:
-        head = chop_cells(text, width)[0]
-        end = len(head) if text[len(head)] == " " else head.rfind(" ") + 1
-        if not head[:end].strip():
-            if head.startswith(" "):  # without its indentation the word may fit
-                text = text.lstrip(" ")
-                continue
-            end = len(head)  # a word longer than the line
-        lines.append(head[:end].rstrip())
-        text = text[end:].lstrip(" ")
-    return [*lines, text]
-
-
-def diff_block(diff: str, width: int) -> list[Text]:
-    """The changed lines with their numbers, cut after the first few."""
-    changed = list(changes(diff))
-    digits = len(str(max((change.number for change in changed), default=0)))
-    lines: list[Text] = []
-    for before, change in zip([None, *changed], changed[:DIFF_LINES], strict=False):
-        if before is not None and before.hunk != change.hunk:
-            lines.append(Text("  │ ⋮", style=DIM))
-        mark, style = ("+", ADDED) if change.mark == "+" else (MINUS, REMOVED)
-        text = sanitize(change.text, keep_newlines=False).expandtabs(4).rstrip("↵")
-        line = Text().append("  │ ", style=DIM)
-        line.append(f"{change.number:>{digits}} ", style=DIM)
-        line.append(truncate(f"{mark} {text}", width - 5 - digits), style=style)
-        lines.append(line)
-    if len(changed) > DIFF_LINES:
-        lines.append(
-            Text(f"  │ … {pluralize(len(changed) - DIFF_LINES, 'more changed line')} · /show", style=DIM)
-        )
-    return lines
-
-
 def whole_lines(text: str) -> Text:
     """Text whose lines are never wrapped, so that they can be copied."""
     return Text(sanitize(text), no_wrap=True, overflow="ignore")
-
-
-def with_diff(text: str) -> Text:
-    """Text with unified diffs in it, their changed lines coloured and nothing hidden. Lines are never wrapped."""
-    painted = whole_lines("")
-    for number, line in enumerate(escape_invisible(text).split("\n")):
-        style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
-        painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)
-    return painted
 
 
 def _append_call(line: Text, described: str, name: str) -> Text:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
-from newel.agent.messages import AppMessage, UserMessage
+from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
-from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
-from newel.terminal.repl.slash_commands import COMMANDS, recap
-from newel.terminal.review.review_ui import PendingNotice
+from newel.terminal.renderers.transcript import Section, transcript_of
+from newel.terminal.repl.own_commands import OwnCommands, hint_for
+from newel.terminal.repl.permission_commands import switch_approval_mode
+from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
+from newel.terminal.repl.replay import show_resumed
+from newel.terminal.repl.slash_commands import COMMANDS
+from newel.terminal.repl.status_line import StatusLine
+from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
+from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
 
@@ -33,24 +43,32 @@ async def run_repl(
     screen: Literal["rich", "console"] = "rich",
     header: str = "",
     first_prompts: Sequence[Prompt] = (),
+    settings: TerminalSettings | None = None,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
     ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
-    ui = _open_ui(agent, home, screen)
-    notice = PendingNotice(agent, slash_command)
-    approver.attend(ui.ask, ui.show_answer)
+    ui = _open_ui(agent, home, screen, settings)
+    notice = RunNotice(agent, slash_command, sums_up=True)
+
+    async def view(text: str) -> None:
+        await ui.page("The whole change", [Section("exact", text)])
+
+    approver.attend(ui.ask, ui.show_answer, view)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:
             repl.enqueue(prompt)
-        return await repl.run(agent)
+        program = settings.status_line if settings else ()
+        return await repl.run(agent, *([partial(repl.follow_status, program)] if program else []))
     finally:
         notice.close()
         approver.attend(None)
 
 
-def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> TerminalUI:
+def _open_ui(
+    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], settings: TerminalSettings | None
+) -> TerminalUI:
     def live(screen: Screen) -> LiveRenderer:
         from newel.terminal.renderers.rich import RichRenderer
         from newel.terminal.renderers.styles import Styles
@@ -58,8 +76,11 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
         return RichRenderer(screen, Styles(), window=agent.window)
 
     def commands() -> dict[str, str]:
-        help_by_name = {command.name: command.help for command in COMMANDS}
-        return help_by_name | {name: template.description for name, template in agent.templates.items()}
+        templates = agent.templates.items()
+        return COMMANDS.completions() | {
+            f"{name} " if template.takes_arguments else name: template.description
+            for name, template in templates
+        }
 
     return open_ui(
         home / "history",
@@ -68,6 +89,8 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
         commands=commands,
         files=agent.workspace,
         is_plain=screen == "console",
+        title=f"newel · {agent.session.get_name() or agent.workspace.name.rstrip('/').rpartition('/')[2]}",
+        settings=settings,
     )
 
 
@@ -75,13 +98,28 @@ class CodingRepl(Repl[CommandContext]):
     """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
 
     def __init__(
-        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: PendingNotice, header: str
+        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: RunNotice, header: str
     ) -> None:
         super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
         self._agent = agent
         self._notice = notice
         self._header = header
         self._queueing = anyio.Lock()
+        self._status = StatusLine(agent)
+        self._typed: dict[str, str] = {}
+        """Queued messages, by id, as they were before files and templates were read."""
+        self._own_commands = OwnCommands(agent, ui)
+
+    async def follow_status(self, program: Sequence[str]) -> None:
+        """Let the user's program write the status line, until cancelled."""
+        from newel.terminal.repl.status_program import facts_of, follow
+
+        def show(line: str) -> None:
+            self._status.own = line
+            self.ui.refresh()
+
+        facts = partial(facts_of, self._agent)
+        await follow(program, lambda: facts(self._status.totals()), show, self.ui.renderer.note)
 
     def _greet(self) -> None:
         if self._header:
@@ -89,39 +127,87 @@ class CodingRepl(Repl[CommandContext]):
         if self._agent.sandbox_problem:
             self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._agent.sandbox_problem))
         if self._agent.state.messages:
-            self.ui.renderer.note(recap(self._agent))
+            show_resumed(self._agent, self.ui.renderer)
+
+    def _part(self) -> None:
+        session = self._agent.session
+        if session.get_file_path() is not None and session.has_data() and sys.stdout.isatty():
+            how = "newel -c" if session.is_latest() else f"newel --session {session.get_id()[:8]}"
+            where = " with the same --host" if self._agent.workspace.name.startswith(SCHEME) else ""
+            self.ui.renderer.note(f"`{how}`{where} resumes this conversation.")
 
     # -- input --------------------------------------------------------------------------------------
 
-    def submit(self, text: str, when: When = "now") -> None:
+    def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
         is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
         if self._is_prompting and is_message and self._group is not None:
-            self._group.start_soon(self.run_safely, self._queue_message, text.strip(), when)
+            self._group.start_soon(
+                self.run_safely, self._queue_message, Prompt(text.strip(), images=tuple(images)), when
+            )
         else:
-            super().submit(text, when)
+            super().submit(text, when, images)
+
+    def take_back(self) -> str | None:
+        """The queues are those of ``state_lines``, the last line first."""
+        if (typed := super().take_back()) is not None:
+            return typed
+        queue = self._agent.agent.queue
+        for message in reversed([*queue.steer, *queue.later]):
+            if isinstance(message, UserMessage):
+                queue.remove(message.id)
+                return self._typed.pop(message.id, message.text)
+        return None
 
     def expand(self) -> None:
-        self.submit("/show")
+        if self._group is not None:
+            sections = transcript_of(self._agent.get_messages())
+            self._group.start_soon(self.run_safely, self._show_transcript, sections)
+
+    async def _show_transcript(self, sections: Sequence[Section]) -> None:
+        if sections:
+            await self.ui.page("Transcript", sections, at_end=True)
+
+    @property
+    def can_rewind(self) -> bool:
+        return bool(self._agent.state.messages) and not self.busy
+
+    def rewind(self) -> None:
+        self.submit("/rewind")
+
+    def next_approval_mode(self) -> None:
+        try:
+            switch_approval_mode(self._agent)
+        except NewelError as error:
+            self.ui.renderer.note(self.localize(str(error)))
+        self.ui.refresh()
 
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:
         queue = self._agent.agent.queue
         lines = [f"  {_line(message)}  (next)" for message in queue.steer]
         lines += [f"  {_line(message)}  (when it is done)" for message in queue.later]
-        lines += super().state_lines()
+        lines += super().state_lines(typed)
+        lines += self._own_commands.lines()
         if self._agent.sandbox_problem:
             lines.append(one_line(self._agent.sandbox_problem, 60))
-        if self._is_prompting:
+        if typed.startswith("!"):
+            lines.append(hint_for(typed))
+        elif self._is_prompting:
             lines.append("Enter sends now · Tab sends after the run · Esc stops")
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
         elif self._agent.approve == "plan" and self._agent.state.messages:
             lines.append("/implement carries out the plan · /implement auto without asking")
         elif not self._agent.state.messages:
-            lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
+            lines.append(
+                "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"
+            )
         return lines
+
+    def status_line(self, columns: int) -> str:
+        return self._status.text(columns)
 
     # -- jobs ---------------------------------------------------------------------------------------
 
@@ -131,7 +217,7 @@ class CodingRepl(Repl[CommandContext]):
         command = parse_command(text)
         if text.startswith("!"):
             self.ui.echo(text)
-            await self._run_shell(text[1:].strip())
+            await self._own_commands.run(text)
         elif command and command[0] not in self._agent.templates:
             self.ui.echo(text)
             raise COMMANDS.unknown(text)
@@ -139,26 +225,18 @@ class CodingRepl(Repl[CommandContext]):
             self.ui.refresh()
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
             self._is_prompting = True
-            await error_of(self._agent.prompt(message.text, message.attachments))
+            attachments = [*message.attachments, *self._own_commands.take()]
+            await error_of(self._agent.prompt(message.text, attachments))
 
-    async def _run_shell(self, command: str) -> None:
-        lines = _LineBuffer(lambda text: self.ui.renderer.note(text, "whole"))
-        completed = await run_command(self._agent.workspace, command, lines.add)
-        lines.finish()
-        if completed.exit_code:
-            where = (
-                "" if self._agent.sandbox == "off" else " · in the sandbox: your own shell has more rights"
-            )
-            self.ui.renderer.note(exit_summary(completed) + where)
-
-    async def _queue_message(self, text: str, when: When) -> None:
+    async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
         async with self._queueing:
-            message = await prepare(self._agent, Prompt(text), self.ui.renderer.note)
+            message = await prepare(self._agent, prompt, self.ui.renderer.note)
             if self._is_prompting:
+                self._typed[message.id] = prompt.typed
                 self._agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
             else:
-                self.ui.restore_input(text)
+                self.ui.restore_input(prompt.typed)
         self.ui.refresh()
 
     async def _after_job(self, stopped: bool) -> None:
@@ -167,35 +245,21 @@ class CodingRepl(Repl[CommandContext]):
         self._restore_unsent()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
-            self.ui.renderer.note(message)
+            self.ui.renderer.note(message, "aside")
 
     def _restore_unsent(self) -> None:
         """Put messages that the run did not reach back into the input."""
         queue = self._agent.agent.queue
         messages = queue.steering() + queue.follow_up()
-        if unsent := [message.text for message in messages if isinstance(message, UserMessage)]:
+        unsent = [
+            self._typed.get(message.id, message.text)
+            for message in messages
+            if isinstance(message, UserMessage)
+        ]
+        self._typed.clear()
+        if unsent:
             self.ui.restore_input("\n".join(unsent))
 
 
 def _line(message: AppMessage) -> str:
     return one_line(message.text, 60) if isinstance(message, UserMessage) else ""
-
-
-class _LineBuffer:
-    """Passes on the whole lines of a text that arrives in pieces, several at a time."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-        self._rest = ""
-
-    def add(self, piece: str) -> None:
-        whole, end, rest = piece.rpartition("\n")
-        if end:
-            self._show(self._rest + whole)
-            self._rest = rest
-        else:
-            self._rest += piece
-
-    def finish(self) -> None:
-        if self._rest:
-            self._show(self._rest)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TextIO
 
@@ -36,6 +36,7 @@ from newel.text.sanitize import SanitizedStream
 from newel.workspace.port import Completed, Workspace
 
 if TYPE_CHECKING:
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
     from newel.terminal.repl.completion import ArgumentCompleter
@@ -44,10 +45,13 @@ FAILED = 1
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim."""
+    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images``
+    were pasted.
+    """
 
     typed: str
     piped: str = ""
+    images: tuple[Attachment, ...] = ()
 
 
 async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None]) -> UserMessage:
@@ -60,7 +64,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
     command = parse_command(prompt.typed)
     template = agent.templates.get(command[0]) if command else None
     text = command[1] if command and template else prompt.typed
-    attachments: list[Attachment] = []
+    attachments: Sequence[Attachment] = ()
     notes: list[str] = []
     if "@" in text or "." in text:  # nothing else can name a file
         text, attachments, notes = await expand_mentions(text, agent.attachable)
@@ -70,7 +74,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
         text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
     for line in notes:
         note(line)
-    return UserMessage(content=text, attachments=attachments)
+    return UserMessage(content=text, attachments=[*attachments, *prompt.images])
 
 
 def open_ui(
@@ -82,18 +86,33 @@ def open_ui(
     arguments: Mapping[str, ArgumentCompleter] = {},
     files: Workspace | None = None,
     is_plain: bool = False,
+    title: str = "",
+    settings: TerminalSettings | None = None,
 ) -> TerminalUI:
     """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
-    elsewhere. ``history`` is the file that keeps what the user enters. The others are completed: see ``ReplCompleter``.
+    elsewhere. ``history`` is the file that keeps what the user enters, ``title`` the name of the conversation in that of
+    the window, ``settings`` are those of its input. The others are
+    completed: see ``ReplCompleter``.
     """
     if is_plain or not can_draw():
         out = text_stdout()
         return PlainUI(plain(out), sys.stdin.fileno(), out)
+    from newel.config.terminal import TerminalSettings
     from newel.terminal.repl.completion import ReplCompleter
     from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
     completer = ReplCompleter(commands, files=files, arguments=arguments)
-    return PromptToolkitUI(sys.stdout, live, completer=completer, history=history)
+    settings = settings or TerminalSettings()
+    return PromptToolkitUI(
+        sys.stdout,
+        live,
+        completer=completer,
+        history=history,
+        folder=files.name if files else "",
+        title=title,
+        notify=settings.notify,
+        editing=settings.editing,
+    )
 
 
 class Repl(Generic[Context]):
@@ -133,6 +152,8 @@ class Repl(Generic[Context]):
                     group.start_soon(self.run_safely, task)
                 await self.ui.run(self)
             subscription.check()
+            if not self._exit_code:
+                self._part()
         except OSError as error:  # the screen's own: all other errors are shown on it
             discard_stdout(error)
             return self._exit_code or FAILED
@@ -153,19 +174,30 @@ class Repl(Generic[Context]):
         self._more.set()
         self.ui.refresh()
 
-    def submit(self, text: str, when: When = "now") -> None:  # noqa: ARG002 — for those who can steer a run
+    def submit(
+        self,
+        text: str,
+        when: When = "now",  # noqa: ARG002 — for those who can steer a run
+        images: Sequence[Attachment] = (),
+    ) -> None:
         text = text.strip()
         match self._commands.find(text):
             case command, arguments if command.at_once and self._group is not None:
                 self.ui.echo(text)
                 self._group.start_soon(self.run_safely, command.run, self._context, arguments)
             case _ if text:
-                self.enqueue(Prompt(text))
+                self.enqueue(Prompt(text, images=tuple(images)))
             case _:
                 pass
 
+    def take_back(self) -> str | None:
+        return self._queue.pop().typed if self._queue else None
+
     def expand(self) -> None:
         """Nothing is abbreviated."""
+
+    def next_approval_mode(self) -> None:
+        """There are none."""
 
     def stop(self) -> bool:
         """Cancel the running job and drop the queued ones; False if none is running."""
@@ -175,6 +207,13 @@ class Repl(Generic[Context]):
         self._running.cancel()
         return True
 
+    @property
+    def can_rewind(self) -> bool:
+        return False
+
+    def rewind(self) -> None:
+        """There is nothing to go back to."""
+
     def leave(self) -> None:
         self.stop()
         self.ui.leave()
@@ -183,8 +222,11 @@ class Repl(Generic[Context]):
         while self.busy:
             await self._idle.wait()
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:  # noqa: ARG002 — for those who say more of it
         return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
+
+    def status_line(self, columns: int) -> str:  # noqa: ARG002 — for those who have one
+        return ""
 
     def localize(self, text: str) -> str:
         """A message for this conversation: its own commands for those of the shell."""
@@ -196,25 +238,31 @@ class Repl(Generic[Context]):
         return event
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if number == signal.SIGINT and self.stop():
+        if number == signal.SIGINT and (self.ui.is_suspended or self.stop()):
             return
         self._exit_code = 0 if number == signal.SIGINT else exit_code(number)
-        self.ui.leave()
+        self.leave()  # a command that has the terminal has to end first
 
     # -- jobs ---------------------------------------------------------------------------------------
 
     def _greet(self) -> None:
         """Show the first lines."""
 
+    def _part(self) -> None:
+        """Show the last lines, when the user has left."""
+
     async def work(self) -> None:
         """Run jobs until cancelled."""
         while True:
+            if self._queue:
+                self.ui.set_working(True)
             while self._queue:
                 with anyio.CancelScope() as self._running:
                     await self.run_safely(self._run_job, self._queue.popleft())
                 stopped, self._running = self._running.cancelled_caught, None
                 await self.run_safely(self._after_job, stopped)
                 self.ui.refresh()
+            self.ui.set_working(False)
             self._idle.set()
             self._more = anyio.Event()
             await self._more.wait()

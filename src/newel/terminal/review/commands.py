@@ -1,4 +1,4 @@
-"""The review commands of a conversation: ``/review``, ``/decide``, ``/keep``, ``/reject``, ``/undo`` and ``/rollback``."""
+"""The review commands of a conversation: ``/review``, ``/decide``, ``/keep``, ``/reject``, ``/undo``, ``/redo`` and ``/rollback``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import anyio.to_thread
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.terminal.commands import CommandContext, slash_command
 from newel.terminal.review.review_ui import NO_CHANGES, NOT_RECORDING, ReviewUI
-from newel.terminal.review.run_format import describe_checkpoint, describe_project, roll_back, run_line
+from newel.terminal.review.run_format import checkpoint_rows, describe_checkpoint, describe_project, roll_back
 
 if TYPE_CHECKING:
     from newel.review.decide import Verdict
@@ -21,22 +21,27 @@ LISTED = 10
 
 
 def conversation_ui(ui: CommandUI) -> ReviewUI:
-    return ReviewUI(ui.renderer.note, ui.ask, slash_command, ui.columns())
+    return ReviewUI(ui.renderer.note, ui.ask, slash_command, ui.columns(), ui.view)
 
 
 async def show_review(context: CommandContext, checkpoint: str) -> None:
     """``/review [CHECKPOINT]``"""
-    if project := await _project(context):
-        if checkpoint:
-            text = await describe_checkpoint(project, checkpoint, slash_command, in_conversation=True)
+    if project := await project_of(context):
+
+        async def describe(*, short: bool) -> str:
+            if checkpoint:
+                return await describe_checkpoint(project, checkpoint, slash_command, short=short)
+            return await describe_project(project, LISTED, slash_command, short=short)
+
+        if (view := context.ui.view) is None:
+            context.say(await describe(short=True), "diff")
         else:
-            text = await describe_project(project, LISTED, slash_command, in_conversation=True)
-        context.say(text, "diff")
+            await view(await describe(short=False), await describe(short=True))
 
 
 async def decide(context: CommandContext, _: str) -> None:
     """``/decide``"""
-    if project := await _project(context):
+    if project := await project_of(context):
         from newel.terminal.review.interactive import InteractiveReview
 
         await InteractiveReview(project, conversation_ui(context.ui)).run()
@@ -44,7 +49,7 @@ async def decide(context: CommandContext, _: str) -> None:
 
 async def decide_by_name(verdict: Verdict, context: CommandContext, text: str) -> None:
     """``/keep HUNK…|FILE…|--all [--yes]``, ``/reject HUNK…|FILE…|--all [--yes] [--mine peel|base]``"""
-    if project := await _project(context):
+    if project := await project_of(context):
         from newel.terminal.review.interactive import decide_named, parse_arguments
 
         await decide_named(project, verdict, parse_arguments(verdict, text), conversation_ui(context.ui))
@@ -52,24 +57,30 @@ async def decide_by_name(verdict: Verdict, context: CommandContext, text: str) -
 
 async def undo(context: CommandContext, text: str) -> None:
     """``/undo [CHECKPOINT]``"""
-    if project := await _project(context):
+    if project := await project_of(context):
         checkpoint = await project.find(text.strip()) if text.strip() else None
         await roll_back(project, await project.undo(checkpoint), conversation_ui(context.ui))
 
 
+async def redo(context: CommandContext, text: str) -> None:
+    """``/redo [CHECKPOINT]``"""
+    if project := await project_of(context):
+        checkpoint = await project.find(text.strip()) if text.strip() else None
+        await roll_back(project, await project.redo(checkpoint), conversation_ui(context.ui))
+
+
 async def rollback(context: CommandContext, text: str) -> None:
     """``/rollback [CHECKPOINT [HUNK …]]``"""
-    project = await _project(context)
+    project = await project_of(context)
     if project is None:
         return
     name, *hunks = text.split() or [""]
     if not name:
-        checkpoints = (await anyio.to_thread.run_sync(project.ledger.checkpoints))[:LISTED]
+        checkpoints = await anyio.to_thread.run_sync(project.ledger.checkpoints)
         if not checkpoints:
             context.say(NO_CHANGES)
             return
-        rows = [run_line(listed.id, listed.created, listed.title) for listed in checkpoints]
-        picked = await context.pick("Roll back to before which run", rows)
+        picked = await context.pick("Roll back to before which run", checkpoint_rows(checkpoints))
         if picked is None:
             return
         name = checkpoints[picked].id
@@ -77,7 +88,7 @@ async def rollback(context: CommandContext, text: str) -> None:
     await roll_back(project, await project.rollback(checkpoint, hunks), conversation_ui(context.ui))
 
 
-async def _project(context: CommandContext) -> ProjectReview | None:
+async def project_of(context: CommandContext) -> ProjectReview | None:
     workspace = context.agent.workspace
     if not isinstance(workspace, RecordingWorkspace):
         context.say(NOT_RECORDING)

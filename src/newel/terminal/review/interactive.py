@@ -41,20 +41,23 @@ from newel.text.sanitize import escape_line
 
 STOPPED: Final = "Nothing was written. Your decisions are saved; `{decide}` resumes."
 QUESTIONS: Final[dict[Verdict, str]] = {
-    "keep": "Keep and write these? [y/N] ",
-    "reject": "Reject these? [y/N] ",
+    "keep": "Keep and write these?",
+    "reject": "Reject these?",
 }
 
 QUESTION: Final = "Keep this hunk? [k,r,f,d,s,b,q,?] "
 KEYS: Final = {
     "k": "keep this hunk",
-    "r": "reject it",
+    "r": "reject it; words after it tell the agent why",
     "f": "keep the rest of this file",
     "d": "reject the rest of this file",
     "s": "skip: leave it pending",
     "b": "go back to the previous hunk",
     "q": "stop, and write the kept hunks",
 }
+AT_ONCE: Final = "kfdsbq?"
+"""Keys that answer without Enter: words may follow ``r``."""
+WRITE: Final = "Write this? [y,n] "
 OVERRIDE: Final = "Overwrite the current lines? [y/N] "
 DROP: Final = "Drop your own lines? [y/N] "
 WHICH: Final = "Drop only yours (m), or all (a)? [m,a] "
@@ -183,10 +186,10 @@ class InteractiveReview:
             self._ui.say(line)
         accepted = accepted_hunks(pending.reviews)
         if accepted:
-            answer = await self._ui.ask(
-                "Write this? [Y/n] ", hunk_format.to_be_written(pending.reviews, accepted)
-            )
-            if answer is None or not is_yes(answer, default=True):
+            about = hunk_format.to_be_written(pending.reviews, accepted)
+            while (answer := await self._ui.ask(WRITE, about, keys="yn")) is not None and not answer.strip():
+                about = ""
+            if not is_yes(answer):
                 return None
         return pending
 
@@ -239,14 +242,15 @@ class InteractiveReview:
             + hunk_format.hunk_diff(review, hunk, full_review_command(self._ui.format_command)),
             "diff",
         )
-        while (answer := await self._ui.ask(QUESTION, "")) is not None:
-            if (key := answer.strip().lower()) in KEYS:
+        while (answer := await self._ui.ask(QUESTION, "", keys=AT_ONCE)) is not None:
+            key, _, reason = answer.strip().partition(" ")
+            if (key := key.lower()) in KEYS and (key == "r" or not reason):
                 break
             self._ui.say(format_columns(list(KEYS.items()), self._ui.columns))
         else:
             return None
         try:
-            return await self._apply_key(key, at, review, hunk)
+            return await self._apply_key(key, at, review, hunk, reason.strip())
         except LedgerError:
             raise
         except ReviewError as error:
@@ -257,12 +261,12 @@ class InteractiveReview:
         facts = hunk_format.hunk_facts(review, hunk, self._runs).removeprefix("pending · ")
         return f"{at + 1} of {len(self._hunks)} · {escape_line(review.path)} · {facts}\n"
 
-    async def _apply_key(self, key: str, at: int, review: FileReview, hunk: Hunk) -> int:
+    async def _apply_key(self, key: str, at: int, review: FileReview, hunk: Hunk, reason: str) -> int:
         """Do as one of ``KEYS`` says; return the index of the next hunk."""
         verdict: Verdict = "keep" if key in {"k", "f"} else "reject"
         match key:
             case "k" | "r":
-                return at + 1 if await self._verdict(verdict, review, hunk) else at
+                return at + 1 if await self._verdict(verdict, review, hunk, reason) else at
             case "f" | "d":
                 return await self._rest(verdict, at, review)
             case "s":
@@ -274,7 +278,7 @@ class InteractiveReview:
             case _:
                 return len(self._hunks)
 
-    async def _verdict(self, verdict: Verdict, review: FileReview, hunk: Hunk) -> bool:
+    async def _verdict(self, verdict: Verdict, review: FileReview, hunk: Hunk, reason: str) -> bool:
         """Decide on one hunk, after another question where needed; False if it stays pending."""
         mine: Mine | None = None
         if verdict == "keep" and hunk.conflict:
@@ -285,7 +289,7 @@ class InteractiveReview:
             mine = await self._ask_which(hunk)
             if mine is None:
                 return False
-        await self._decide(verdict, review, [hunk.id], mine)
+        await self._decide(verdict, review, [hunk.id], mine, reason)
         return mine != "peel"  # the agent's proposal below the user's lines is pending
 
     async def _ask_which(self, hunk: Hunk) -> Mine | None:
@@ -323,8 +327,10 @@ class InteractiveReview:
             self._ui.say("This hunk needs its own decision: k or r.")
         return following
 
-    async def _decide(self, verdict: Verdict, review: FileReview, ids: list[str], mine: Mine | None) -> None:
-        await decide_hunks(self._project, review, ids, verdict, mine)
+    async def _decide(
+        self, verdict: Verdict, review: FileReview, ids: list[str], mine: Mine | None, reason: str = ""
+    ) -> None:
+        await decide_hunks(self._project, review, ids, verdict, mine, reason=reason)
         self._has_decided = True
         self._record(
             review, ids, verdict if mine != "peel" else None

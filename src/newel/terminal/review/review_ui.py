@@ -5,8 +5,9 @@ after a run that has left pending changes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import anyio.to_thread
 
@@ -15,7 +16,11 @@ from newel.agent.formatting import pluralize
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, rewrite_commands, slash_command
+from newel.terminal.ui.terminal_ui import ViewText
 from newel.text.sanitize import escape_diff
+
+if TYPE_CHECKING:
+    from newel.review.project import ProjectReview
 
 NO_CHANGES: Final = "No changes by agents are recorded in this folder."
 NO_PENDING: Final = "No pending changes."
@@ -56,38 +61,60 @@ def shortened(diff: str, rest: str, limit: DiffLimit = SHOWN) -> str:
     return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"
 
 
+class AskAbout(Protocol):
+    async def __call__(self, question: str, about: str, /, *, keys: str = "") -> str | None:
+        """Put a question below a text. Where keys are read one by one, one of ``keys`` answers at once. None if nobody can answer."""
+        ...
+
+
 class ReviewUI(NamedTuple):
-    """``show`` displays a text with its code, as ``Renderer.note``. ``ask`` puts a question below a text, and returns None if
-    nobody can answer. ``format_command`` writes commands for the user; questions fit into ``columns``.
+    """``show`` displays a text with its code, as ``Renderer.note``. ``format_command`` writes commands for the user; questions fit into ``columns``. ``view`` shows a long text
+    with diffs in it; None where only yes or no can be answered.
     """
 
     show: Callable[[str, str], None]
-    ask: Callable[[str, str], Awaitable[str | None]]
+    ask: AskAbout
     format_command: CommandFormatter
     columns: int = 80
+    view: ViewText | None = None
 
     def say(self, *lines: str) -> None:
         """Show the lines that are not empty."""
         text = "\n".join(line for line in lines if line)
         self.show(rewrite_commands(text, self.format_command), "note")
 
-    async def confirm(self, about: str, question: str, *, yes: bool = False) -> bool:
-        """Show text with diffs in it, and ask; ``yes`` skips the question."""
-        self.show(about, "diff")
-        return yes or is_yes(await self.ask(question, ""))
+    async def confirm(self, about: str, question: str, diff: str = "", *, yes: bool = False) -> bool:
+        """Show text with diffs in it and ask the question, which ends with ``?``. ``yes`` skips it. A ``diff`` is shown before the text, or
+        where there is a ``view`` and a question, if the user answers ``v``.
+        """
+        view = self.view if diff and not yes else None
+        self.show(about if view or not diff else f"{diff}\n{about}", "whole" if view else "diff")
+        if yes:
+            return True
+        keys = "[y/N, v: diff]" if view else "[y/N]"
+        while (answer := await self.ask(f"{question} {keys} ", "")) is not None:
+            if view is None or answer.strip().lower() != "v":
+                break
+            await view(diff)
+        return is_yes(answer)
 
 
-def is_yes(answer: str | None, *, default: bool = False) -> bool:
-    """Whether an answer is a yes; ``default`` is the meaning of an empty one."""
-    return (answer or "").strip().lower() in ({"y", "yes", ""} if default else {"y", "yes"})
+def is_yes(answer: str | None) -> bool:
+    """Whether an answer is a yes."""
+    return (answer or "").strip().lower() in {"y", "yes"}
 
 
-class PendingNotice:
-    """The notice after a run. Watches an agent until ``close``. ``format_command`` writes commands for the user."""
+class RunNotice:
+    """What the user should know of the files after a run. Watches an agent until ``close``. ``format_command`` writes commands for the user.
+    ``sums_up``: also changes that wait for nothing are told.
+    """
 
-    def __init__(self, agent: CodingAgent, format_command: CommandFormatter) -> None:
+    def __init__(
+        self, agent: CodingAgent, format_command: CommandFormatter, *, sums_up: bool = False
+    ) -> None:
         self._agent = agent
         self._format_command = format_command
+        self._sums_up = sums_up
         self._since = ""
         self._has_acted = False
         self.close = agent.subscribe(self._handle)
@@ -105,7 +132,7 @@ class PendingNotice:
                 pass
 
     async def text(self) -> str:
-        """The notice about the runs since the last call; empty if they left nothing pending."""
+        """The notice about the runs since the last call; empty if they have changed nothing."""
         since, has_acted = self._since, self._has_acted
         self._since, self._has_acted = "", False
         workspace = self._agent.workspace
@@ -115,12 +142,29 @@ class PendingNotice:
         from newel.review.model.file_review import ReviewError
 
         try:
-            ledger = (await workspace.recorder()).project.ledger
+            project = (await workspace.recorder()).project
             session = self._agent.session.get_id()
-            files = await anyio.to_thread.run_sync(files_with_pending, ledger, session, since)
+            files = await anyio.to_thread.run_sync(files_with_pending, project.ledger, session, since)
+            if files:
+                return self._about(len(files))
+            return await self._sum_up(project, session, since) if self._sums_up else ""
         except ReviewError:  # shown during the run already
             return ""
-        return self._about(len(files)) if files else ""
+
+    async def _sum_up(self, project: ProjectReview, session: str, since: str) -> str:
+        """``5 files +13 -12 · /review · /undo``: what the last run has changed."""
+        from newel.diff.unified import count_changes
+        from newel.review.project import load_run
+
+        latest = await anyio.to_thread.run_sync(partial(project.ledger.checkpoints, limit=1))
+        if not latest or latest[0].session != session or latest[0].created < since:
+            return ""
+        files = (await load_run(project, latest[0])).files
+        if not files:
+            return ""
+        commands = map(self._format_command, ("review", "undo"))
+        changed = f"{pluralize(len(files), 'file')} {count_changes(file.patch for file in files)}".rstrip()
+        return " · ".join([changed, *commands])
 
     def _about(self, files: int) -> str:
         if self._format_command is not slash_command and self._agent.session.get_file_path() is None:

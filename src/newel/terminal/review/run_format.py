@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import anyio.to_thread
 
 from newel.agent.formatting import pluralize
 from newel.diff.unified import changed_lines
+from newel.review.undo_order import UndoOrder, is_undo
 from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.review.review_ui import (
     NO_CHANGES,
@@ -24,36 +26,50 @@ from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
-    from newel.review.checkpoints import RollbackPlan
+    from newel.review.checkpoints import FilePlan, RollbackPlan
     from newel.review.project import ProjectReview, RunFile, RunView
+    from newel.review.revert import RevertConflict
     from newel.review.save import Saved
     from newel.review.store.ledger import Checkpoint
 
-SHOWN_IN_CONVERSATION = DiffLimit(60, 6_000)
-"""How much of a run's diff a conversation shows."""
+SHORT = DiffLimit(60, 100_000)
+"""How much of a run's diff a conversation shows where there is no pager."""
+
+HARD = "Later changes in these files are undone too, your own edits included; a redo restores them."
+
+MOST_PAIRS = 10_000
+"""Pairs of files that are compared to find renames."""
 
 ROWS = 20
 """Files listed of a run."""
 
 
-def run_line(checkpoint_id: str, created: str, title: str) -> str:
-    """A run on one line: its checkpoint, when it began, and its prompt."""
+def run_line(number: int, checkpoint_id: str, created: str, title: str) -> str:
+    """A run on one line: its number, 0 for none, its checkpoint, when it began, and its prompt."""
     when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{checkpoint_id}  {when}  {escape_line(title, 80) or '(no prompt)'}"
+    place = f"{number:>2}  " if number else ""
+    return f"{place}{checkpoint_id}  {when}  {escape_line(title, 80) or '(no prompt)'}"
 
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
-    lines = [
-        f"{run_line(checkpoint.id, checkpoint.created, checkpoint.title)}  ({pluralize(len(checkpoint.files), 'file')})"
-        for checkpoint in checkpoints
-    ]
-    return "\n".join(lines) or NO_CHANGES
+    """All checkpoints, the latest first, with their numbers."""
+    return "\n".join(checkpoint_rows(checkpoints)) or NO_CHANGES
+
+
+def checkpoint_rows(checkpoints: Sequence[Checkpoint]) -> list[str]:
+    """A row for each checkpoint: its number, id, time, title, files, and whether it is undone."""
+    order = UndoOrder(checkpoints)
+    rows: list[str] = []
+    for number, checkpoint in enumerate(checkpoints, 1):
+        facts = pluralize(len(checkpoint.files), "file") + (", undone" if order.is_undone(checkpoint) else "")
+        rows.append(f"{run_line(number, checkpoint.id, checkpoint.created, checkpoint.title)}  ({facts})")
+    return rows
 
 
 async def describe_project(
-    project: ProjectReview, limit: int, format_command: CommandFormatter, *, in_conversation: bool = False
+    project: ProjectReview, limit: int, format_command: CommandFormatter, *, short: bool = False
 ) -> str:
-    """The pending hunks of a project and its latest runs, the last one with its diff, which is cut ``in_conversation``. Raises
+    """The pending hunks of a project and its latest runs, the last one with its diff, which is cut if it is to be ``short``. Raises
     ``LedgerError``.
     """
     from newel.review.decide import checkpoints_by_run, load_pending
@@ -61,16 +77,15 @@ async def describe_project(
     from newel.terminal.review.hunk_format import describe_pending
 
     names = await anyio.to_thread.run_sync(checkpoints_by_run, project.ledger)
-    parts = [
-        describe_pending(
-            await load_pending(project), names, format_command, SHOWN if in_conversation else WHOLE
-        )
-    ]
+    parts = [describe_pending(await load_pending(project), names, format_command, SHOWN if short else WHOLE)]
     runs = await recent_runs(project, limit=limit)
-    shown = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
-    parts += [describe_run(run, format_command, shown) if run is runs[0] else _head(run) for run in runs]
+    shown = SHORT if short else WHOLE
+    parts += [
+        describe_run(run, format_command, shown, number) if number == 1 else _head(run, number)
+        for number, run in enumerate(runs, 1)
+    ]
     if len(runs) > 1:
-        parts.append(f"`{format_command(f'review {runs[1].checkpoint_id}')}` shows another run.")
+        parts.append(f"`{format_command('review 2')}` shows another run.")
     parts += [escape_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NO_CHANGES
 
@@ -80,81 +95,130 @@ async def describe_checkpoint(
     checkpoint: str,
     format_command: CommandFormatter,
     *,
-    in_conversation: bool = False,
+    short: bool = False,
 ) -> str:
     """A run with its diff, by its checkpoint's ID or the beginning of it. Raises ``UnknownCheckpoint``."""
     from newel.review.project import load_run
 
     run = await load_run(project, await project.find(checkpoint))
-    return describe_run(run, format_command, SHOWN_IN_CONVERSATION if in_conversation else WHOLE).rstrip("\n")
+    return describe_run(run, format_command, SHORT if short else WHOLE).rstrip("\n")
 
 
-def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimit) -> str:
-    """A run with its files and its diff, cut to ``limit``."""
+def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimit, number: int = 0) -> str:
+    """A run with its files and its diff, cut to ``limit``. ``number`` is its place in the list, 0 if it is unknown."""
     # Files that are wholly pending are shown hunk by hunk, above.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
+    return f"{_head(run, number)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
 
 
-def _head(run: RunView) -> str:
+def _head(run: RunView, number: int) -> str:
     """A run and its files, each with the size of its change."""
-    width = max((len(escape_line(file.file_path)) for file in run.files[:ROWS]), default=0)
-    lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
-    for file in run.files[:ROWS]:
-        descriptions = (changed_lines(file.patch), escape_line(file.about, 400), escape_line(file.state, 400))
-        facts = " · ".join(fact for fact in descriptions if fact)
-        lines.append(f"  {escape_line(file.file_path).ljust(width)}  {facts}".rstrip())
-    if len(run.files) > ROWS:
-        lines.append(f"  … {pluralize(len(run.files) - ROWS, 'more file')}")
+    lines = [run_line(number, run.checkpoint_id, run.created_at, run.title)]
+    lines += file_rows(_rows_of(run.files))
     if not run.files:
         lines.append("  none of its changes remain")
     return "\n".join(lines) + "\n"
+
+
+def _rows_of(files: Sequence[RunFile]) -> Iterator[tuple[str, Iterable[str]]]:
+    """The files with their facts; a renamed one once, as ``old → new``."""
+    old_names = renames(files)
+    for file in files:
+        old = old_names.get(file.file_path)
+        if file.file_path in old_names.values():
+            continue
+        name = f"{old} → {file.file_path}" if old else file.file_path
+        size = "renamed" if old else changed_lines(file.patch)
+        yield name, (size, file.about, file.state)
+
+
+def renames(files: Sequence[RunFile]) -> dict[str, str]:
+    """The old names of files that a run has renamed, by the new ones: most lines of a file that is gone are in one that is new."""
+    gone = {file.file_path: _lines(file.patch, "-") for file in files if file.change == "deleted"}
+    new = {file.file_path: _lines(file.patch, "+") for file in files if file.change == "created"}
+    if len(gone) * len(new) > MOST_PAIRS:
+        return {}
+    found: dict[str, str] = {}
+    for name, lines in new.items():
+        shared = {old: (lines & before).total() for old, before in gone.items()}
+        old = max(shared, key=lambda old: shared[old], default="")
+        if old and 2 * shared[old] > max(lines.total(), gone[old].total()):
+            found[name] = old
+            del gone[old]
+    return found
+
+
+def _lines(patch: str, sign: str) -> Counter[str]:
+    """The lines that a patch of a whole file removes or adds."""
+    body = patch.partition("\n@@")[2].split("\n")[1:]
+    return Counter(line[1:] for line in body if line.startswith(sign))
+
+
+def file_rows(files: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
+    """A row for each file, its facts aligned; of many files the first ``ROWS``."""
+    named = [(escape_line(path), facts) for path, facts in files]
+    width = max((len(path) for path, _ in named[:ROWS]), default=0)
+    rows = [
+        f"  {path.ljust(width)}  {' · '.join(escape_line(fact, 400) for fact in facts if fact)}".rstrip()
+        for path, facts in named[:ROWS]
+    ]
+    return [*rows, *([f"  … {pluralize(len(named) - ROWS, 'more file')}"] if len(named) > ROWS else [])]
 
 
 def _is_all_waiting(file: RunFile) -> bool:
     return bool(file.hunks) and all(hunk.state in {"pending", "accepted"} for hunk in file.hunks)
 
 
-def describe_plan(plan: RollbackPlan, format_command: CommandFormatter) -> str:
-    """The changes of a rollback, and the files that it skips. ``format_command`` writes commands for the user."""
+def files_diff(files: Sequence[FilePlan], format_command: CommandFormatter, checkpoint: str = "") -> str:
+    """The diff of planned changes. ``format_command`` writes the command that shows all of ``checkpoint`` for the user."""
+    patches = "".join(file.patch for file in files)
+    return shortened(patches, full_review_command(format_command, checkpoint)).rstrip("\n")
+
+
+def describe_files(files: Sequence[FilePlan], conflicts: Sequence[RevertConflict]) -> str:
+    """Planned files with the sizes of their changes, and those that are skipped."""
     lines: list[str] = []
-    if plan.files:
-        patches = "".join(file.patch for file in plan.files)
-        lines.append(shortened(patches, full_review_command(format_command, plan.checkpoint)).rstrip("\n"))
-        if plan.mode == "hard_all":
-            lines.append(
-                "Later changes in these files are undone too, your own edits included; an undo restores them."
-            )
-        lines.append(f"{pluralize(len(plan.files), 'file')} would change:")
-        lines += [
-            f"  {escape_line(file.path)}  {escape_line(file.about, 400)}".rstrip() for file in plan.files
-        ]
-    if plan.conflicts:
+    if files:
+        lines.append(f"{pluralize(len(files), 'file')} would change:")
+        lines += file_rows((file.path, (changed_lines(file.patch), file.about)) for file in files)
+    if conflicts:
         lines.append("Skipped (changed since):")
-        lines += [f"  {escape_line(conflict.reason, 400)}" for conflict in plan.conflicts]
+        lines += [f"  {escape_line(conflict.reason, 400)}" for conflict in conflicts]
     return "\n".join(lines)
 
 
 async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *, yes: bool = False) -> bool:
     """Show a plan, and carry it out if the user agrees; whether all of it was done. Raises what ``ProjectReview.apply`` does."""
-    about = describe_plan(plan, ui.format_command)
+    about = describe_files(plan.files, plan.conflicts)
     if not plan.files:
         ui.say(about or "The files are already as they were.")
         return not plan.conflicts
-    is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
-    question = f"{'Redo' if is_redo else 'Undo'} these changes? [y/N] "
-    saved = await project.apply(plan) if await ui.confirm(about, question, yes=yes) else []
-    ui.say(describe_saved(saved, is_redo) if saved else UNCHANGED)
+    of = await anyio.to_thread.run_sync(project.checkpoints.get, plan.checkpoint)
+    is_redo = is_undo(of)
+    verb = "Redo" if is_redo else "Undo"
+    head = f"{verb}: {escape_line(of.about or of.title, 80) or '(no prompt)'}"
+    if plan.mode == "hard_all":
+        head += f"\n{HARD}"
+    diff = files_diff(plan.files, ui.format_command, plan.checkpoint)
+    about = f"{head}\n{about}"
+    is_wanted = await ui.confirm(about, f"{verb} these changes?", diff, yes=yes)
+    saved = await project.apply(plan) if is_wanted else []
+    ui.say(describe_saved(saved, is_redo, ui.format_command) if saved else UNCHANGED)
     return bool(saved) and not plan.conflicts
 
 
-def describe_saved(saved: Sequence[Saved], is_redo: bool) -> str:
-    """The files that were undone or redone on disk, and those whose pending changes were rejected."""
+def describe_saved(saved: Sequence[Saved], is_redo: bool, format_command: CommandFormatter) -> str:
+    """The files that were undone or redone on disk, those whose pending changes were rejected, and how to go back and further."""
     done = [file.path for file in saved if file.applied]
     pending = [file.path for file in saved if not file.applied]
     verb = "Redone" if is_redo else "Undone"
-    return "\n".join(
+    hint = f"`{format_command('undo')}` undoes it again." if is_redo else ""
+    hint = (
+        hint or f"`{format_command('redo')}` redoes it, `{format_command('undo')}` undoes the run before it."
+    )
+    lines = [
         f"{outcome} in {pluralize(len(paths), 'file')}: {join_names(paths)}."
         for outcome, paths in ((verb, done), ("Rejected the pending changes", pending))
         if paths
-    )
+    ]
+    return "\n".join([*lines, hint])

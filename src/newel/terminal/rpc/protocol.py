@@ -470,10 +470,13 @@ class DecideCommand(RpcCommand[DecideData], frozen=True, tag="decide"):
 
 
 class UndoCommand(RpcCommand[UndoData], frozen=True, tag="undo"):
-    """Undo the changes of the last run, or of the run of a checkpoint; an undo can be undone. ``preview`` changes nothing."""
+    """Undo the last run that is not undone, or the run of a checkpoint; with ``redo``, redo what the last undo, or that of the
+    checkpoint, has undone. ``preview`` changes nothing.
+    """
 
     checkpoint: NonEmpty | None = None
     preview: bool = False
+    redo: bool = False
 
 
 QueuedCommand = (

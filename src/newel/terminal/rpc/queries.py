@@ -227,7 +227,7 @@ async def undo(agent: CodingAgent, command: p.UndoCommand) -> p.UndoData:
     refuse_decision("undo", ())
     project = await _project(agent)
     checkpoint = await project.find(command.checkpoint) if command.checkpoint else None
-    plan = await project.undo(checkpoint)
+    plan = await (project.redo(checkpoint) if command.redo else project.undo(checkpoint))
     is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
     saved = await project.apply(plan) if plan.files and not command.preview else []
     return p.UndoData(

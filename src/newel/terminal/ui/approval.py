@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 import anyio
 
+from newel.agent.formatting import pluralize
+from newel.diff.unified import changed_lines
 from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.terminal.ui.line_reader import without_paste
@@ -27,6 +29,10 @@ QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p always in this p
 """What ``p`` allows is said above it."""
 OUTSIDE: Final = ("Run this?", "Run this outside of the sandbox?")
 """The words above a long command are no longer on the screen."""
+CHANGE: Final = ("Run this?", "Make this change?")
+"""The words above an edit."""
+VIEW: Final = " v see all of it ·"
+"""The answer that is offered where a part of an edit is left out."""
 QUESTION_ABOUT_SERVER: Final = "Allow it? y for this session · p always in this project · n no (Enter): "
 
 _ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
@@ -45,6 +51,16 @@ _DECISIONS: Final = {
 }
 
 AGAIN: Final = "{answer} is not one of the answers."
+
+EDITING: Final = frozenset({"edit", "write"})
+"""The tools whose previews are diffs. Of another call, such as a command, no part is left out."""
+SHOWN: Final = 30
+"""Lines of an edit that are shown at once; of a longer one, ``HEAD`` lines and the last ``TAIL``."""
+HEAD: Final = 20
+TAIL: Final = 8
+
+View = Callable[[str], Awaitable[None]]
+"""Shows a text, with its hidden characters written out, until the user has read it."""
 
 MAX_RECORD: Final = 400
 """Characters of a call that are shown with its answer: more than the widest window has columns."""
@@ -84,38 +100,62 @@ class Approver:
         async with self._turn:
             return await elicit(request, ask)
 
-    def attend(self, ask: AskLine | None, record: Callable[[str], None] | None = None) -> None:
+    def attend(
+        self, ask: AskLine | None, record: Callable[[str], None] | None = None, view: View | None = None
+    ) -> None:
         """Ask the user through ``ask`` from now on; None if there is no user. ``record`` shows each answer to a request of a policy,
-        on screens from which the question disappears.
+        on screens from which the question disappears; ``view`` shows the whole of an edit.
         """
         self._ask = ask
-        self.handler = None if ask is None else partial(_approve, ask, record)
+        self.handler = None if ask is None else partial(_approve, ask, record, view)
 
 
-async def _approve(ask: AskLine, record: Callable[[str], None] | None, request: ApprovalRequest) -> Approval:
-    from newel.tools.bash import OUTSIDE_SANDBOX  # loaded with the tools, not with the front end
-
-    about = present(request)
-    question = QUESTION_WITH_RULE if request.offer else QUESTION
-    if request.preview.startswith(f"({OUTSIDE_SANDBOX})"):
-        question = question.replace(*OUTSIDE)
-    if request.kind == "server":
-        question = QUESTION_ABOUT_SERVER
-    while is_unclear(answer := await ask(question, about, interrupting=True)) or (
-        understand(answer).decision == "rule" and not request.offer
-    ):
-        about = again(answer or "")
+async def _approve(
+    ask: AskLine, record: Callable[[str], None] | None, view: View | None, request: ApprovalRequest
+) -> Approval:
+    whole = present(request)
+    about = present(request, fold=True)
+    question = question_of(request, is_folded=about != whole)
+    while True:
+        answer = await ask(question, about, interrupting=True)
+        if request.call.name in EDITING and (answer or "").strip().lower() == "v":
+            about = "" if view else whole
+            if view:
+                await view(whole)
+        elif is_unclear(answer) or (understand(answer).decision == "rule" and not request.offer):
+            about = again(answer or "")
+        else:
+            break
     approval = understand(answer)
     if record is not None:
         record(describe_answer(request, approval))
     return approval
 
 
-def present(request: ApprovalRequest) -> str:
+def question_of(request: ApprovalRequest, *, is_folded: bool) -> str:
+    from newel.tools.bash import OUTSIDE_SANDBOX  # loaded with the tools, not with the front end
+
+    if request.kind == "server":
+        return QUESTION_ABOUT_SERVER
+    question = QUESTION_WITH_RULE if request.offer else QUESTION
+    if request.call.name in EDITING:
+        question = question.replace(*CHANGE)
+    if is_folded:
+        question = question.replace("? ", f"?{VIEW} ", 1)
+    if request.preview.startswith(f"({OUTSIDE_SANDBOX})"):
+        question = question.replace(*OUTSIDE)
+    return question
+
+
+def present(request: ApprovalRequest, *, fold: bool = False) -> str:
     """The request as text: the tool, the place, and the exact command or diff on lines of its own. Hidden characters are
-    written out.
+    written out. ``fold`` leaves out the middle of a long edit, and says so.
     """
     lines = escape_invisible(request.preview).removesuffix("\n").split("\n")
+    if fold and request.call.name in EDITING and len(lines) > SHOWN:
+        changed = changed_lines(request.preview)
+        more = f"… {pluralize(len(lines) - HEAD - TAIL, 'more line')} ({changed} in all) · v shows all of it"
+        lines = [*lines[:HEAD], more, *lines[-TAIL:]]
     exact = "\n".join(f"    {line}" for line in lines)
     rule = f"\np always allows here: {escape_line(request.offer)}\n" if request.offer else ""
     return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"

@@ -15,6 +15,17 @@ def can_draw() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
+def unread_bytes(fd: int) -> int:
+    """The number of typed bytes that wait to be read; of a terminal in line mode, those of whole lines."""
+    import fcntl
+    import termios
+
+    try:
+        return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
+
+
 class EchoSuppressor:
     """Turns off the terminal's echo, so that early input appears at the prompt and not above it. Does nothing without a
     terminal.
@@ -45,6 +56,7 @@ class EchoSuppressor:
         except termios.error:
             return
         silent[3] &= ~(termios.ECHO | termios.ICANON)  # without line mode, pending input can be counted
+        silent[0] &= ~termios.ICRNL  # Enter is not a new line
         self._usual = signal.signal(signal.SIGTERM, self._die)
         self._before = before
         try:
@@ -72,11 +84,8 @@ class EchoSuppressor:
 
     def _wipe(self, fd: int) -> None:
         """Erase input that was echoed before this program ran; it will appear at the prompt."""
-        import fcntl
-        import termios
-
-        with contextlib.suppress(OSError):
-            if any(fcntl.ioctl(fd, termios.FIONREAD, bytes(4))):
+        if unread_bytes(fd):
+            with contextlib.suppress(OSError):
                 os.write(sys.stdout.fileno(), b"\r\x1b[K")
 
     def _die(self, number: int, _: FrameType | None) -> None:

@@ -56,6 +56,22 @@ class LineReader:
             raise ValueError(f"a line of more than {self.limit:,} bytes was skipped")
         return line.removesuffix(b"\r").decode(errors="replace")
 
+    async def key_or_line(self, keys: str) -> str | None:
+        """One of ``keys`` as soon as it is pressed in a terminal, or else the next line. An empty line there is passed over."""
+        if not os.isatty(self.fd):
+            return await self.next()
+        while True:
+            with _key_by_key(self.fd):
+                piece = await self._read()
+            typed = piece.decode(errors="replace").strip("\r\n")
+            if piece in {b"", b"\x04"}:
+                return None
+            if len(typed) == 1 and typed in keys:
+                return typed
+            if typed:
+                self._feed(piece)
+                return await self.next()
+
     def forget_typed(self) -> None:
         """Drop unread typed input, unfinished lines included, so that it does not answer a new question. Input from a pipe or
         a file is kept.
@@ -186,7 +202,10 @@ class TerminalAsk:
         self._lines = lines
         self._out = out
 
-    async def __call__(self, question: str, about: str, *, interrupting: bool = False) -> str | None:
+    async def __call__(
+        self, question: str, about: str, *, interrupting: bool = False, keys: str = ""
+    ) -> str | None:
+        """With ``keys``, as ``CommandUI.ask``."""
         question = escape_invisible(question)
         with self._renderer.paused(), self._pastes_marked():
             if not interrupting:
@@ -195,7 +214,11 @@ class TerminalAsk:
             try:
                 if interrupting and (unsent := await until_quiet(self._lines)):
                     self._write(f"\n{unsent}\n{question}")
-                line = await self._lines.next()
+                if keys and self._renderer.animated:
+                    line = await self._lines.key_or_line(keys)
+                    self._write("\n" if line is not None and line in keys else "")
+                else:
+                    line = await self._lines.next()
             except anyio.get_cancelled_exc_class():
                 self._write("\n")  # later output starts on a new line
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TextIO
 
@@ -12,8 +12,10 @@ from anyio.lowlevel import checkpoint
 
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
+from newel.terminal.renderers.transcript import Section
 from newel.terminal.ui.line_reader import LineReader, until_quiet
 from newel.terminal.ui.terminal_ui import InputHandler
+from newel.text.format import one_line
 from newel.text.sanitize import escape_invisible, sanitize
 
 
@@ -27,6 +29,7 @@ class PlainUI:
         self._lines = LineReader(stdin)
         self._echo = not os.isatty(stdin)
         self._scope = anyio.CancelScope()
+        self._is_suspended = False
 
     def columns(self) -> int:
         return terminal_size(self._out)[0]
@@ -51,6 +54,7 @@ class PlainUI:
         initial: str = "",  # noqa: ARG002 — nothing can be edited here
         *,
         interrupting: bool = False,
+        keys: str = "",  # noqa: ARG002 — lines are read
     ) -> str | None:
         question = escape_invisible(question)
         if not interrupting:
@@ -65,15 +69,52 @@ class PlainUI:
                 return await self._read("")
         return await self._read(question)
 
+    async def pick(
+        self,
+        title: str,
+        rows: Sequence[str],
+        selected: int = 0,  # noqa: ARG002 — the user enters a number
+    ) -> int | None:
+        numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
+        answer = (await self.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()
+        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
+            return int(answer) - 1
+        if answer:
+            self.renderer.note(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
+        return None
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:  # noqa: ARG002 — printed
+        for section in sections:
+            self.renderer.note(section.plain())
+
+    @property
+    def is_suspended(self) -> bool:
+        return self._is_suspended
+
+    async def view(self, text: str, short: str = "", /) -> None:
+        self.renderer.note(short or text, "diff")
+
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:
         self._out.flush()
+        self._is_suspended = True
+        try:
+            yield
+        finally:
+            self._is_suspended = False
+
+    @asynccontextmanager
+    async def hand_over(self) -> AsyncGenerator[None]:
+        """A dumb terminal stays with Newel, and shows a command's output line by line."""
         yield
 
     def clear(self) -> None:
         """Printed text stays."""
 
     def refresh(self) -> None:
+        """No state is shown."""
+
+    def set_working(self, is_working: bool) -> None:
         """No state is shown."""
 
     def echo(self, text: str) -> None:

@@ -6,99 +6,116 @@ own scroll-back; the application redraws only its own last lines.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
+import signal
+import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer
+from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.filters import Always, Condition
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import (
-    BufferControl,
-    CompletionsMenu,
-    ConditionalContainer,
-    Dimension,
-    FormattedTextControl,
-    HSplit,
-    Layout,
-    Window,
-)
-from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.styles import Style
 
+from newel.config.terminal import EditingKeys
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.renderers.transcript import Section
+from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
+from newel.terminal.ui.clipboard import PastedImages
+from newel.terminal.ui.draft_actions import DraftActions
+from newel.terminal.ui.hints import fit_hints
+from newel.terminal.ui.history import open_history
+from newel.terminal.ui.input_modes import (
+    DOUBLE_PRESS_S,
+    AnsweringMode,
+    ChoosingMode,
+    DoublePress,
+    InputMode,
+    ListMode,
+    SearchingMode,
+    WaitingMode,
+    WritingMode,
+)
+from newel.terminal.ui.keyboard import ESCAPE_S, begin_keys, early_keys, end_keys
+from newel.terminal.ui.layout import Rows, build_layout
 from newel.terminal.ui.line_reader import QUIET_S
+from newel.terminal.ui.picker import Picker
+from newel.terminal.ui.terminal_app import TerminalApp
 from newel.terminal.ui.terminal_ui import InputHandler
-from newel.text.format import PROMPT
+from newel.terminal.ui.user_terminal import UserTerminal
+from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
-DOUBLE_PRESS_S = 2.0
-"""Time in which a second Ctrl+C leaves."""
-
-EARLY_INPUT_S = 0.2
-"""Time in which input typed before the prompt was shown is read."""
+if TYPE_CHECKING:
+    from newel.terminal.ui.fullscreen_pager import FullscreenPager
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
 
-STYLE = Style.from_dict(
-    {
-        "prompt": "ansicyan bold",
-        "state": "ansibrightblack",
-        "question": "bold",
-        "completion-menu": "noinherit",
-        "completion-menu.completion": "noinherit",
-        "completion-menu.completion.current": "noinherit reverse",
-        "completion-menu.meta.completion": "noinherit ansibrightblack",
-        "completion-menu.meta.completion.current": "noinherit ansibrightblack",
-        "scrollbar.background": "noinherit",
-        "scrollbar.button": "noinherit ansibrightblack",
-    }
-)
+_FEW_ROWS = 8
+"""In a terminal that is so low, there is no room for a status line."""
+
+_MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
+"""Rows that a key moves the choice in a list."""
 
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
-    screen. ``history`` is the file that keeps what was sent.
+    screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the
+    input. ``title`` and ``notify`` are for ``Attention``.
     """
 
     def __init__(
-        self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
+        self,
+        out: TextIO,
+        renderer: Callable[[Screen], LiveRenderer],
+        *,
+        completer: Completer,
+        history: Path,
+        folder: str = "",
+        title: str = "newel",
+        notify: Sequence[str] = (),
+        editing: EditingKeys = "emacs",
     ) -> None:
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self.renderer = renderer(self)
+        self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
-        self._question = ""
-        self._answer: asyncio.Future[str] | None = None
-        self._draft = Document()
         self._seen: float | None = None
-        self._interrupted = float("-inf")
-        self._is_early = False
+        self._interrupts = DoublePress()
+        self._pager: FullscreenPager | None = None
+        self._turn, self._suspension = anyio.Lock(), anyio.Lock()
         self._buffer = Buffer(
-            history=_open_history(history),
+            history=open_history(history, folder),
             completer=completer,
-            complete_while_typing=Condition(lambda: not self._question),
+            complete_while_typing=Condition(lambda: self._mode.completes),
+            on_text_changed=lambda _: self._mode.on_text(),
             multiline=True,
         )
-        self._app = self._build()
+        images = PastedImages()
+        self._writing = WritingMode(self._buffer, self._get_handler, images)
+        self._mode: InputMode = self._writing
+        self._app = self._build(editing)
+        self._vi = ViEditing(self._app)
+        self._draft = DraftActions(
+            self._buffer, images, turn=self._turn, suspend=self.suspend, note=self.renderer.note
+        )
 
     # -- user interface -----------------------------------------------------------------------------------
 
@@ -107,45 +124,85 @@ class PromptToolkitUI:
 
     async def run(self, handler: InputHandler) -> None:
         self._handler = handler
+        self._attention.begin()
         try:
             await self._app.run_async(
-                handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
+                handle_sigint=False, set_exception_handler=False, pre_run=self._begin_keys
             )
         except EOFError:  # the terminal is gone
             pass
         finally:
+            self._write(end_keys())
+            self._attention.end()
             self._handler = None
 
+    def _get_handler(self) -> InputHandler | None:
+        return self._handler
+
     def leave(self) -> None:
+        if self._pager is not None:
+            self._pager.close()
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
-        if about:
-            self.renderer.note(escape_invisible(about), "question")
-        await self._read_keys()  # keys typed before the question are no answer: they act as usual
-        self._question, self._seen = escape_invisible(question), None
-        self._app.invalidate()
-        try:
-            if interrupting:
-                await self._until_quiet()
-            return await self._read_answer(initial)
-        finally:
-            self._question = ""
-            self._app.invalidate()
+        question = escape_invisible(question)
+        async with self._turn:
+            self._leave_search()
+            if about:
+                self.renderer.note(escape_invisible(about), "question")
+            await self._read_keys()  # keys typed before the question are no answer: they act as usual
+            self._seen = None
+            with self._attention.asking(question) if interrupting else nullcontext():
+                if interrupting:
+                    with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
+                        await self._until_quiet()
+                draft = self._buffer.document
+                has_draft = bool(draft.text)
+                mode = AnsweringMode(
+                    self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys
+                )
+                with self._in_mode(mode), self._instead_of_draft(initial):
+                    return await mode.answer
 
-    async def _read_answer(self, initial: str) -> str:
-        """The line entered in place of the draft, which is restored afterwards."""
-        self._draft, self._answer = self._buffer.document, asyncio.get_running_loop().create_future()
-        self._buffer.reset(Document(initial))
-        self._app.invalidate()
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        async with self._turn:
+            self._leave_search()
+            await self._read_keys()
+            mode = ChoosingMode(self._buffer, Picker(title, rows, selected))
+            with self._instead_of_draft(""), self._in_mode(mode):
+                return await mode.choice
+
+    async def view(self, text: str, short: str = "", /) -> None:  # noqa: ARG002 — a long one is paged
+        if text.count("\n") < self.size()[1]:
+            self.renderer.note(text, "diff")
+        else:
+            await self.page("Changes", [Section("exact", text)])
+
+    @contextmanager
+    def _in_mode(self, mode: InputMode) -> Generator[None]:
+        self._set_mode(mode)
         try:
-            return await self._answer
+            yield
         finally:
-            self._buffer.set_document(self._draft, bypass_readonly=True)
-            self._draft, self._answer = Document(), None
+            self._set_mode(self._writing)
+
+    def _set_mode(self, mode: InputMode) -> None:
+        self._mode = mode
+        self._vi.insert()
+        self._app.invalidate()
+
+    @contextmanager
+    def _instead_of_draft(self, text: str) -> Generator[None]:
+        """Inside, the input begins with ``text``; the draft is restored afterwards."""
+        draft = self._buffer.document
+        self._buffer.reset(Document(text))
+        try:
+            yield
+        finally:
+            self._buffer.set_document(draft, bypass_readonly=True)
 
     async def _until_quiet(self) -> None:
         """Wait until the question was shown, and then no key was pressed for ``QUIET_S``."""
@@ -159,16 +216,51 @@ class PromptToolkitUI:
         for _ in range(READ_ROUNDS):
             await checkpoint()
 
+    @property
+    def is_suspended(self) -> bool:
+        return self._held is not None
+
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:
-        self._held = []
+        async with self._suspension:
+            self._held = []
+            try:
+                with set_app(self._app):
+                    async with in_terminal():
+                        self._write(end_keys())
+                        self._attention.pause()
+                        # The end of the last key's wait would take an Escape from whoever reads the keys next.
+                        await anyio.sleep(2 * ESCAPE_S)
+                        try:
+                            yield
+                        finally:
+                            self._attention.resume()
+                            self._write(begin_keys())
+            finally:
+                held, self._held = "".join(self._held), None
+                self.draw(held, self._live)
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
+        if self._pager is not None:
+            return
+        from newel.terminal.ui.fullscreen_pager import FullscreenPager, paged_sections
+
+        paged = paged_sections(sections)
+        self._pager = FullscreenPager(self._output, title, paged, self._waiting_question, at_end=at_end)
         try:
-            with set_app(self._app):
-                async with in_terminal():
-                    yield
+            async with self.suspend():
+                await self._pager.run()
         finally:
-            held, self._held = "".join(self._held), None
-            self.draw(held, self._live)
+            self._pager = None
+
+    def _waiting_question(self) -> str:
+        return "" if self._mode is self._writing else "A question waits for you"
+
+    @asynccontextmanager
+    async def hand_over(self) -> AsyncGenerator[UserTerminal]:
+        async with self.suspend():
+            with UserTerminal(sys.stdin.fileno(), self._output.fileno()) as terminal:
+                yield terminal
 
     def clear(self) -> None:
         self._app.renderer.clear()
@@ -177,11 +269,14 @@ class PromptToolkitUI:
     def refresh(self) -> None:
         self._app.invalidate()
 
+    def set_working(self, is_working: bool) -> None:
+        self._attention.set_working(is_working)
+
     def echo(self, text: str) -> None:
         self.renderer.echo(text)
 
     def show_answer(self, text: str) -> None:
-        self.renderer.note(text, "answer")
+        self.renderer.note(text, "aside")
 
     def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
@@ -189,6 +284,11 @@ class PromptToolkitUI:
         self._app.invalidate()
 
     # -- the screen ---------------------------------------------------------------------------------
+
+    def _write(self, codes: str) -> None:
+        with suppress(OSError):  # the terminal is gone: reading it tells
+            self._output.write_raw(codes)
+            self._output.flush()
 
     def size(self) -> tuple[int, int]:
         size = self._output.get_size()
@@ -219,168 +319,137 @@ class PromptToolkitUI:
 
     # -- the parts ----------------------------------------------------------------------------------
 
-    def _build(self) -> Application[None]:
-        asking = Condition(lambda: bool(self._question))
-        live = Window(
-            FormattedTextControl(lambda: ANSI("\n".join(self._live))),
-            dont_extend_height=True,
-            always_hide_cursor=True,
+    def _build(self, editing: EditingKeys) -> TerminalApp:
+        rows = Rows(
+            live=lambda: ANSI("\n".join(self._live)) if self._live else "",
+            above=lambda: self._mode.above(*self.size()),
+            prefix=self._prefix,
+            hints=self._hints,
+            status=self._status,
         )
-        question = Window(
-            FormattedTextControl(lambda: [("class:question", self._question)]),
-            dont_extend_height=True,
-            wrap_lines=True,
-        )
-        typed = Window(
-            BufferControl(self._buffer),
-            height=lambda: Dimension(min=1, max=max(self.size()[1] // 2, 3)),
-            dont_extend_height=True,
-            wrap_lines=True,
-            get_line_prefix=self._prefix,
-        )
-        state = Window(
-            FormattedTextControl(self._state),
-            dont_extend_height=True,
-            always_hide_cursor=True,
-        )
-        layout = HSplit(
-            [
-                ConditionalContainer(live, Condition(lambda: bool(self._live)) & ~asking),
-                ConditionalContainer(question, asking),
-                typed,
-                CompletionsMenu(max_height=8),
-                ConditionalContainer(state, ~has_completions),
-                Window(),  # takes the free rows when the live part shrinks
-            ]
-        )
-        app = _App(
-            Layout(layout, focused_element=typed),
-            key_bindings=self._keys(),
-            style=STYLE,
-            output=self._output,
-            color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
-            erase_when_done=True,
-            min_redraw_interval=0.02,
-        )
+        layout = build_layout(self._buffer, rows, lambda: self.size()[1])
+        app = TerminalApp(layout, self._keys(), self._output, editing)
         app.after_render += self._mark_seen
         app.key_processor.before_key_press += self._mark_key
-        # Escape is a key of its own here: do not wait long for a sequence.
-        app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
         return app
 
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
-        if line or wrapped:
-            return "  "
-        return [("class:prompt", "? " if self._answer else f"{PROMPT} ")]
+        return "  " if line or wrapped else [("class:prompt", f"{self._mode.mark} ")]
 
-    def _state(self) -> AnyFormattedText:
-        if self._answer is not None:
-            lines = [f"Enter answers · Esc stops{' · your draft comes back' if self._draft.text else ''}"]
-        elif self._question:
-            lines = ["Pause typing to answer · Esc stops"]
-        elif time.monotonic() - self._interrupted < DOUBLE_PRESS_S:
-            lines = ["Ctrl+C again leaves"]
-        else:
-            lines = self._handler.state_lines() if self._handler else []
+    def _hints(self) -> AnyFormattedText:
+        lines = ["Ctrl+C again leaves"] if self._interrupts.is_pending else self._mode.hints()
+        if (vi := self._vi.mode) and self._mode is self._writing:
+            lines = [*lines[:-1], " · ".join(filter(None, (vi, *lines[-1:])))]
         columns, _ = self.size()
-        return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
+        return [("class:state", "\n".join(fit_hints(line, columns - 1) for line in lines))] if lines else ""
+
+    def _status(self) -> AnyFormattedText:
+        columns, rows = self.size()
+        if self._handler is None or rows <= _FEW_ROWS or not (line := self._handler.status_line(columns - 1)):
+            return ""
+        return [("class:state", line)]
 
     # -- keys ---------------------------------------------------------------------------------------
 
-    def _take_early_keys(self) -> None:
-        """Enter that was typed before the prompt was shown arrives as a line feed."""
-
-        def end() -> None:
-            self._is_early = False
-
-        self._is_early = True
-        asyncio.get_running_loop().call_later(EARLY_INPUT_S, end)
+    def _begin_keys(self) -> None:
+        self._write(begin_keys())
+        store_typeahead(self._app.input, early_keys(self._app.input))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
-        for names, action in (
-            (["enter"], self._on_enter),
-            (["escape", "enter"], lambda: self._buffer.insert_text("\n")),
-            (["c-j"], self._on_line_feed),
-            (["tab"], self._on_tab),
-            (["escape"], self._on_escape),
-            (["c-c"], self._on_interrupt),
-            (["c-d"], self._on_end),
-            (["c-o"], self._on_unfold),
-            (["c-z"], self._on_suspend),
+        is_writing = Condition(lambda: self._mode is self._writing)
+        is_list = Condition(lambda: isinstance(self._mode, ListMode))
+        is_text = is_writing & ~Condition(lambda: self._vi.is_normal)
+        for names, action, filter_ in (
+            (["enter"], self._on_enter, Always()),
+            (["escape", "enter"], self._on_new_line, Always()),
+            (["c-j"], self._on_new_line, Always()),
+            (["tab"], self._on_tab, Always()),
+            (["s-tab"], self._on_shift_tab, Always()),
+            (["c-c"], self._on_interrupt, Always()),
+            (["c-d"], self._on_end, Always()),
+            (["c-o"], self._on_unfold, Always()),
+            (["c-z"], self._on_suspend, Always()),
+            ([FOCUS_IN], partial(self._attention.set_focus, True), Always()),
+            ([FOCUS_OUT], partial(self._attention.set_focus, False), Always()),
+            (["up"], self._writing.on_up, is_writing),
+            (["c-r"], self._on_search, is_text),
+            (["c-r"], partial(self._on_move, 1), is_list),
+            (["c-g"], self._on_editor, is_writing),
+            (["c-x", "c-e"], self._on_editor, is_writing),
+            (["c-g"], self._on_escape, is_list),
+            (["c-v"], self._on_paste, is_text),
         ):
-            keys.add(*names)(_key(action))
+            keys.add(*names, filter=filter_)(_key(action))
+        keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
+        for name, rows in _MOVES.items():
+            keys.add(name, filter=is_list)(_key(partial(self._on_move, rows)))
         return keys
 
+    def _is_escape_alone(self) -> bool:
+        """Whether Escape acts without waiting for another key: it has something to end, and nothing has come with it, as
+        with Alt+Enter.
+        """
+        is_idle = self._handler is None or not self._handler.busy
+        is_prefix = self._mode is self._writing and is_idle and not self._vi.mode
+        return not self._app.key_processor.input_queue and not (is_prefix and not self._buffer.complete_state)
+
     def _on_enter(self) -> None:
-        if self._answer is not None:
-            if not self._answer.done():  # several keys can arrive before the reader of the answer runs
-                self._answer.set_result(self._typed_text())
-        elif (state := self._buffer.complete_state) and state.current_completion:
-            self._buffer.complete_state = None
-        elif not self._question:
-            self._send()
+        self._mode.on_enter()
+        self._vi.insert()
 
-    def _send(self, *, later: bool = False) -> None:
-        text = self._typed_text()
-        if text.strip() and self._handler is not None:
-            self._buffer.append_to_history()
-            self._buffer.reset()
-            self._handler.submit(text, "later" if later else "now")
+    def _on_new_line(self) -> None:
+        self._buffer.insert_text("\n")
 
-    def _typed_text(self) -> str:
-        """Bytes that are not UTF-8 arrive as lone surrogates, which nothing else accepts."""
-        return self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+    def _on_tab(self) -> None:
+        self._mode.on_tab()
+
+    def _on_shift_tab(self) -> None:
+        self._mode.on_shift_tab()
+
+    def _on_escape(self) -> None:
+        edits = self._mode is self._writing and self._buffer.text and not self._buffer.complete_state
+        if not (edits and self._vi.escape()):
+            self._mode.on_escape()
+        self._app.create_background_task(self._redraw_later())
+
+    def _on_move(self, rows: int) -> None:
+        if isinstance(self._mode, ListMode):
+            self._mode.on_move(rows)
+
+    def _on_search(self) -> None:
+        sent = list(dict.fromkeys(reversed(self._buffer.history.get_strings())))
+        self._set_mode(SearchingMode(self._buffer, sent, partial(self._set_mode, self._writing)))
+
+    def _leave_search(self) -> None:
+        """Something else needs the input."""
+        if isinstance(self._mode, SearchingMode):
+            self._mode.on_escape()
+
+    def _on_editor(self) -> None:
+        self._app.create_background_task(self._draft.edit())
+
+    def _on_paste(self) -> None:
+        self._app.create_background_task(self._draft.paste())
 
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""
-        if self._question and self._seen is None:
+        if self._mode is not self._writing and self._seen is None:
             self._seen = time.monotonic()
 
     def _mark_key(self, _: object) -> None:
         if self._seen is not None:
             self._seen = time.monotonic()
 
-    def _on_line_feed(self) -> None:
-        if self._is_early:
-            self._on_enter()
-        else:
-            self._buffer.insert_text("\n")
-
-    def _on_tab(self) -> None:
-        word = self._buffer.document.text_before_cursor
-        completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
-        event = CompleteEvent(completion_requested=True)
-        commands = list(self._buffer.completer.get_completions(self._buffer.document, event))
-        if len(commands) == 1:
-            self._buffer.apply_completion(commands[0])
-        elif self._buffer.complete_state:
-            self._buffer.complete_next()
-        elif not completing and self._handler is not None and self._handler.busy and not self._question:
-            self._send(later=True)
-        else:
-            self._buffer.start_completion(select_first=True)
-
-    def _on_escape(self) -> None:
-        if self._buffer.complete_state:
-            self._buffer.cancel_completion()
-        elif self._handler is not None:
-            self._handler.stop()
-
     def _on_interrupt(self) -> None:
-        now, before = time.monotonic(), self._interrupted
-        self._interrupted = now
-        if now - before < DOUBLE_PRESS_S:
+        if self._interrupts.is_pending:
             self.leave()
-        elif self._handler is not None and self._handler.stop():
-            pass
-        elif self._buffer.text:
-            self._buffer.reset()
-            self._interrupted = before  # it only cleared the draft, so the next press is not the second one
+        elif not self._mode.on_interrupt():
+            self._interrupts.press()
         self._app.create_background_task(self._redraw_later())
 
     async def _redraw_later(self) -> None:
-        """Redraw when the time for the second Ctrl+C is over."""
+        """Redraw when the time for the second press is over."""
         await anyio.sleep(DOUBLE_PRESS_S)
         self._app.invalidate()
 
@@ -395,31 +464,12 @@ class PromptToolkitUI:
             self._handler.expand()
 
     def _on_suspend(self) -> None:
-        self._app.suspend_to_background()
+        self._app.create_background_task(self._to_background())
 
-
-class _App(Application[None]):
-    def _on_resize(self) -> None:
-        """Not while another program has the terminal: this would erase its output."""
-        if not self._running_in_terminal:
-            super()._on_resize()
+    async def _to_background(self) -> None:
+        async with self.suspend():
+            os.kill(0, signal.SIGTSTP)
 
 
 def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda _: action()
-
-
-def _open_history(path: Path) -> History:
-    """The history in a private file, or in memory if there can be no file."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-    except OSError:
-        return InMemoryHistory()
-    return _FileHistory(str(path))
-
-
-class _FileHistory(FileHistory):
-    def store_string(self, string: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk must not end the conversation
-            super().store_string(string)

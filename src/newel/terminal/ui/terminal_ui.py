@@ -2,39 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
+from newel.agent.messages import Attachment
 from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.transcript import Section
+from newel.workspace.port import CommandTerminal
 
 When = Literal["now", "later"]
 """A message to a running prompt reaches the model after the current tools, or at the end of the run."""
 
 
+class ViewText(Protocol):
+    async def __call__(self, text: str, short: str = "", /) -> None:
+        """Show a text with diffs in it, in the pager if it is longer than the screen. Where there is no pager, ``short`` is shown
+        instead, if it is not empty.
+        """
+        ...
+
+
 class InputHandler(Protocol):
     """Handles the input of a user interface."""
 
-    def submit(self, text: str, when: When = "now") -> None:
-        """The user sent this text."""
+    def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
+        """The user sent this text, with these pasted images."""
+        ...
+
+    def take_back(self) -> str | None:
+        """Remove the message that was queued last, and return it as it was typed; None if none is queued."""
         ...
 
     @property
     def busy(self) -> bool: ...
 
     def expand(self) -> None:
-        """Show the latest abbreviated output in full."""
+        """Show everything that was abbreviated."""
+        ...
+
+    def next_approval_mode(self) -> None:
+        """Switch to the next approval mode, where there are any."""
         ...
 
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
         ...
 
+    @property
+    def can_rewind(self) -> bool:
+        """Whether there is an earlier prompt to go back to."""
+        ...
+
+    def rewind(self) -> None:
+        """Offer to go back to an earlier prompt."""
+        ...
+
     async def wait_idle(self) -> None:
         """Returns when nothing is running or queued."""
         ...
 
-    def state_lines(self) -> list[str]:
-        """Lines for beside the input: queued messages, and the keys that work now."""
+    def state_lines(self, typed: str = "") -> list[str]:
+        """Lines for beside the input: queued messages, and the keys that work now. ``typed`` is the message that is being written."""
+        ...
+
+    def status_line(self, columns: int) -> str:
+        """What is always shown below the input; empty for nothing."""
         ...
 
 
@@ -53,9 +86,20 @@ class CommandUI(Protocol):
         ...
 
     async def ask(
-        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
-        """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited."""
+        """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited. Where keys are read one by one, one of ``keys``
+        answers at once, and an empty line is no answer.
+        """
+        ...
+
+    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+        """The position of the row that the user chose; None for none. ``selected`` is the one that is chosen at first."""
+        ...
+
+    @property
+    def view(self) -> ViewText | None:
+        """Shows a long text; None where only yes or no can be answered."""
         ...
 
     def restore_input(self, text: str) -> None:
@@ -65,6 +109,11 @@ class CommandUI(Protocol):
 
 class TerminalUI(CommandUI, Protocol):
     """A terminal with a user. ``leave`` ends ``run``."""
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether another program has the terminal, and Ctrl+C is for that one."""
+        ...
 
     async def run(self, handler: InputHandler) -> None:
         """Pass input to ``handler`` until the user leaves."""
@@ -78,12 +127,24 @@ class TerminalUI(CommandUI, Protocol):
         """Inside, another program has the terminal, and output is held back."""
         ...
 
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
+        """Show a long text on a screen of its own, until the user closes it; ``at_end`` shows its end first."""
+        ...
+
+    def hand_over(self) -> AbstractAsyncContextManager[CommandTerminal | None]:
+        """Inside, the terminal is a command's; None if this interface has none that a program could draw on."""
+        ...
+
     def clear(self) -> None:
         """Clear the screen, if it can be cleared."""
         ...
 
     def refresh(self) -> None:
         """The handler's ``state_lines`` have changed."""
+        ...
+
+    def set_working(self, is_working: bool) -> None:
+        """Work for the user has begun, or has ended."""
         ...
 
     def echo(self, text: str) -> None:

@@ -35,6 +35,10 @@ LEAVING: Final = 0.05
 """Seconds for a command's processes to end after it, before they count as left running."""
 
 
+Started = tuple[StartedProcess, int | None, dict[str, int]]
+"""A process, and our ends of its input, if any, and its outputs."""
+
+
 async def run_process(
     argv: Sequence[str],
     *,
@@ -121,12 +125,10 @@ class ChildProcess:
     ) -> None:
         self.output = output
         self.ended = False
-        self._folder = cwd
-        self._processes = ProcessTree(env)
+        self.folder = cwd
+        self.processes = ProcessTree(env)
         self._unsent = bytearray()
-        self.process, self._input, self._pipes = _spawn(
-            argv, cwd, self._processes, launcher, with_input=stdin is not None
-        )
+        self.process, self._input, self._pipes = self._start(argv, launcher, with_input=stdin is not None)
         try:
             self._selector = selectors.DefaultSelector()
             self._exit = exit_descriptor(self.process)
@@ -135,7 +137,7 @@ class ChildProcess:
             self.process.wait()
             for pipe in (*self._pipes.values(), *([] if self._input is None else [self._input])):
                 os.close(pipe)
-            self._processes.forget()
+            self.processes.forget()
             raise WorkspaceError(
                 f"The command could not be monitored and was stopped: {error.strerror}."
             ) from error
@@ -179,24 +181,24 @@ class ChildProcess:
     async def left_running(self, *, stopped: bool) -> Sequence[str]:
         """Describe the processes that it left running, after a moment for those that are about to end."""
         until = anyio.current_time() + LEAVING
-        while (rest := self._processes.find_remaining(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — there is no event
+        while (rest := self.processes.find_remaining(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — there is no event
             await anyio.sleep(LEAVING / 5)
         if rest:
-            self._processes.leave(self._folder)
+            self.processes.leave(self.folder)
         return rest
 
     async def stop(self) -> None:
         """End the process and all that it started. Keep reading until then, as a process that blocks on a write cannot exit
         cleanly.
         """
-        self._processes.signal(signal.SIGTERM)
+        self.processes.signal(signal.SIGTERM)
         until = anyio.current_time() + KILL_GRACE
         pause = 0.005
         while self._lives() and anyio.current_time() < until:
             await anyio.sleep(pause)
             pause = min(2 * pause, 0.05)
         while self._lives() and anyio.current_time() < until + KILL_GRACE:
-            self._processes.signal(signal.SIGKILL)
+            self.processes.signal(signal.SIGKILL)
             await anyio.sleep(0.01)
 
     def receive(self, stream: str, chunk: bytes) -> None:
@@ -225,7 +227,7 @@ class ChildProcess:
             self._close(pipe)
         self._selector.close()
         os.close(self._exit)
-        self._processes.forget()
+        self.processes.forget()
 
     async def _read_until(self, done: Callable[[], bool], seconds: float) -> None:
         """Read without flushing until ``done``, or for so many seconds."""
@@ -236,9 +238,14 @@ class ChildProcess:
                 await anyio.wait_readable(self._selector)
             self._drain()
 
+    def _start(
+        self, argv: Sequence[str], launcher: ProcessLauncher[StartedProcess], *, with_input: bool
+    ) -> Started:
+        return _spawn(argv, self.folder, self.processes, launcher, with_input=with_input)
+
     def _lives(self) -> bool:
         self._drain()
-        return not self.ended or self._processes.is_running()
+        return not self.ended or self.processes.is_running()
 
     def _drain(self) -> bool:
         """Read and write without blocking; True if the process is over."""
@@ -274,6 +281,8 @@ class ChildProcess:
                 chunk = os.read(pipe, BLOCK)
             except BlockingIOError:
                 return
+            except OSError:  # a terminal that no process has open any more
+                chunk = b""
             if not chunk:
                 del self._pipes[name]
                 self._close(pipe)
@@ -292,7 +301,7 @@ def _spawn(
     launcher: ProcessLauncher[StartedProcess],
     *,
     with_input: bool,
-) -> tuple[StartedProcess, int | None, dict[str, int]]:
+) -> Started:
     """Start a process; returns it and our ends of its input, if any, and its outputs.
 
     The pipes are created here, not by ``Popen``: CPython 3.11.2 leaks some of them when it runs out of descriptors.

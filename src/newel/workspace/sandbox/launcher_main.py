@@ -35,6 +35,7 @@ GIT_SOCKET = "/run/newel/git.sock"
 COMMAND_SCORE = 100
 """Thousandths of memory that a command counts more than the launcher when the kernel has to end one."""
 DUMPABLE = 4
+IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT)
 
 
 def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> None:
@@ -44,7 +45,7 @@ def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> Non
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, ignore)
-    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+    for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     write_files(files)
     calls = listen_for_git(broker) if broker >= 0 else None
@@ -143,7 +144,7 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
+            for number in (*IGNORED, signal.SIGCHLD, signal.SIGPIPE):  # Python ignores the last one
                 signal.signal(number, signal.SIG_DFL)
             try:
                 hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
@@ -156,6 +157,7 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
                 most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
                 resource.setrlimit(kind, (most, most))
             prefer_to_launcher()
+            take_terminal(streams[0])
             for target, stream in enumerate(streams):
                 os.dup2(stream, target)
             os.chdir(request["cwd"])
@@ -172,6 +174,15 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
         number, name = marshal.loads(failed)  # noqa: S302 — from our child, before it became another program
         raise OSError(number, os.strerror(number), name)
     return pid
+
+
+def take_terminal(stream: int) -> None:
+    """Get Ctrl+C from a terminal, for all of this session. It may have no name here by which it could be opened for that."""
+    if os.isatty(stream):
+        import fcntl
+        import termios
+
+        fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
 
 
 def prefer_to_launcher() -> None:

@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import NewelError
+from newel.review.checkpoints import RollbackPlan
 from newel.review.project import recent_runs
 from newel.review.save import SaveFailed
 from newel.review.tracking.change_recorder import ChangeRecorder
@@ -126,7 +127,14 @@ async def command(recorder: ChangeRecorder, run: TrackedRun, work: Callable[[], 
 
 
 async def undo(recorder: ChangeRecorder) -> None:
-    plan = await recorder.project.undo()
+    await apply(recorder, await recorder.project.undo())
+
+
+async def redo(recorder: ChangeRecorder) -> None:
+    await apply(recorder, await recorder.project.redo())
+
+
+async def apply(recorder: ChangeRecorder, plan: RollbackPlan) -> None:
     assert plan.conflicts == ()
     await recorder.project.apply(plan)
 
@@ -141,7 +149,7 @@ async def back_and_forth(root: Path, home: Path, commands: list[Steps], workspac
     if after != before:
         await undo(recorder)
         assert tree(root) == before
-        await undo(recorder)
+        await redo(recorder)
         assert tree(root) == after
         await undo(recorder)
         assert tree(root) == before

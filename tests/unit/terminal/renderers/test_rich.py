@@ -26,7 +26,9 @@ DIFF = (
     "@@ -90,2 +90,3 @@\n x\n+\tdone\n y\n"
 )
 COLOURS = {"TERM": "xterm-256color"}
-SGR = re.compile(r"\x1b\[[0-9;]*m")
+SGR = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[!-~]*\x1b\\")
+"""Colours and links."""
+LINKED = re.compile(r"\x1b\]8;id=\d+;(?P<target>[!-~]+?)\x1b\\(?P<text>.*?)\x1b\]8;;\x1b\\")
 
 
 class Paper:
@@ -84,10 +86,14 @@ def test_a_whole_run_is_in_the_scroll_back_as_designed(scene: Callable[..., Any]
         "\n"
         "● read importer/cli.py                                           212 lines  4 ms\n"
         "● edit importer/cli.py                                               +2 -1  6 ms\n"
+        "  │ 40   x\n"
         "  │ 41 -     run(source)\n"
         "  │ 41 +     run(source, dry_run=True)\n"
+        "  │ 42   y\n"
         "  │ ⋮\n"
+        "  │ 90   x\n"
         "  │ 91 +     done\n"
+        "  │ 92   y\n"
         "● bash pytest -q tests/test_cli.py                              12 passed  1.9 s\n"
         "\n"
         "The flag is in place: --dry-run writes nothing.\n"
@@ -118,6 +124,124 @@ def test_a_failed_call_shows_its_last_lines(scene: Callable[..., Any]) -> None:
     assert "\x1b[31m● " in paper.printed
 
 
+def test_the_output_of_a_command_is_three_lines_below_it(scene: Callable[..., Any]) -> None:
+    lines = "".join(f"line {number}\n" for number in range(1, 101))
+    output = f"stdout:\n{lines}{'wide ' * 30}\nstderr:\n\nexit code: 0"
+    text = show(scene().say("", BASH).run(BASH, output, exitCode=0).end()).text
+    cut = ("wide " * 30)[:75].rstrip() + "…"
+    assert f"  4 ms\n  │ … 98 more lines\n  │ line 99\n  │ line 100\n  │ {cut}\n\n" in text
+
+
+def test_binary_output_of_a_command_is_inert(scene: Callable[..., Any]) -> None:
+    noise = bytes(range(256)).decode("latin-1") * 8
+    paper = show(scene().say("", BASH).run(BASH, f"stdout:\n{noise}\nexit code: 0", exitCode=0).end())
+    assert not [char for char in SGR.sub("", paper.printed) if not char.isprintable() and char != "\n"]
+    assert max(map(cell_len, paper.text.split("\n"))) <= 80
+
+
+def test_an_unknown_tool_shows_its_output(scene: Callable[..., Any]) -> None:
+    call = ToolCall("4", "time__now", {"zone": "UTC"})
+    text = show(scene().say("", call).run(call, "It is noon.\nThe zone is UTC.").end()).text
+    assert "4 ms\n  │ It is noon.\n  │ The zone is UTC.\n" in text
+
+
+def test_thinking_leaves_one_line(scene: Callable[..., Any]) -> None:
+    now = [0.0]
+    paper = Paper()
+    renderer = RichRenderer(paper, Styles(COLOURS), clock=lambda: now[0])
+    for event in scene().say("Done.", BASH, thinking="First I look. " * 20).run(BASH, "stdout:\nx").end():
+        renderer.handle(event)
+        renderer.tick()
+        if "thinking" in "".join(paper.live[-1]):
+            now[0] += 0.08
+    assert paper.text.count("Thought for ") == 1
+    assert "> do it\n\nThought for 3.2 s\n\nDone.\n" in paper.text
+    assert "First I look" not in paper.text
+
+
+def test_thoughts_between_calls_stand_close_to_them(scene: Callable[..., Any]) -> None:
+    run = scene().say("", BASH, thinking="Hm.").run(BASH, "stdout:\nx")
+    text = show(run.say("", READ, thinking="Aha.").run(READ, "", linesRead=1).end()).text
+    assert "Thought for 0 ms\n● bash" in text
+    assert "x  4 ms\nThought for 0 ms\n● read" in text
+
+
+def test_a_running_answer_may_take_half_of_the_screen(scene: Callable[..., Any]) -> None:
+    code = "```\n" + "line\n" * 100
+    paper = show(scene().say(code).events, rows=40)
+    assert max(sum("line" in line for line in lines) for lines in paper.live) == 20
+
+
+@pytest.mark.parametrize("columns", range(16, 100, 3))
+def test_however_narrow_the_line_of_state_says_how_to_stop(scene: Callable[..., Any], columns: int) -> None:
+    now = [0.0]
+    paper = Paper(columns)
+    renderer = RichRenderer(paper, Styles(COLOURS), clock=lambda: now[0])
+    for event in scene().say("", BASH).start(BASH).events:
+        renderer.handle(event)
+        now[0] += 11.0
+    renderer.tick()
+    state = SGR.sub("", paper.live[-1][-1])[2:]
+    assert state.endswith("Esc stops")
+    if columns > 58:
+        assert state == "bash · 11 s · run 1 min 17 s · 3.5k tokens · Esc stops"
+    if columns > 42:
+        assert "run 1 min 17 s" in state
+
+
+def test_an_address_is_a_link_to_itself_alone(scene: Callable[..., Any]) -> None:
+    """Otherwise somebody opens an address other than the one that they read."""
+    answer = (
+        "[https://bank.example](https://evil.example) <https://a.example> [x](javascript:alert) "
+        "(see https://b.example/c_(d)). [file](file:///etc/passwd) https://b\u0430nk.example/x"
+    )
+    paper = show(scene().say(answer).end())
+    links = [(found["target"], found["text"]) for found in LINKED.finditer(paper.printed)]
+    assert {target for target, _ in links} == {
+        "https://bank.example",
+        "https://evil.example",
+        "https://a.example",
+        "https://b.example/c_(d)",
+    }
+    assert all(SGR.sub("", text) == target for target, text in links)
+    assert "https://bank.example (https://evil.example) https://a.example [x](javascript:alert)" in " ".join(
+        paper.text.split()
+    )
+
+
+@pytest.mark.parametrize("term", ["linux", "vt100"])
+def test_a_terminal_without_links_gets_none(scene: Callable[..., Any], term: str) -> None:
+    assert "\x1b]" not in show(scene().say("https://a.example").end(), environ={"TERM": term}).printed
+
+
+@pytest.mark.parametrize("before", ["", "Look at ", "- ", "1. **", "> "])
+def test_an_address_that_fits_is_never_broken(scene: Callable[..., Any], before: str) -> None:
+    address = "https://example.org/" + "way/" * 22
+    paper = show(
+        scene().say(f"Words before it, so that it moves. {before}{address}\n\nEnd.").end(), columns=120
+    )
+    assert any(address in line for line in paper.text.split("\n"))
+    prose = show(scene().say("word " * 100).end(), columns=120).text
+    assert max(map(len, prose.split("\n"))) <= 100
+
+
+@pytest.mark.parametrize("columns", [120, 50])
+def test_an_address_in_a_table_is_a_link_even_where_it_is_folded(
+    scene: Callable[..., Any], columns: int
+) -> None:
+    address = "https://example.org/a/long/way/to/go"
+    paper = show(scene().say(f"| a | b |\n|---|---|\n| {'word ' * 30} | {address} |").end(), columns=columns)
+    assert {found["target"] for found in LINKED.finditer(paper.printed)} == {address}
+
+
+def test_headings_tasks_and_code_are_told_apart(scene: Callable[..., Any]) -> None:
+    answer = "# One\n\n## Two\n\n- [ ] open\n- [X] done\n- [link]\n\n```rust\nlet x;\n```\n\n```\nplain\n```"
+    paper = show(scene().say(answer).end())
+    assert " ☐ open\n ☑ done\n • [link]\n\nrust\nlet x;\n\nplain\n" in paper.text
+    one, two = (line for line in paper.printed.split("\n") if SGR.sub("", line) in {"One", "Two"})
+    assert one.replace("One", "") != two.replace("Two", "")
+
+
 def test_during_a_run_the_last_lines_show_the_activity_and_how_to_stop(scene: Callable[..., Any]) -> None:
     paper = show(scene().say("Now the tests.", BASH).start(BASH, "one\ntw", "o\nthree\nfour").events)
     lines = [SGR.sub("", line) for line in paper.live[-2]]  # the last one is after close()
@@ -128,7 +252,7 @@ def test_during_a_run_the_last_lines_show_the_activity_and_how_to_stop(scene: Ca
         "  │ four",
         lines[-1],
     ]
-    assert lines[-1][1:] == " bash · Esc stops"
+    assert lines[-1][1:] == " bash · 3.5k tokens · Esc stops"
     assert paper.live[-1] == []
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from newel.terminal.renderers import styles
 from newel.terminal.renderers.base import CallOutcome
+from newel.terminal.renderers.palette import wrap
 
 
 def coloured(line: Text) -> list[str]:
@@ -30,17 +31,9 @@ def test_only_the_prompt_mark_of_a_user_is_coloured() -> None:
     assert [piece.strip() for piece in coloured(styles.user_text("Hello"))] == [styles.PROMPT]
 
 
-def test_changed_lines_keep_their_full_colour() -> None:
-    diff = "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n"
-    assert [piece for line in styles.diff_block(diff, 60) for piece in coloured(line)] == [
-        f"{styles.MINUS} old",
-        "+ new",
-    ]
-
-
 @given(st.text(alphabet=st.sampled_from("ab 日🙂")), st.integers(4, 20))
 def test_a_wrapped_line_fits_and_loses_no_word(text: str, width: int) -> None:
-    lines = styles.wrap(text, width)
+    lines = wrap(text, width)
     assert max(map(cell_len, lines)) <= width
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     short = [word for word in text.split() if cell_len(word) <= width]

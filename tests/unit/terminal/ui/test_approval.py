@@ -46,6 +46,24 @@ def test_the_question_hides_nothing() -> None:
     )
 
 
+LONG = "".join(f"line {number}\n" for number in range(200))
+
+
+def test_of_a_command_no_line_is_left_out() -> None:
+    """A command that looks like a long diff could hide what it does in its middle."""
+    request = ApprovalRequest(ToolCall("1", "bash", {}), "Run", f"--- a\n+++ b\n@@ -1 +1 @@\n{LONG}", "/src")
+    assert present(request, fold=True) == present(request)
+
+
+def test_of_a_long_edit_the_lines_left_out_are_counted() -> None:
+    request = ApprovalRequest(ToolCall("1", "edit", {}), "Edit", f"a link: b\n{LONG}", "/src")
+    text = present(request, fold=True)
+    assert "    a link: b\n    line 0\n" in text
+    assert "    line 18\n    … 173 more lines" in text
+    assert "\n    line 192\n" in text
+    assert text.endswith("    line 199\n")
+
+
 def test_the_question_names_the_machine() -> None:
     """Otherwise a user takes a command on a server for one on their own machine, or the reverse."""
     there = "ssh://deploy@shop.example:2222/srv/a%20b"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -12,6 +13,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.completion import DummyCompleter
 from prompt_toolkit.input import create_pipe_input
 
+from newel.agent.messages import Attachment
 from newel.terminal.renderers.rich import RichRenderer
 from newel.terminal.renderers.screen import Screen
 from newel.terminal.renderers.styles import Styles
@@ -27,12 +29,16 @@ class Listener:
     """Collects the submitted lines."""
 
     busy = True
+    can_rewind = False
 
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    def submit(self, text: str, when: When = "now") -> None:
+    def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
         self.sent.append(f"{when}: {text}")
+
+    def take_back(self) -> str | None:
+        return None
 
     def expand(self) -> None:
         pass
@@ -40,11 +46,20 @@ class Listener:
     def stop(self) -> bool:
         return False
 
+    def rewind(self) -> None:
+        pass
+
     async def wait_idle(self) -> None:
         pass
 
-    def state_lines(self) -> list[str]:
+    def state_lines(self, typed: str = "") -> list[str]:
         return []
+
+    def status_line(self, columns: int) -> str:
+        return "model"[:columns]
+
+    def next_approval_mode(self) -> None:
+        pass
 
 
 @pytest.mark.anyio

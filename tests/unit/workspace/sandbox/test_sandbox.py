@@ -293,6 +293,12 @@ async def test_output_exit_codes_and_time_limits_are_those_of_a_shell(place: Pla
     assert time.monotonic() - began < 8
 
 
+async def test_a_program_whose_reader_has_gone_ends_silently(place: Place) -> None:
+    """As in every shell: `git log | head` is no error."""
+    done = await place.run("yes | head -n 1; echo ${PIPESTATUS[0]}")
+    assert (done.stdout, done.stderr) == ("y\n141\n", "")
+
+
 @pytest.mark.parametrize("text", ["x" * 120_000, "中" * 40_000, "\\n" * 50_000])
 async def test_a_long_command_arrives_whole(place: Place, text: str) -> None:
     """A packet of the system holds about 200 KB, escapes included."""

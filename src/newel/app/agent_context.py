@@ -1,0 +1,38 @@
+"""The surroundings of an agent that is built."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from newel.agent.ports import AgentMode, Emit, Tool
+    from newel.app.model_resolver import ResolvedModel
+    from newel.app.notices import AgentNotices
+    from newel.permissions.approval import Ask
+    from newel.review.tracking.recording_workspace import RecorderRegistry
+    from newel.session.manager import SessionManager
+    from newel.tools.selection import ToolSelection
+    from newel.workspace.execution_host import ExecutionHost
+
+
+class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
+    of another mode, ``ask`` for approvals, ``notices`` for what the agent's surroundings have to tell the user, ``journal`` for each event
+    before any subscriber sees it, the recorders of its file changes, the tools that are ``offered``, all if it is None, and ``more_tools``
+    than Newel's own.
+    """
+
+    host: ExecutionHost
+    folder: str
+    session: SessionManager
+    open_session: Callable[[str | None], SessionManager]
+    find_model: Callable[[AgentMode], Awaitable[ResolvedModel]]
+    ask: Ask | None = None
+    notices: AgentNotices
+    journal: Emit | None = None
+    recorders: RecorderRegistry | None = None
+    offered: ToolSelection | None = None
+    more_tools: Sequence[Tool] = ()

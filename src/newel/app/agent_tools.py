@@ -1,0 +1,108 @@
+"""An agent's tools, and the policies that judge their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from newel.agent.ports import Model, Policy, Tool
+    from newel.app.agent_context import AgentContext
+    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.config.settings import Settings
+    from newel.permissions.approval import ApprovalMode
+    from newel.permissions.commands.project_view import ViewedFiles
+    from newel.permissions.rule_book import RuleBook
+    from newel.permissions.secret_paths import SecretPaths
+    from newel.tools.task import RunSubagent
+    from newel.workspace.sandbox.policy import SandboxPolicy
+
+
+async def own_tools(
+    settings: Settings,
+    model: Model,
+    context: AgentContext,
+    workspaces: WorkspaceFactory,
+    secret_paths: SecretPaths,
+    *,
+    run_subagent: RunSubagent | None = None,
+) -> list[Tool]:
+    """The tools that are offered of Newel's own; without ``run_subagent``, those of a subagent."""
+    from newel.app.extra_tools import suitable
+    from newel.app.sandbox import watch_commands
+    from newel.app.workspace_factory import guard_secrets
+    from newel.tools import coding_tools
+    from newel.tools.task import TaskTool
+    from newel.tools.todo import TodoTool
+
+    policy = await context.host.policy(workspaces.works_in.root)
+    may_leave = _may_leave_sandbox(context, policy)
+    works_in = watch_commands(
+        workspaces.works_in,
+        policy,
+        context.notices,
+        is_on_host=context.host.connection is not None,
+        may_leave=may_leave,
+    )
+    workspace = guard_secrets(works_in, secret_paths, policy=policy)
+    room = settings.max_result * 9 // 10
+    tools = coding_tools(workspace, timeout=settings.bash_timeout, may_leave=may_leave, room=room)
+    extra: list[Tool] = [TodoTool(), TaskTool(run_subagent)] if run_subagent else []
+    if context.offered is None and settings.approve not in {"plan", "read-only"}:
+        return tools + suitable(settings, model, extra)
+    from newel.tools.search import search_tools
+
+    tools += search_tools(
+        workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
+    )
+    if context.offered is not None:
+        return context.offered.of([*tools, *extra])
+    return tools + suitable(settings, model, extra)
+
+
+def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:
+    """Whether the model may ask to run a command outside of the sandbox: not where commands are to change nothing."""
+    return context.ask is not None and policy is not None and bool(policy.writable)
+
+
+def with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
+    from newel.agent.errors import UsageError
+
+    names = {tool.spec.name for tool in own}
+    for tool in more:
+        if tool.spec.name in names:
+            raise UsageError(f"The agent has a tool `{tool.spec.name}` already. Give yours another name.")
+        names.add(tool.spec.name)
+    return [*own, *more]
+
+
+def policy_finder(
+    context: AgentContext,
+    workspaces: WorkspaceFactory,
+    secret_paths: SecretPaths,
+    book: RuleBook,
+    own_tools: Sequence[Tool],
+) -> Callable[[ApprovalMode], Policy]:
+    """Finds the policy of an approval mode; all have the same rules."""
+    from newel.app.notices import NOT_SAVED
+    from newel.permissions.approval import approval_policy
+    from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
+    from newel.permissions.rule_book import CallJudge
+    from newel.tools.bash import BashTool
+
+    files: ViewedFiles = LocalViewedFiles()
+    if context.host.connection is not None:
+        from newel.workspace.ssh.host_project import HostViewedFiles
+
+        files = HostViewedFiles(context.host.connection)
+    return partial(
+        approval_policy,
+        ask=context.ask,
+        folder=context.folder,
+        reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
+        places=secret_paths,
+        judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
+        warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
+        report=context.notices.of(NOT_SAVED),
+    )

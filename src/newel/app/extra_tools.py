@@ -1,0 +1,29 @@
+"""The tools that are offered besides the usual ones: where a user watches, to models that have room for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from newel.agent.ports import Model, Tool
+    from newel.config.settings import ExtraTool, Settings
+
+IN_CONVERSATION: Final[tuple[ExtraTool, ...]] = ("todo", "task")
+LEAST_WINDOW: Final = 32_000
+"""Tokens. In a smaller window their descriptions would take the room of the work."""
+
+
+def for_conversation(settings: Settings) -> Settings:
+    """The settings of a conversation in the terminal."""
+    if settings.extra_tools is not None:
+        return settings
+    return msgspec.structs.replace(settings, extra_tools=IN_CONVERSATION)
+
+
+def suitable(settings: Settings, model: Model, tools: Sequence[Tool]) -> list[Tool]:
+    """Those of ``tools`` that the settings name. A small model gets none: it calls fewer tools better."""
+    is_small = model.tool_calls == "schema" or (model.context_window or LEAST_WINDOW) < LEAST_WINDOW
+    return [] if is_small else [tool for tool in tools if tool.spec.name in (settings.extra_tools or ())]

@@ -1,0 +1,49 @@
+"""The first lines of a conversation."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from newel.permissions.approval import ApprovalMode
+from newel.review.tracking.recording_workspace import RecordingWorkspace
+from newel.session.coding_agent import CodingAgent
+from newel.text.format import short_folder
+
+NEW_UNTIL: Final = 5
+"""Saved sessions after which the approval mode needs no explanation any more."""
+
+_MEANS: Final[dict[ApprovalMode, str]] = {
+    "auto": "everything runs unasked, {place}",
+    "ask": "each change and command is shown first",
+    "review": "no change reaches your files before you keep it",
+    "plan": "it looks around, changes nothing and writes a plan",
+    "read-only": "it looks around and changes nothing",
+}
+_CHANGES_FILES: Final = ("auto", "ask")
+
+
+def header(agent: CodingAgent, home: Path) -> str:
+    """The version, folder, model and settings on one line; for newcomers what the approval mode means; below, damage to the session's file."""
+    is_recorded = isinstance(agent.workspace, RecordingWorkspace)
+    is_newcomer = len(list(islice((home / "sessions").glob("*/*.jsonl"), NEW_UNTIL))) < NEW_UNTIL
+    facts = [
+        f"newel {version('newel')}",
+        short_folder(agent.workspace.name),
+        " ".join(filter(None, (agent.state.model.id, agent.where))) + (" (/model)" if is_newcomer else ""),
+        "" if is_newcomer else f"approve: {agent.approve}",
+        f"sandbox: {agent.sandbox}",
+        agent.instructions,
+        "" if is_recorded else "changes are not recorded",
+    ]
+    explained = [explain_mode(agent, is_recorded=is_recorded)] if is_newcomer else []
+    return "\n".join([" · ".join(fact for fact in facts if fact), *explained, *agent.session.damage])
+
+
+def explain_mode(agent: CodingAgent, *, is_recorded: bool) -> str:
+    """What the approval mode means, and how to undo what it lets happen."""
+    place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(agent.sandbox, "in a sandbox")
+    undo = "; /undo takes it back" if is_recorded and agent.approve in _CHANGES_FILES else ""
+    return f"{agent.approve} (Shift+Tab): {_MEANS[agent.approve].format(place=place)}{undo}"

@@ -1,0 +1,60 @@
+"""A trial of a model server: one request for one token, and remedies for what goes wrong."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import anyio
+
+from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
+from newel.agent.messages import UserMessage
+from newel.agent.ports import Model, ModelRequest
+from newel.config.endpoint import EndpointSettings
+from newel.providers.http.urls import ollama_http_url
+from newel.providers.model_server import ModelServer
+
+TIMEOUT_S: Final = 20.0
+"""For one token; a server may load its model first."""
+
+ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
+
+
+class ModelTrial(NamedTuple):
+    """``works`` is None if the key could not be tested."""
+
+    works: bool | None
+    message: str
+
+
+async def try_model(endpoint: EndpointSettings, client: ModelServer, name: str) -> ModelTrial:
+    """Request one token: many servers list their models without a valid key."""
+    if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
+        return ModelTrial(None, "Not tested: Ollama would load the model first, and no key is set.")
+    request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
+    try:
+        with anyio.fail_after(TIMEOUT_S):
+            await client.complete(request, _ignore)
+    except TimeoutError:
+        return ModelTrial(None, f"The key was not tested: {name} did not answer within {TIMEOUT_S:g} s.")
+    except (RateLimited, RequestRejected) as error:
+        if error.status not in {401, 402, 403, 404}:  # some reject so short an answer, or are busy
+            return ModelTrial(None, f"The key was not tested. {error}")
+        return ModelTrial(False, f"{error}{remedy(endpoint, error)}")
+    except ProviderError as error:
+        return ModelTrial(False, f"{error}{remedy(endpoint, error)}")
+    return ModelTrial(True, f"{name} answers {'with this key' if endpoint.api_key else 'without a key'}")
+
+
+async def _ignore(_: object) -> None:
+    """The answer does not matter."""
+
+
+def remedy(endpoint: EndpointSettings, error: NewelError) -> str:
+    """What to do about an error, on a line of its own; empty if the error says so itself."""
+    if isinstance(error, ProviderError) and error.status in {401, 403}:
+        if endpoint.api_key is None:
+            return "\nNo key is set for it: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
+        return ""
+    if isinstance(error, ProviderError) and error.status:
+        return ""  # the server answered, and its message says why
+    return f"\nCheck that the server is running and that the base URL is right. {ADDRESSES}"

@@ -1,0 +1,88 @@
+"""Questions on a terminal, line by line: they work wherever there is one, before any screen is set up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from newel.agent.errors import NewelError
+from newel.text.fuzzy import fuzzy_matches
+from newel.text.sanitize import escape_line, sanitize
+
+SHOWN: Final = 20
+"""Names of a long list that are printed."""
+
+
+class SetupCancelled(NewelError):
+    """The input has ended."""
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{sanitize(text)}\n")
+    sys.stderr.flush()
+
+
+def ask_line(question: str) -> str:
+    """One line. Raises ``SetupCancelled`` at the end of the input."""
+    sys.stderr.write(sanitize(question))
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        sys.stderr.write("\n")
+        raise SetupCancelled("Nothing was saved.")
+    return line.strip()
+
+
+def ask_secret(question: str) -> str:
+    """A line that is not shown. Raises ``SetupCancelled`` at the end of the input."""
+    from getpass import getpass
+
+    try:
+        return getpass(sanitize(question), stream=sys.stderr)
+    except EOFError as error:
+        sys.stderr.write("\n")
+        raise SetupCancelled("Nothing was saved.") from error
+
+
+def confirm(question: str, *, default: bool) -> bool:
+    while True:
+        answer = ask_line(f"{question} {'[Y/n]' if default else '[y/N]'} ").lower()
+        if answer in {"y", "yes", "n", "no", ""}:
+            return answer in {"y", "yes"} or (not answer and default)
+
+
+def choose(title: str, rows: Sequence[str]) -> int:
+    """The position of the row whose number the user enters."""
+    say(title)
+    for number, row in enumerate(rows, 1):
+        say(f"  {number}  {escape_line(row)}")
+    while True:
+        answer = ask_line(f"Number, 1 to {len(rows)}: ")
+        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
+            return int(answer) - 1
+
+
+def choose_name(title: str, names: Sequence[str], *, otherwise: str = "another server") -> str | None:
+    """One of the names, by its number, or by letters that narrow the list. None if the user wants none of them."""
+    shown = list(names)
+    while True:
+        say(title)
+        for number, name in enumerate(shown[:SHOWN], 1):
+            say(f"  {number:>2}  {escape_line(name)}")
+        more = len(shown) - SHOWN
+        if more > 0:
+            say(f"  and {more} more: type a part of the name")
+        answer = ask_line(f"Number, or a part of the name (Enter: {otherwise}): ")
+        if not answer:
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= min(len(shown), SHOWN):
+            return shown[int(answer) - 1]
+        if answer in names:
+            return answer
+        found = [names[at] for at in fuzzy_matches(names, answer)]
+        if len(found) == 1 and confirm(f"{escape_line(found[0])}?", default=True):
+            return found[0]
+        if not found and confirm(f"The server does not list {answer}. Use it all the same?", default=False):
+            return answer
+        shown = found or list(names)

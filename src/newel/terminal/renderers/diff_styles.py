@@ -1,0 +1,316 @@
+"""Diffs in colour: removed orange, added blue, the words that changed underlined, and the syntax where the language is known.
+
+A line is coloured by its hunk's header, which counts the lines, and not by its first character alone: ``--- name`` is no change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rich.text import Text
+
+from newel.agent.formatting import pluralize
+from newel.diff.unified import HUNK, MINUS, DiffLine, diff_lines
+from newel.terminal.renderers.palette import ADDED, DIM, REMOVED
+from newel.text.sanitize import escape_invisible, sanitize
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+
+SHOWN_CHANGES: Final = 16
+"""Changed lines shown of an edit."""
+SHOWN_CONTEXT: Final = 1
+"""Unchanged lines shown around each change of an edit."""
+
+CHANGED_WORD: Final = "bold underline"
+"""Visible without colours, too."""
+ALIKE: Final = 0.4
+"""Part of two lines that has to be equal for the rest to be marked as changed words."""
+MAX_WORDS: Final = 400
+"""Words of a line that are compared with another."""
+MAX_PAIRS: Final = 1_000
+"""Pairs of lines that are compared to find those that replace each other."""
+DETAILED: Final = 2_000
+"""Lines of a text, and of a hunk, in which words are compared and hunks parsed."""
+MAX_PARSED: Final = 60_000
+"""Characters of a hunk that are parsed for their syntax, about a third of a second."""
+MAX_PARSED_LINE: Final = 2_000
+
+_LANGUAGES: Final = {
+    **dict.fromkeys((".py", ".pyi"), "python"),
+    **dict.fromkeys((".js", ".mjs", ".cjs", ".jsx"), "javascript"),
+    **dict.fromkeys((".ts", ".tsx", ".mts"), "typescript"),
+    **dict.fromkeys((".c", ".h"), "c"),
+    **dict.fromkeys((".cc", ".cpp", ".cxx", ".hh", ".hpp"), "cpp"),
+    **dict.fromkeys((".sh", ".bash", ".zsh"), "bash"),
+    **dict.fromkeys((".yaml", ".yml"), "yaml"),
+    **dict.fromkeys((".html", ".htm"), "html"),
+    **dict.fromkeys((".kt", ".kts"), "kotlin"),
+    ".cs": "csharp",
+    ".css": "css",
+    ".dart": "dart",
+    ".ex": "elixir",
+    ".go": "go",
+    ".hs": "haskell",
+    ".java": "java",
+    ".json": "json",
+    ".lua": "lua",
+    ".php": "php",
+    ".rb": "ruby",
+    ".rs": "rust",
+    ".scala": "scala",
+    ".scss": "scss",
+    ".sql": "sql",
+    ".swift": "swift",
+    ".toml": "toml",
+    ".xml": "xml",
+    ".zig": "zig",
+}
+_TOKENS: Final = (
+    ("Token.Comment", "italic"),
+    ("Token.Keyword", "magenta"),
+    ("Token.Literal.String", "green"),
+    ("Token.Literal.Number", "cyan"),
+    ("Token.Name.Function", "bold"),
+    ("Token.Name.Class", "bold"),
+    ("Token.Name.Tag", "magenta"),
+)
+"""Styles that cannot be taken for added or removed; everything else has the colour of its change."""
+
+_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+
+
+SPACED: Final = {"+": "+ ", "-": f"{MINUS} ", " ": "  "}
+EXACT: Final = {"+": "+", "-": "-", " ": " "}
+"""Marks as diffs have them, so that a diff can be copied."""
+
+
+class Span(NamedTuple):
+    """A style for the characters ``start:end`` of a line."""
+
+    start: int
+    end: int
+    style: str
+
+
+def diff_block(diff: str, width: int) -> list[Text]:
+    """The changed lines with their numbers and a little context, cut after the first few changes."""
+    lines = [line._replace(text=_on_one_line(line.text)) for line in diff_lines(diff)]
+    changed = [at for at, line in enumerate(lines) if line.mark != " "]
+    shown = _with_context(lines, changed[:SHOWN_CHANGES])
+    lines = lines[: shown[-1] + 1] if shown else []
+    digits = len(str(max((lines[at].number for at in shown), default=0)))
+    painted = paint_lines(lines, language_of(diff))
+    result: list[Text] = []
+    for before, at in zip([None, *shown], shown, strict=False):
+        if before is not None and (at > before + 1 or lines[at].hunk != lines[before].hunk):
+            result.append(Text("  │ ⋮", style=DIM))
+        row, content = Text().append("  │ ", style=DIM), painted[at]
+        row.append(f"{lines[at].number:>{digits}} ", style=DIM)
+        if lines[at].mark == " ":
+            content.stylize(DIM)
+        content.truncate(width - 5 - digits, overflow="ellipsis")
+        result.append(row.append_text(content))
+    if (more := len(changed) - SHOWN_CHANGES) > 0:
+        result.append(Text(f"  │ … {pluralize(more, 'more changed line')} · /show", style=DIM))
+    return result
+
+
+def _on_one_line(text: str) -> str:
+    return sanitize(text, keep_newlines=False).expandtabs(4).rstrip("↵")
+
+
+def _with_context(lines: Sequence[DiffLine], changed: Sequence[int]) -> list[int]:
+    """The positions of the changed lines, and of those around them in their hunks."""
+    shown = {
+        near
+        for at in changed
+        for near in range(max(at - SHOWN_CONTEXT, 0), min(at + SHOWN_CONTEXT + 1, len(lines)))
+        if near == at
+        or (lines[near].mark == " " and lines[near].hunk == lines[at].hunk and lines[near].text.strip())
+    }
+    return sorted(shown)
+
+
+def with_diff(text: str, *, secondary: str = DIM, wraps: bool = False) -> Text:
+    """Text with unified diffs in it, also indented ones, nothing hidden. ``secondary`` is the style of the headers of hunks.
+    ``wraps``: lines that are too long are wrapped; otherwise they stay whole, to be copied.
+    """
+    painted = Text(overflow="fold") if wraps else Text(no_wrap=True, overflow="ignore")
+    lines = escape_invisible(text).split("\n")
+    at, language = 0, ""
+    while at < len(lines):
+        indent = lines[at][: len(lines[at]) - len(lines[at].lstrip(" "))]
+        end = _end_of_hunk(lines, at, indent)
+        if at:
+            painted.append("\n")
+        if end > at:
+            painted.append(lines[at], style=secondary)
+            hunk = [line.removeprefix(indent) for line in lines[at + 1 : end]]
+            paint = paint_lines if at < DETAILED else _paint_plainly
+            for line in paint([DiffLine(line[:1], 0, line[1:], 0) for line in hunk], language, EXACT):
+                painted.append(f"\n{indent}").append_text(line)
+            at = end
+        else:
+            if name := _name(lines, at, indent):
+                language = _LANGUAGES.get(PurePosixPath(name).suffix.lower(), "")
+            painted.append(lines[at], style="bold" if name else "")
+            at += 1
+    return painted
+
+
+def paint_diff_code(code: str) -> Text:
+    """A diff in an answer, which often has no headers that count its lines."""
+    if re.search(f"(?m)^{HUNK}", code):
+        return with_diff(code)
+    lines = [DiffLine(line[:1], 0, line[1:], 0) for line in code.split("\n")]
+    painted = paint_lines(lines, "", EXACT)
+    return Text("\n").join(painted)
+
+
+def _end_of_hunk(lines: Sequence[str], at: int, indent: str) -> int:
+    """The position after the hunk whose header is at ``at``; ``at`` if there is none."""
+    header = re.match(HUNK, lines[at].removeprefix(indent))
+    if header is None:
+        return at
+    old, new = int(header["old_size"] or 1), int(header["new_size"] or 1)
+    end = at + 1
+    while end < len(lines) and (old > 0 or new > 0 or lines[end].startswith(f"{indent}\\")):
+        mark = lines[end][len(indent) :][:1]
+        if not lines[end].startswith(indent) or mark not in _MARKS or _name(lines, end, indent):
+            break  # it was cut
+        old -= mark in " -"
+        new -= mark in " +"
+        end += 1
+    return end
+
+
+_MARKS: Final = ("+", "-", " ", "", "\\", "…")
+"""The first characters of a hunk's lines. Models leave out the space of an empty line; the last one stands for lines left out."""
+
+
+def _name(lines: Sequence[str], at: int, indent: str) -> str:
+    """The name of the file in one of the two lines above a file's first hunk; empty for every other line."""
+    for first in (at, at - 1):
+        if first < 0 or first + 2 >= len(lines):
+            continue
+        starts = (f"{indent}--- ", f"{indent}+++ ", f"{indent}@@")
+        if all(line.startswith(start) for line, start in zip(lines[first : first + 3], starts, strict=True)):
+            return lines[first + 1][len(indent) + 4 :]
+    return ""
+
+
+def language_of(diff: str) -> str:
+    """The name of a diff's language for the parser of its syntax; empty if it is not known."""
+    found = re.search(r"(?m)^\+\+\+ (?P<name>[^\n\t]+)", diff[:MAX_PARSED_LINE])
+    return _LANGUAGES.get(PurePosixPath(found["name"]).suffix.lower(), "") if found else ""
+
+
+def paint_lines(lines: Sequence[DiffLine], language: str, marks: Mapping[str, str] = SPACED) -> list[Text]:
+    """The lines of hunks behind their marks, which are all equally wide; the text must be inert."""
+    spans: list[list[Span]] = [[] for _ in lines]
+    for side in ("-", "+"):
+        _add_syntax(lines, side, language, spans)
+    for removed, added in _pairs(lines):
+        old, new = changed_words(lines[removed].text, lines[added].text)
+        spans[removed] += old
+        spans[added] += new
+    painted = _paint_plainly(lines, language, marks)
+    width = len(marks["+"])
+    for text, marked in zip(painted, spans, strict=True):
+        for span in marked:
+            text.stylize(span.style, span.start + width, span.end + width)
+    return painted
+
+
+def _paint_plainly(lines: Sequence[DiffLine], language: str, marks: Mapping[str, str]) -> list[Text]:  # noqa: ARG001 — see above
+    styles = {"+": ADDED, "-": REMOVED}
+    return [
+        Text().append(marks.get(line.mark, line.mark) + line.text, style=styles.get(line.mark, ""))
+        for line in lines
+    ]
+
+
+def _pairs(lines: Sequence[DiffLine]) -> Iterable[tuple[int, int]]:
+    """The positions of removed lines and of the added ones that replace them."""
+    at = 0
+    while at < min(len(lines), DETAILED):
+        removed = _run(lines, at, "-")
+        added = _run(lines, removed, "+")
+        old, new = range(at, removed), range(removed, added)
+        if len(old) == len(new) or len(old) * len(new) > MAX_PAIRS:
+            yield from zip(old, new, strict=False)
+        else:
+            yield from _likely_pairs(lines, old, new)
+        at = max(added, at + 1)
+
+
+def _likely_pairs(lines: Sequence[DiffLine], old: range, new: range) -> Iterable[tuple[int, int]]:
+    """Each removed line with the added one that has most words in common with it, in order."""
+    words = {at: frozenset(_WORD.findall(lines[at].text)) for at in (*old, *new)}
+    first = new.start
+    for removed in old:
+        alike = [(len(words[removed] & words[added]), -added) for added in range(first, new.stop)]
+        if alike and (best := max(alike))[0] >= ALIKE * len(words[removed]):
+            yield removed, -best[1]
+            first = 1 - best[1]
+
+
+def _run(lines: Sequence[DiffLine], at: int, mark: str) -> int:
+    """The end of the lines from ``at`` on with this mark in the same hunk."""
+    end = at
+    while end < len(lines) and lines[end].mark == mark and lines[end].hunk == lines[at].hunk:
+        end += 1
+    return end
+
+
+def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
+    """The words in which two lines differ; none where the lines have too little in common."""
+    from newel.diff.patience import diff
+
+    a, b = _WORD.findall(old), _WORD.findall(new)
+    if len(a) > MAX_WORDS or len(b) > MAX_WORDS:
+        return [], []
+    found = diff(a, b)
+    gone = sum(len("".join(a[span.a0 : span.a1]).strip()) for span in found)
+    if len(old.strip()) - gone < ALIKE * max(len(old.strip()), len(new.strip())):
+        return [], []
+    return _spans(a, [(span.a0, span.a1) for span in found]), _spans(
+        b, [(span.b0, span.b1) for span in found]
+    )
+
+
+def _spans(words: Sequence[str], found: Sequence[tuple[int, int]]) -> list[Span]:
+    ends = [0]
+    for word in words:
+        ends.append(ends[-1] + len(word))
+    return [Span(ends[start], ends[end], CHANGED_WORD) for start, end in found if start < end]
+
+
+def _add_syntax(lines: Sequence[DiffLine], side: str, language: str, spans: list[list[Span]]) -> None:
+    """Add the styles of the lines of one side of a diff, parsed together with the context between them."""
+    parsed = [at for at, line in enumerate(lines) if line.mark in {side, " "}]
+    size = sum(len(lines[at].text) + 1 for at in parsed)
+    if not language or size > MAX_PARSED or any(len(lines[at].text) > MAX_PARSED_LINE for at in parsed):
+        return
+    row = column = 0
+    for kind, value in _lexer(language).get_tokens("\n".join(lines[at].text for at in parsed)):
+        style = next((style for prefix, style in _TOKENS if str(kind).startswith(prefix)), "")
+        for number, piece in enumerate(value.split("\n")):
+            if number:
+                row, column = row + 1, 0
+            if style and piece and row < len(parsed) and lines[parsed[row]].mark == side:
+                spans[parsed[row]].append(Span(column, column + len(piece), style))
+            column += len(piece)
+
+
+@lru_cache(maxsize=8)
+def _lexer(language: str) -> Lexer:
+    from pygments import lexers
+
+    lexer_by_name: Callable[..., Lexer] = lexers.get_lexer_by_name  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return lexer_by_name(language, stripnl=False, ensurenl=False)

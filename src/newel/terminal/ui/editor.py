@@ -1,0 +1,75 @@
+"""The draft in the editor of the user's choice."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from newel.agent.errors import UsageError
+from newel.text.format import one_line
+from newel.workspace.process.environment import child_env
+from newel.workspace.process.own_programs import own_path
+
+_USUAL: Final = ("vi", "nano")
+
+
+def editor_command(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The command of ``VISUAL``, else of ``EDITOR``, else of an editor that most systems have. Raises ``UsageError``."""
+    for name in ("VISUAL", "EDITOR"):
+        if not (value := environ.get(name, "").strip()):
+            continue
+        try:
+            command = shlex.split(value)
+        except ValueError as error:
+            raise UsageError(f"${name} is no command ({error}): {one_line(value, 80)}") from error
+        if shutil.which(command[0], path=own_path(environ=environ)) is None:
+            raise UsageError(
+                f"The editor {one_line(command[0], 80)} of ${name} was not found. Set ${name} to one that is installed."
+            )
+        return command
+    for name in _USUAL:
+        if shutil.which(name, path=own_path(environ=environ)):
+            return [name]
+    raise UsageError("There is no editor. Set VISUAL or EDITOR to one, such as `export EDITOR=nano`.")
+
+
+async def edit(text: str, command: list[str], environ: Mapping[str, str] = os.environ) -> str:
+    """The text as the editor leaves it. The terminal must be free for it. Raises ``UsageError`` if the editor fails."""
+    # In a private folder, which goes with all that the editor leaves in it.
+    with tempfile.TemporaryDirectory(prefix="newel-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "message.md")
+        _write(path, text and f"{text}\n")
+        own = {"TERM": environ.get("TERM", "dumb"), "PATH": own_path(environ=environ)}
+        process = await anyio.open_process(
+            [*command, str(path)], stdin=None, stdout=None, stderr=None, env=child_env(environ, own)
+        )
+        try:
+            code = await process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        if code:
+            raise UsageError(
+                f"The editor {one_line(command[0], 80)} ended with exit code {code}. The draft is as it was."
+            )
+        try:
+            return _read(path).removesuffix("\n")
+        except OSError as error:
+            raise UsageError(
+                f"The editor left no file ({error.strerror}). The draft is as it was."
+            ) from error
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, errors="replace")
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace")

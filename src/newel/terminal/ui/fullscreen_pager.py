@@ -1,0 +1,189 @@
+"""A pager on the terminal's alternate screen. The conversation goes on meanwhile; the screen comes back as it was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.styles import Style
+
+from newel.terminal.renderers.styles import Styles
+from newel.terminal.renderers.transcript import Section, paint_section
+from newel.terminal.ui.hints import fit_hints
+from newel.terminal.ui.scroller import PagedSection, Scroller, matches
+
+STYLE = Style.from_dict({"state": "ansibrightblack", "news": "bold"})
+NEWS_S = 0.5
+"""Time after which the last line tells what has happened in the conversation."""
+
+_MOVES: Final[dict[tuple[str, ...], Callable[[Scroller], None]]] = {
+    ("up", "k", "c-p"): lambda scroller: scroller.move(-1),
+    ("down", "j", "c-n", "enter"): lambda scroller: scroller.move(1),
+    ("pageup", "b", "c-b"): lambda scroller: scroller.turn(-1),
+    ("pagedown", " ", "f", "c-f"): lambda scroller: scroller.turn(1),
+    ("u", "c-u"): lambda scroller: scroller.turn(-0.5),
+    ("d",): lambda scroller: scroller.turn(0.5),
+    ("home", "g", "<"): lambda scroller: scroller.to_start(),
+    ("end", "G", ">"): lambda scroller: scroller.to_end(),
+}
+_CLOSE = ("q", "escape", "c-o", "c-c", "c-d")
+
+
+def paged_sections(sections: Sequence[Section]) -> list[PagedSection]:
+    styles = Styles()
+    return [PagedSection(partial(paint_section, section, styles), section.may_have) for section in sections]
+
+
+class FullscreenPager:
+    """Shows sections on ``output`` until the user closes it; ``news`` says what waits for them in the conversation."""
+
+    def __init__(
+        self,
+        output: Output,
+        title: str,
+        sections: Sequence[PagedSection],
+        news: Callable[[], str],
+        *,
+        at_end: bool,
+    ) -> None:
+        self._title = title
+        self._output = output
+        self._news = news
+        self._query = ""
+        self._typed: str | None = None
+        self._problem = ""
+        columns, rows = self._size()
+        self._scroller = Scroller(sections, columns, rows)
+        if at_end:
+            self._scroller.to_end()
+        self._app = self._build()
+
+    async def run(self) -> None:
+        with suppress(EOFError):  # the terminal is gone
+            await self._app.run_async(handle_sigint=False, set_exception_handler=False)
+
+    def close(self) -> None:
+        if self._app.is_running and self._app.future is not None and not self._app.future.done():
+            self._app.exit()
+
+    def _size(self) -> tuple[int, int]:
+        size = self._output.get_size()
+        return size.columns, max(size.rows - 1, 1)
+
+    def _build(self) -> Application[None]:
+        text = Window(FormattedTextControl(self._text), always_hide_cursor=True, wrap_lines=False)
+        state = Window(FormattedTextControl(self._state), height=1, always_hide_cursor=True)
+        app: Application[None] = Application(
+            Layout(HSplit([text, state])),
+            key_bindings=self._keys(),
+            style=STYLE,
+            output=self._output,
+            color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
+            full_screen=True,
+            refresh_interval=NEWS_S,
+        )
+        app.ttimeoutlen, app.timeoutlen = 0.05, 0.05
+        return app
+
+    # -- the screen ---------------------------------------------------------------------------------
+
+    def _text(self) -> StyleAndTextTuples:
+        self._scroller.resize(*self._size())
+        fragments: StyleAndTextTuples = []
+        for line in self._scroller.visible():
+            painted = to_formatted_text(ANSI(line))
+            if found := matches(self._query, line):
+                painted = _marked(painted, found)
+            fragments += [*painted, ("", "\n")]
+        return fragments
+
+    def _state(self) -> StyleAndTextTuples:
+        columns, _ = self._size()
+        if self._typed is not None:
+            return [("", f"/{self._typed}"[-columns + 1 :])]
+        if news := self._problem or self._news():
+            return [("class:news", fit_hints(f"{news} · q closes", columns - 1))]
+        position = self._scroller.position
+        keys = "↑↓ space b moves · g G start, end · / n finds · q closes"
+        return [
+            ("class:state", fit_hints(" · ".join(filter(None, (self._title, position, keys))), columns - 1))
+        ]
+
+    # -- keys ---------------------------------------------------------------------------------------
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        typing = Condition(lambda: self._typed is not None)
+        for names, move in _MOVES.items():
+            for name in names:
+                keys.add(name, filter=~typing)(_key(partial(self._move, move)))
+        for name in _CLOSE:
+            keys.add(name, filter=~typing)(_key(self.close))
+        for name, action in (
+            ("/", partial(self._type, "")),
+            ("n", partial(self._find, 1)),
+            ("N", partial(self._find, -1)),
+        ):
+            keys.add(name, filter=~typing)(_key(action))
+        keys.add(Keys.Any, filter=typing)(self._on_letter)
+        for name, action in (
+            ("enter", self._start_search),
+            ("backspace", self._delete),
+            ("escape", partial(self._type, None)),
+            ("c-c", partial(self._type, None)),
+        ):
+            keys.add(name, filter=typing)(_key(action))
+        return keys
+
+    def _move(self, move: Callable[[Scroller], None]) -> None:
+        self._problem = ""
+        move(self._scroller)
+
+    def _type(self, text: str | None) -> None:
+        self._typed = text
+
+    def _delete(self) -> None:
+        self._typed = (self._typed or "")[:-1]
+
+    def _on_letter(self, event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            self._typed = (self._typed or "") + event.data
+
+    def _start_search(self) -> None:
+        self._query, self._typed = self._typed or self._query, None
+        self._find(1)
+
+    def _find(self, step: int) -> None:
+        if self._query:
+            self._app.create_background_task(self._find_next(step))
+
+    async def _find_next(self, step: int) -> None:
+        is_found = await self._scroller.find(self._query, step)
+        self._problem = "" if is_found else f"Not found {'below' if step > 0 else 'above'}: {self._query}"
+        self._app.invalidate()
+
+
+def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    return lambda _: action()
+
+
+def _marked(painted: StyleAndTextTuples, found: Sequence[tuple[int, int]]) -> StyleAndTextTuples:
+    """The line with these characters reversed."""
+    marked: StyleAndTextTuples = []
+    at = 0
+    for style, text, *_ in painted:
+        for char in text:
+            is_found = any(start <= at < end for start, end in found)
+            marked.append((f"{style} reverse" if is_found else style, char))
+            at += 1
+    return marked

@@ -1,0 +1,336 @@
+"""What the keys do: while a message is written, while a question is answered, and while a row is chosen from a list."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import AnyFormattedText
+
+from newel.terminal.ui.clipboard import PastedImages
+from newel.terminal.ui.history import search_history
+from newel.terminal.ui.picker import Picker
+from newel.terminal.ui.terminal_ui import InputHandler
+from newel.text.format import PROMPT, one_line
+
+DOUBLE_PRESS_S: Final = 2.0
+"""Time in which a second Ctrl+C leaves, and a second Escape goes back."""
+
+
+AGAIN: Final = "Esc again goes back to an earlier prompt"
+
+
+def typed_text(buffer: Buffer) -> str:
+    """Bytes that are not UTF-8 arrive as lone surrogates, which nothing else accepts."""
+    return buffer.text.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def is_command_name(text: str) -> bool:
+    """Whether a text is the beginning of a command's name, perhaps the whole of it, and nothing more."""
+    return re.fullmatch(r"/[\w.-]+", text) is not None
+
+
+class InputMode(Protocol):
+    """``mark`` stands before the input; ``completes``: what is typed is completed."""
+
+    mark: str
+    completes: bool
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:
+        """What is shown between the output and the input."""
+        ...
+
+    def hints(self) -> list[str]:
+        """The lines below the input."""
+        ...
+
+    def on_text(self) -> None:
+        """The input has changed."""
+        ...
+
+    def on_enter(self) -> None: ...
+
+    def on_tab(self) -> None: ...
+
+    def on_shift_tab(self) -> None: ...
+
+    def on_escape(self) -> None: ...
+
+    def on_interrupt(self) -> bool:
+        """Ctrl+C; False if another one would leave."""
+        ...
+
+
+class WritingMode:
+    """A message to the agent is written. ``handler`` is None until the conversation begins."""
+
+    mark = PROMPT
+    completes = True
+
+    def __init__(
+        self, buffer: Buffer, handler: Callable[[], InputHandler | None], images: PastedImages | None = None
+    ) -> None:
+        self._buffer = buffer
+        self._handler = handler
+        self._images = images or PastedImages()
+        self._escapes = DoublePress()
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — nothing is shown
+        return ""
+
+    def hints(self) -> list[str]:
+        handler = self._handler()
+        if self._escapes.is_pending and not self._buffer.text:
+            return [AGAIN]
+        return handler.state_lines(self._buffer.text) if handler else []
+
+    def on_text(self) -> None:
+        """Nothing depends on it."""
+
+    def on_enter(self) -> None:
+        document = self._buffer.document
+        state = self._buffer.complete_state
+        if document.text_before_cursor.endswith("\\") and document.is_cursor_at_the_end_of_line:
+            self._buffer.delete_before_cursor()
+            self._buffer.insert_text("\n")
+        elif state and state.current_completion and not is_command_name(document.text):
+            self._buffer.complete_state = None
+        elif not is_command_name(document.text) or self._take_command():
+            self._send()
+
+    def _take_command(self) -> bool:
+        """Complete the name of a command to the first one that matches; return whether it can be sent: it was typed in full, or needs no
+        arguments and begins with what was typed.
+        """
+        buffer, typed = self._buffer, self._buffer.text
+        found = buffer.completer.get_completions(Document(typed), CompleteEvent()) if self.completes else ()
+        names = [completion.text for completion in found]
+        buffer.complete_state = None
+        if not names or any(name.rstrip() == typed for name in names):
+            return True
+        buffer.document = Document(names[0])
+        return buffer.text.startswith(typed) and not buffer.text.endswith(" ")
+
+    def on_tab(self) -> None:
+        buffer, handler = self._buffer, self._handler()
+        word = buffer.document.text_before_cursor
+        completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
+        event = CompleteEvent(completion_requested=True)
+        commands = list(buffer.completer.get_completions(buffer.document, event))
+        if len(commands) == 1:
+            buffer.apply_completion(commands[0])
+        elif buffer.complete_state:
+            buffer.complete_next()
+        elif not completing and self.completes and handler is not None and handler.busy:
+            self._send(later=True)
+        else:
+            buffer.start_completion(select_first=True)
+
+    def on_shift_tab(self) -> None:
+        handler = self._handler()
+        if self._buffer.complete_state:
+            self._buffer.complete_previous()
+        elif handler is not None:
+            handler.next_approval_mode()
+
+    def on_escape(self) -> None:
+        handler = self._handler()
+        if self._buffer.complete_state:
+            self._buffer.cancel_completion()
+        elif handler is not None and not handler.stop():
+            self._rewind(handler)
+
+    def on_up(self) -> None:
+        """Take back the message that was queued last, or move in the text and in what was sent earlier."""
+        handler = self._handler()
+        if not self._buffer.text and handler is not None and (queued := handler.take_back()) is not None:
+            self._buffer.document = Document(queued)
+        else:
+            self._buffer.auto_up()
+
+    def on_interrupt(self) -> bool:
+        handler = self._handler()
+        if handler is not None and handler.stop():
+            return False
+        if self._buffer.text:
+            self._buffer.append_to_history()  # a draft is not lost
+            self._buffer.reset()
+            return True
+        return False
+
+    def _rewind(self, handler: InputHandler) -> None:
+        """The second Escape in a row goes back, if nothing is being written."""
+        if self._buffer.text or not handler.can_rewind:
+            return
+        if self._escapes.is_pending:
+            self._escapes = DoublePress()
+            handler.rewind()
+        else:
+            self._escapes.press()
+
+    def _send(self, *, later: bool = False) -> None:
+        text, handler = typed_text(self._buffer), self._handler()
+        if text.strip() and handler is not None:
+            self._buffer.append_to_history()
+            self._buffer.reset()
+            handler.submit(text, "later" if later else "now", self._images.of(text))
+
+
+class WaitingMode(WritingMode):
+    """A question is shown, and waits for a pause: the keys may be meant for the draft, so Enter does nothing."""
+
+    completes = False
+
+    def __init__(self, buffer: Buffer, handler: Callable[[], InputHandler | None], question: str) -> None:
+        super().__init__(buffer, handler)
+        self._question = question
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — it is wrapped
+        return [("class:question", self._question)]
+
+    def hints(self) -> list[str]:
+        return ["Pause typing to answer · Esc stops"]
+
+    def on_enter(self) -> None:
+        """No answer yet."""
+
+    def on_shift_tab(self) -> None:
+        """What is asked about does not change while it is asked."""
+
+
+class AnsweringMode(WaitingMode):
+    """A question is answered by a line, or by one of ``keys`` at once; the draft comes back afterwards."""
+
+    mark = "?"
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        handler: Callable[[], InputHandler | None],
+        question: str,
+        *,
+        has_draft: bool,
+        keys: str = "",
+    ) -> None:
+        super().__init__(buffer, handler, question)
+        self._has_draft = has_draft
+        self._keys = keys
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def hints(self) -> list[str]:
+        how = "a key answers" if self._keys and not self._buffer.text else "Enter answers"
+        return [f"{how} · Esc stops{' · your draft comes back' if self._has_draft else ''}"]
+
+    def on_text(self) -> None:
+        if len(self._buffer.text) == 1 and self._buffer.text in self._keys:
+            self._answer()
+
+    def on_enter(self) -> None:
+        if self._buffer.text or not self._keys:
+            self._answer()
+
+    def _answer(self) -> None:
+        if not self.answer.done():  # several keys can arrive before the reader of the answer runs
+            self.answer.set_result(typed_text(self._buffer))
+
+
+class ListMode:
+    """A row is chosen from a list, which the input filters."""
+
+    mark = PROMPT
+    completes = False
+
+    def __init__(self, buffer: Buffer, picker: Picker) -> None:
+        self._buffer = buffer
+        self._picker = picker
+
+    def above(self, columns: int, rows: int) -> AnyFormattedText:
+        return self._picker.fragments(columns, max(rows * 2 // 3, 4))
+
+    def hints(self) -> list[str]:
+        return ["↑↓ moves · Enter chooses · Esc cancels · letters filter"]
+
+    def on_text(self) -> None:
+        self._picker.filter(typed_text(self._buffer))
+
+    def on_enter(self) -> None:
+        if self._picker.choice is not None:
+            self.on_choice(self._picker.choice)
+
+    def on_tab(self) -> None:
+        self._picker.move(1)
+
+    def on_shift_tab(self) -> None:
+        self._picker.move(-1)
+
+    def on_escape(self) -> None:
+        self.on_choice(None)
+
+    def on_interrupt(self) -> bool:
+        self.on_choice(None)
+        return True
+
+    def on_move(self, rows: int) -> None:
+        """Select another row."""
+        self._picker.move(rows)
+
+    def on_choice(self, choice: int | None) -> None:
+        """The position of a row was chosen; None for none."""
+        raise NotImplementedError
+
+
+class ChoosingMode(ListMode):
+    """``choice`` is the position that a command waits for."""
+
+    def __init__(self, buffer: Buffer, picker: Picker) -> None:
+        super().__init__(buffer, picker)
+        self.choice: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def on_choice(self, choice: int | None) -> None:
+        if not self.choice.done():
+            self.choice.set_result(choice)
+
+
+class SearchingMode(ListMode):
+    """A text that was sent earlier is looked for. The draft comes back unless one is taken; ``leave`` ends the mode."""
+
+    def __init__(self, buffer: Buffer, texts: Sequence[str], leave: Callable[[], None]) -> None:
+        rows = [one_line(text, 200) for text in texts]
+        title = "History: what was sent, this folder's first"
+        super().__init__(buffer, Picker(title, rows, search=partial(search_history, texts)))
+        self._texts = texts
+        self._leave = leave
+        self._draft = buffer.document
+        buffer.reset()
+
+    def hints(self) -> list[str]:
+        return ["Ctrl+R goes further · Enter takes · Esc returns"]
+
+    def on_choice(self, choice: int | None) -> None:
+        self._leave()
+        self._buffer.reset(self._draft)
+        if choice is not None:
+            self._buffer.save_to_undo_stack()
+            self._buffer.document = Document(self._texts[choice])
+
+
+class DoublePress:
+    """Whether a key was pressed twice within ``DOUBLE_PRESS_S``."""
+
+    def __init__(self) -> None:
+        self._pressed = float("-inf")
+
+    @property
+    def is_pending(self) -> bool:
+        """Another press would be the second one."""
+        return time.monotonic() - self._pressed < DOUBLE_PRESS_S
+
+    def press(self) -> None:
+        self._pressed = time.monotonic()

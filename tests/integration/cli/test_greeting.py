@@ -1,0 +1,52 @@
+"""If these fail, a newcomer does not know that everything runs unasked, or an old hand reads it every day."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support import BIN, Newel, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+
+def first_lines(newel: Newel, *words: str) -> str:
+    with Tmux([str(BIN / "newel"), *words], newel.project, newel.environ, columns=200, rows=24) as screen:
+        screen.wait_for("Enter sends")
+        return screen.text.partition("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "explained"),
+    [
+        (
+            ["--sandbox", "off"],
+            "auto (Shift+Tab): everything runs unasked, without a sandbox; /undo takes it back",
+        ),
+        (
+            ["--approve", "ask"],
+            "ask (Shift+Tab): each change and command is shown first; /undo takes it back",
+        ),
+        (
+            ["--approve", "plan"],
+            "plan (Shift+Tab): it looks around, changes nothing and writes a plan",
+        ),
+    ],
+)
+def test_a_newcomer_reads_what_the_approval_mode_means(
+    with_model: Make, words: list[str], explained: str
+) -> None:
+    lines = first_lines(with_model(), *words)
+    assert "mock-model (/model) · sandbox: " in lines
+    assert explained in lines
+
+
+def test_after_some_sessions_one_line_is_enough(with_model: Make) -> None:
+    newel = with_model(scenario("", {"content": "Done."}))
+    for _ in range(5):
+        newel("hi")
+    lines = first_lines(newel)
+    assert "mock-model · approve: auto · sandbox: " in lines
+    assert "Shift+Tab" not in lines

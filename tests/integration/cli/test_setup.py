@@ -1,0 +1,155 @@
+"""If these fail, somebody who has just installed Newel has to read a manual before the first answer."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import BIN, Newel, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+KEY = "sk-typed-0123456789abcdef"
+
+
+@pytest.fixture
+def newel(with_model: Make) -> Newel:
+    """A Newel without a model. Its server is only known to the user."""
+    newel = with_model(scenario("", {"content": "Hello from the model."}))
+    for name in ("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"):
+        del newel.environ[name]
+    return newel
+
+
+def on_screen(newel: Newel, *words: str, columns: int = 100) -> Tmux:
+    return Tmux([str(BIN / "newel"), *words], newel.project, newel.environ, columns=columns)
+
+
+def config(newel: Newel) -> Path:
+    return newel.home / ".newel" / "config.toml"
+
+
+def answer_to_the_end(screen: Tmux, newel: Newel, key: str = "") -> None:
+    """Choose the server of the test; leave the last question open."""
+    screen.wait_for("Number, 1 to ")
+    last = max(
+        int(line.split()[0]) for line in screen.text.split("\n") if line.strip().endswith("another address")
+    )
+    screen.type(str(last), "Enter")
+    screen.wait_for("\nAddress:")
+    screen.type(f"{newel.server.url}/v1", "Enter")
+    screen.wait_for("Key for")
+    screen.type(key, "Enter")
+
+
+def test_a_newcomer_is_asked_and_then_answered(newel: Newel) -> None:
+    with on_screen(newel) as screen:
+        screen.wait_for("No model is configured. Set one up now? [Y/n]")
+        screen.answer("", "Enter")
+        answer_to_the_end(screen, newel)
+        screen.wait_for("Save? [Y/n]")
+        assert "one request of a few tokens" in screen.text
+        assert not config(newel).exists()
+        screen.type("", "Enter")
+        screen.wait_for("Enter sends")
+        screen.type("hi", "Enter")
+        screen.wait_for("Hello from the model.")
+    assert config(newel).read_text() == f'base_url = "{newel.server.url}/v1"\nmodel = "mock-model"\n'
+    assert stat.S_IMODE(config(newel).stat().st_mode) == 0o600
+
+
+def test_the_settings_that_are_there_stay_and_the_old_servers_key_goes(newel: Newel) -> None:
+    config(newel).parent.mkdir()
+    before = '# Mine.\nbase_url = "https://old.example/v1"\napi_key = "sk-old-0123456789abcdef"\n\n[limits]\nmaxTurns = 5 # enough\n'
+    config(newel).write_text(before)
+    with on_screen(newel, "setup") as screen:
+        answer_to_the_end(screen, newel)
+        screen.wait_for("Save? [Y/n]")
+        assert "belongs to the earlier server or key: api_key" in screen.text
+        screen.type("", "Enter")
+        screen.wait_for_end()
+        assert "sk-old" not in screen.text
+    after = before.replace("https://old.example/v1", f"{newel.server.url}/v1")
+    after = after.replace('api_key = "sk-old-0123456789abcdef"\n', 'model = "mock-model"\n')
+    assert config(newel).read_text() == after
+
+
+@pytest.mark.parametrize("keys", [("C-c",), ("C-d",)])
+def test_leaving_before_the_end_writes_nothing(newel: Newel, keys: tuple[str, ...]) -> None:
+    with on_screen(newel, "setup") as screen:
+        answer_to_the_end(screen, newel)
+        screen.wait_for("Save? [Y/n]")
+        screen.type("", *keys)
+        screen.wait_for_end()
+        assert "Traceback" not in screen.text
+    assert not config(newel).exists()
+    assert not (newel.home / ".newel" / "keys.json").exists()
+
+
+def test_a_server_that_is_down_is_named_and_another_can_be_chosen(newel: Newel) -> None:
+    with on_screen(newel, "setup") as screen:
+        screen.wait_for("Number, 1 to ")
+        screen.type(
+            next(line.split()[0] for line in screen.text.split("\n") if "another address" in line), "Enter"
+        )
+        screen.wait_for("\nAddress:")
+        screen.type("api.example", "Enter")
+        screen.wait_for("must begin with http://")
+        screen.type("http://127.0.0.1:9/v1", "Enter")
+        screen.wait_for("Key for")
+        screen.type("", "Enter")
+        screen.wait_for("nothing listens there")
+        screen.wait_for("Number, 1 to ", times=2)
+
+
+def test_a_key_is_typed_unseen_and_kept_for_its_server(newel: Newel) -> None:
+    with on_screen(newel, "setup") as screen:
+        answer_to_the_end(screen, newel, "k\u00e9y")
+        screen.wait_for("This is not an API key")
+        screen.type(KEY, "Enter")
+        screen.wait_for("Save? [Y/n]")
+        screen.type("", "Enter")
+        screen.wait_for_end()
+        assert KEY not in screen.text
+    newel("hi")
+    assert "authorization" in newel.server.requests[-1]["headers"]
+    assert KEY not in config(newel).read_text()
+    assert KEY in (config(newel).parent / "keys.json").read_text()
+
+
+@pytest.mark.parametrize("is_in_file", [True, False])
+def test_of_several_models_one_is_chosen_where_the_error_was(with_model: Make, is_in_file: bool) -> None:
+    newel = with_model(scenario("", {"content": "Hello from the model."}) | {"models": ["alpha", "beta"]})
+    del newel.environ["LLM_DEFAULT_MODEL"]
+    if is_in_file:
+        config(newel).parent.mkdir()
+        config(newel).write_text(f'base_url = "{newel.environ.pop("LLM_BASE_URL")}"\n')
+    with on_screen(newel, "hi") as screen:
+        screen.wait_for("No model is chosen. Which one of")
+        screen.wait_for("(Enter: leave)")
+        screen.type("beta", "Enter")
+        screen.wait_for("Hello from the model.")
+    assert newel.requests[-1]["model"] == "beta"
+    assert (config(newel).exists() and 'model = "beta"' in config(newel).read_text()) == is_in_file
+    if not is_in_file:
+        assert "beta" in newel("hi").stderr  # a script is told the names
+
+
+def test_in_a_pipe_it_says_how_a_script_does_it(newel: Newel) -> None:
+    ran = newel("setup")
+    assert ran.returncode == 2
+    assert "newel config set base_url URL" in ran.stderr
+    assert "No model is configured" in newel("hi").stderr
+
+
+def test_an_invalid_file_is_named_before_any_question(newel: Newel) -> None:
+    config(newel).parent.mkdir()
+    config(newel).write_text("model = \n")
+    with on_screen(newel, "setup", columns=200) as screen:
+        screen.wait_for_end()
+        assert "config.toml, line 1" in screen.text
+        assert "Number" not in screen.text

@@ -1,0 +1,196 @@
+"""If these fail, a user who goes back a step too far, or too short, loses work or has to look for ids in hexadecimal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.terminal.conftest import Terminal
+from tests.support import BIN, Newel, bash, scenario
+
+Make = Callable[..., Newel]
+
+
+@pytest.fixture
+def steps(with_model: Make) -> Newel:
+    """A project in which each run adds a line of its own to a.txt, and writes a file of its own."""
+    made: dict[str, Any] = {"scenarios": []}
+    for word in ("one", "two", "three", "four"):
+        command = bash(f"echo {word} >> a.txt; echo {word} > {word}.txt")
+        made["scenarios"] += scenario(f"add {word}", command, {"content": "Done."})["scenarios"]
+    made["scenarios"] += scenario("look", bash("true"), {"content": "Done."})["scenarios"]
+    return with_model(made)
+
+
+def ran(newel: Newel, *words: str) -> str:
+    done = newel(*words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return str(done.stdout)
+
+
+def lines(newel: Newel) -> list[str]:
+    """The lines of a.txt; each run's own file exists exactly while its line does."""
+    file = newel.project / "a.txt"
+    found = file.read_text().split() if file.exists() else []
+    assert {f"{word}.txt" for word in found} == {path.name for path in newel.project.glob("[!a]*.txt")}
+    return found
+
+
+def test_each_undo_goes_a_run_further_and_each_redo_comes_back(steps: Newel) -> None:
+    for word in ("one", "two", "three"):
+        ran(steps, f"add {word}")
+    assert "Undone in 2 files" in ran(steps, "undo", "--yes")
+    assert lines(steps) == ["one", "two"]
+    ran(steps, "undo", "--yes")
+    assert lines(steps) == ["one"]
+    assert "Redone in 2 files" in ran(steps, "redo", "--yes")
+    assert lines(steps) == ["one", "two"]
+    ran(steps, "undo", "--yes")
+    ran(steps, "undo", "--yes")
+    assert lines(steps) == []
+    done = steps("undo", "--yes")
+    assert (done.returncode, "There is nothing to undo" in done.stderr) == (1, True)
+    for expected in (["one"], ["one", "two"], ["one", "two", "three"]):
+        ran(steps, "redo", "--yes")
+        assert lines(steps) == expected
+    done = steps("redo", "--yes")
+    assert (done.returncode, "There is nothing to redo" in done.stderr) == (1, True)
+    ran(steps, "undo", "--yes")
+    assert lines(steps) == ["one", "two"]
+
+
+def test_a_new_run_ends_the_redo_and_undo_goes_on_before_what_is_undone(steps: Newel) -> None:
+    for word in ("one", "two", "three"):
+        ran(steps, f"add {word}")
+    ran(steps, "undo", "--yes")
+    ran(steps, "add four")
+    done = steps("redo", "--yes")
+    assert done.returncode == 1
+    assert (
+        "Nothing was undone since the last run. To redo an earlier one (add three): `newel redo cp_"
+        in done.stderr
+    )
+    assert lines(steps) == ["one", "two", "four"]
+    ran(steps, "undo", "--yes")
+    ran(steps, "undo", "--yes")
+    assert lines(steps) == ["one"]
+
+
+def test_a_redo_after_a_run_without_changes_is_not_a_guess(steps: Newel) -> None:
+    ran(steps, "add one")
+    ran(steps, "undo", "--yes")
+    ran(steps, "look")
+    assert steps("redo", "--yes").returncode == 1
+    assert lines(steps) == []
+    ran(steps, "redo", "2", "--yes")
+    assert lines(steps) == ["one"]
+
+
+def test_numbers_name_runs_in_lists_and_in_commands(steps: Newel) -> None:
+    for word in ("one", "two", "three"):
+        ran(steps, f"add {word}")
+    rows = ran(steps, "checkpoints").splitlines()
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"]
+    assert [row.split("add ")[1] for row in rows] == ["three  (2 files)", "two  (2 files)", "one  (2 files)"]
+    assert "\n+two\n" in ran(steps, "review", "2")
+    assert "`newel review 2` shows another run." in ran(steps, "review")
+    ran(steps, "undo", "3", "--yes")
+    assert lines(steps) == ["two", "three"]
+    rows = ran(steps, "checkpoints").splitlines()
+    assert rows[0].endswith("Undo of add one  (2 files)")
+    assert rows[3].endswith("add one  (2 files, undone)")
+    assert "undone already" in steps("undo", "4", "--yes").stderr
+    ran(steps, "redo", "4", "--yes")
+    assert lines(steps) == ["one", "two", "three"]
+    ran(steps, "undo", "5", "--yes")  # the run that was undone and redone
+    assert lines(steps) == ["two", "three"]
+    assert steps("undo", "99", "--yes").returncode == 1
+
+
+def test_an_undo_of_a_single_hunk_leaves_the_rest_to_the_next_undo(steps: Newel) -> None:
+    ran(steps, "add one")
+    ran(steps, "add two")
+    found = json.loads(ran(steps, "checkpoints", "--json"))["checkpoints"][0]
+    own = next(file["hunks"][0]["hunk_id"] for file in found["files"] if file["file_path"] == "two.txt")
+    ran(steps, "rollback", "1", "--hunk", own, "--yes")
+    assert not (steps.project / "two.txt").exists()
+    ran(steps, "undo", "--yes")
+    assert lines(steps) == ["one"]
+    ran(steps, "redo", "--yes")
+    ran(steps, "redo", "--yes")
+    assert lines(steps) == ["one", "two"]
+
+
+@pytest.mark.parametrize("front", ["shell", "conversation"])
+def test_an_undo_lists_the_files_and_v_shows_the_diff(front: str, steps: Newel) -> None:
+    ran(steps, "add one")
+    words = ["undo"] if front == "shell" else []
+    environ = steps.environ | {"TERM": "xterm-256color", "PYTHONUTF8": "1", "PAGER": ""}
+    terminal = Terminal([str(BIN / "newel"), *words], steps.project, 100, 30, environ)
+    try:
+        if front == "conversation":
+            terminal.wait_for("Enter sends")
+            terminal.send("/undo\r")
+        terminal.wait_for("Undo these changes? [y/N, v: diff]")
+        shown = terminal.screen.text
+        minus = "\N{MINUS SIGN}1\n"
+        assert f"Undo: add one\n2 files would change:\n  a.txt    {minus}  one.txt  {minus}" in shown
+        assert "@@" not in shown
+        terminal.send("v\r")
+        terminal.wait_for("-one")
+        terminal.wait_for(lambda: terminal.screen.text.rpartition("-one")[2].count("these changes?") == 1)
+        terminal.send("y\r")
+        terminal.wait_for("Undone in 2 files: a.txt, one.txt.")
+        prefix = "newel " if front == "shell" else "/"
+        terminal.wait_for(f"`{prefix}redo` redoes it, `{prefix}undo` undoes the run before it.")
+        if front == "conversation":
+            terminal.send("/redo\r")
+            terminal.wait_for("Redo these changes?")
+            terminal.send("y\r")
+            terminal.wait_for("Redone in 2 files: a.txt, one.txt.")
+            assert lines(steps) == ["one"]
+            terminal.send("\x04")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+def test_a_review_in_a_conversation_shows_whole_diffs_in_the_pager(with_model: Make) -> None:
+    newel = with_model(scenario("go", bash("seq 300 > a.txt"), {"content": "Done."}))
+    ran(newel, "go")
+    environ = newel.environ | {"TERM": "xterm-256color", "PYTHONUTF8": "1"}
+    terminal = Terminal([str(BIN / "newel")], newel.project, 100, 30, environ)
+    try:
+        terminal.wait_for("Enter sends")
+        terminal.send("/review\r")
+        terminal.wait_for("q closes")
+        assert "\n+++ b/a.txt\n" in terminal.screen.text
+        terminal.send("G")
+        terminal.wait_for("+300\nChanges · end")
+        terminal.send("q")
+        terminal.send("/cost\r")
+        terminal.wait_for("Nothing has been used yet.")
+        terminal.send("\x04")
+        assert terminal.end() == 0
+    finally:
+        terminal.close()
+
+
+def test_a_review_names_renamed_files_once(with_model: Make) -> None:
+    commands = (
+        "mkdir lib; mv a.py lib/b.py; sed -i s/line3$/line-three/ lib/b.py; mv same.py moved.py; rm gone.py"
+    )
+    newel = with_model(scenario("go", bash(commands), {"content": "Done."}))
+    (newel.project / "a.py").write_text("".join(f"line{number}\n" for number in range(9)))
+    (newel.project / "same.py").write_text("same\nlines\n")
+    (newel.project / "gone.py").write_text("nothing\nlike\nthe\nothers\n")
+    ran(newel, "go")
+    rows = ran(newel, "review").split("diff --git")[0]
+    arrow = "\N{RIGHTWARDS ARROW}"
+    assert f"  a.py {arrow} lib/b.py " in rows
+    assert f"  same.py {arrow} moved.py " in rows
+    assert rows.count("renamed") == 2
+    assert rows.count("gone.py") == 1

@@ -1,0 +1,51 @@
+"""If these fail, somebody does not see what a command has done to their files, nor that it can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Open = Callable[..., Any]
+
+
+def test_what_a_command_changed_stands_under_it(open_terminal: Open, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    (project / "big.py").write_text("".join(f"def f{n}(): pass\n" for n in range(200)))
+    (project / "old.txt").write_text("one\n")
+    terminal = open_terminal(
+        "rich", "run sed -i s/pass/return/ big.py; rm old.txt; echo hi > new.txt; chmod +x big.py"
+    )
+    terminal.wait_for("2.4k in")
+    text = terminal.screen.text
+    assert "+200 \N{MINUS SIGN}200 big.py" in text
+    assert "+1 new new.txt" in text
+    assert "\N{MINUS SIGN}1 deleted old.txt" in text
+
+
+def test_after_a_run_the_way_to_look_and_to_go_back_is_shown(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", "run seq 3 > a.txt; seq 2 > b.txt")
+    terminal.wait_for("2 files +5 · /review · /undo")
+    terminal.send("run rm a.txt\r")
+    terminal.wait_for("1 file \N{MINUS SIGN}3 · /review · /undo")
+    terminal.send("just talk\r")
+    terminal.wait_for("You said: just talk")
+    terminal.send("/undo\r")
+    terminal.wait_for("Undo these changes?")
+    terminal.send("y\r")
+    terminal.wait_for("Undone in 1 file")
+    assert terminal.screen.text.count("/review · /undo") == 2
+    assert (tmp_path / "project" / "a.txt").exists()
+
+
+def test_many_files_are_counted_and_a_few_named(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "run for n in $(seq 30); do echo $n > $n.txt; done")
+    terminal.wait_for("30 files +30 · /review · /undo")
+    assert "\N{HORIZONTAL ELLIPSIS} 25 more files" in terminal.screen.text
+
+
+def test_a_name_cannot_draw_on_the_screen(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", r"run touch $'\x1b]0;owned\x07'")
+    terminal.wait_for("1 file")
+    assert "\x1b]0;owned" not in terminal.raw

@@ -1,0 +1,91 @@
+"""If these fail, somebody who comes back to a conversation sees an empty screen, or does not know how to come back."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+Open = Callable[..., Any]
+MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+
+
+def leave(terminal: Any) -> str:
+    """Leave, and return the id of the session in what the last line says, or ``-c``."""
+    terminal.wait_for(lambda: terminal.screen.text.rstrip().splitlines()[-1].strip() != "")
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    return re.findall(r"`newel (-c|--session \w+)` resumes this conversation\.", terminal.screen.text)[-1]
+
+
+def session_of(tmp_path: Any, number: int = 0) -> str:
+    paths = sorted((tmp_path / ".newel" / "sessions").glob("*/*.jsonl"))
+    return paths[number].stem.rpartition("_")[2]
+
+
+def test_a_resumed_conversation_is_shown_again(open_terminal: Open, tmp_path: Any) -> None:
+    first = open_terminal("rich", "write a.txt", "edit a.txt", "run echo seen; exit 3")
+    first.wait_for("Done after")
+    first.wait_for("exit code 3")
+    assert leave(first) == "-c"
+    second = open_terminal("rich", PROGRAM_SESSION=session_of(tmp_path), rows=50)
+    second.wait_for("Resumed")
+    shown = second.screen.text
+    for words in (f"{MARK} write a.txt", "● write a.txt", "new, 8 bytes", "● edit a.txt", "TWO", "I run it."):
+        assert words in shown, words
+    assert re.search(r"bash echo seen; exit 3 .*exit code 3", shown)
+    assert shown.index("Done after 1 results.") < shown.index("── Resumed ")
+    assert "earlier message" not in shown
+    second.send("more\r")
+    second.wait_for("You said: more")
+
+
+def test_of_a_long_conversation_the_end_is_shown_with_how_much_is_before(
+    open_terminal: Open, tmp_path: Any
+) -> None:
+    first = open_terminal("rich", *(f"words {number}" for number in range(30)))
+    first.wait_for("You said: words 29")
+    leave(first)
+    second = open_terminal("rich", PROGRAM_SESSION=session_of(tmp_path), rows=12)
+    second.wait_for("── Resumed ")
+    shown = second.screen.text
+    assert f"{MARK} words 29" in shown
+    assert "words 10" not in shown
+    assert re.search(rf"… \d\d earlier messages\n\n?{MARK} words \d\d\n", shown)
+    assert len(shown.splitlines()) < 40
+
+
+def test_a_line_based_terminal_shows_prompts_and_answers_too(
+    run_program: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Any
+) -> None:
+    run_program("console", "first words", "run echo seen")
+    done = run_program("console", PROGRAM_SESSION=session_of(tmp_path))
+    assert "> first words\nYou said: first words\n" in done.stdout
+    assert re.search(r"bash echo seen ✓ seen", done.stdout)
+    assert "resumes this conversation" not in done.stdout
+
+
+def test_the_list_is_searched_by_first_words_and_shows_what_was_chosen(open_terminal: Open) -> None:
+    for words in ("about apples", "about pears", "about plums"):
+        earlier = open_terminal("rich", words)
+        earlier.wait_for(f"You said: {words}")
+        leave(earlier)
+    terminal = open_terminal("rich", rows=30)
+    terminal.wait_for("Enter sends")
+    terminal.send("/resume\r")
+    terminal.wait_for("Esc cancels")
+    terminal.send("pears")
+    terminal.wait_for(lambda: "about plums" not in terminal.screen.text.rpartition("Sessions in this")[2])
+    terminal.send("\r")
+    terminal.wait_for("── Resumed ")
+    assert "You said: about pears" in terminal.screen.text
+    assert leave(terminal).startswith("--session ")
+
+
+def test_nothing_said_is_nothing_to_resume(open_terminal: Open) -> None:
+    terminal = open_terminal("rich")
+    terminal.wait_for("Enter sends")
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    assert "resumes" not in terminal.screen.text

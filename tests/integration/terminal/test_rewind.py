@@ -1,0 +1,159 @@
+"""If these fail, going back takes too much, too little, or what nobody agreed to."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Open = Callable[..., Any]
+
+MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+DOWN, ESCAPE = "\x1b[B", "\x1b"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return tmp_path / "project"
+
+
+def begin(open_terminal: Open, *prompts: str, answers: int) -> Any:
+    """A conversation after these prompts."""
+    terminal = open_terminal("rich", *prompts, rows=40, columns=100)
+    terminal.wait_for(lambda: terminal.screen.text.count("Done after") >= answers)
+    terminal.wait_for(partial(is_idle, terminal))
+    return terminal
+
+
+def escape_twice(terminal: Any) -> None:
+    terminal.send(ESCAPE)
+    terminal.wait_for("Esc again goes back to an earlier prompt")
+    terminal.send(ESCAPE)
+    terminal.wait_for("Back to before which prompt?")
+
+
+def is_idle(terminal: Any) -> bool:
+    """Whether nothing runs and the input is empty."""
+    last = terminal.screen.text.rstrip().splitlines()[-4:]
+    return MARK in last and not any("Esc stops" in line for line in last)
+
+
+def has_files(project: Path, names: set[str]) -> bool:
+    return {path.name for path in project.iterdir()} == names
+
+
+def list_after(terminal: Any, title: str) -> str:
+    return str(terminal.screen.text).rpartition(title)[2]
+
+
+def test_escape_twice_takes_the_conversation_and_the_files_back(open_terminal: Open, project: Path) -> None:
+    prompts = ("run echo 1 > one.txt", "run echo 2 > two.txt; echo more >> one.txt", "run rm one.txt")
+    terminal = begin(open_terminal, *prompts, answers=3)
+    (project / "mine.txt").write_text("mine\n")
+    escape_twice(terminal)
+    rows = list_after(terminal, "Back to before which prompt?").strip().splitlines()
+    assert rows[0] == f"{MARK} run rm one.txt  (1 file changed since)"
+    assert rows[1].strip() == "run echo 2 > two.txt; echo more >> one.txt  (2 files changed since)"
+    terminal.send(DOWN + "\r")
+    terminal.wait_for("take back")
+    terminal.send("\r")
+    terminal.wait_for("Undo these changes? [y/N, v: diff]")
+    shown = list_after(terminal, "2 runs to undo")
+    assert "2 files would change:\n  one.txt\n  two.txt" in re.sub(r"(txt) .*", r"\1", shown)
+    assert not (project / "one.txt").exists()
+    terminal.send("y\r")
+    terminal.wait_for("Undone in 2 files: one.txt, two.txt.")
+    terminal.wait_for(f"{MARK} run echo 2 > two.txt; echo more >> one.txt\n")
+    assert (project / "one.txt").read_text() == "1\n"
+    assert {path.name for path in project.iterdir()} == {"one.txt", "mine.txt"}
+    terminal.send("\x15hello\r")
+    terminal.wait_for("You said: hello")
+    for expected in ({"one.txt", "two.txt", "mine.txt"}, {"two.txt", "mine.txt"}):
+        terminal.send("/redo\r")
+        terminal.wait_for("Redo these changes?")
+        terminal.send("y\r")
+        terminal.wait_for(partial(has_files, project, expected))
+        terminal.wait_for(partial(is_idle, terminal))
+
+
+def test_the_conversation_alone_goes_back_and_the_files_stay(open_terminal: Open, project: Path) -> None:
+    terminal = begin(open_terminal, "run echo 1 > one.txt", answers=1)
+    terminal.send("/rewind\r")
+    terminal.wait_for("Back to before which prompt?")
+    terminal.send("\r")
+    terminal.wait_for("take back")
+    terminal.send("only: the files stay\r")
+    terminal.wait_for("The conversation is back before this prompt.")
+    terminal.wait_for(f"{MARK} run echo 1 > one.txt\n")
+    assert (project / "one.txt").exists()
+    terminal.send("\x15/session\r")
+    terminal.wait_for("messages  0")
+
+
+def test_the_files_alone_go_back_and_the_conversation_goes_on(open_terminal: Open, project: Path) -> None:
+    terminal = begin(open_terminal, "run echo 1 > one.txt", answers=1)
+    terminal.send("/rewind\r")
+    terminal.wait_for("Back to before which prompt?")
+    terminal.send("\r")
+    terminal.wait_for("take back")
+    terminal.send(f"{DOWN}{DOWN}\r")
+    terminal.wait_for("Undo these changes?")
+    terminal.send("y\r")
+    terminal.wait_for("Undone in 1 file: one.txt.")
+    assert not (project / "one.txt").exists()
+    terminal.send("/session\r")
+    terminal.wait_for("messages  4")
+
+
+def test_own_edits_stay_and_what_cannot_be_undone_is_named_before(open_terminal: Open, project: Path) -> None:
+    prompts = ("run printf 'a\\nb\\nc\\nd\\ne\\n' > f.txt", "run sed -i 's/a/A/; s/e/E/' f.txt")
+    terminal = begin(open_terminal, *prompts, answers=2)
+    (project / "f.txt").write_text("mine\nb\nc\nd\nE\n")
+    escape_twice(terminal)
+    terminal.send("\r")
+    terminal.wait_for("take back")
+    terminal.send("\r")
+    terminal.wait_for("Undo these changes?")
+    assert "Skipped (changed since):\n  f.txt:1: hunk " in terminal.screen.text
+    terminal.send("y\r")
+    terminal.wait_for("Undone in 1 file: f.txt.")
+    assert (project / "f.txt").read_text() == "mine\nb\nc\nd\ne\n"
+
+
+def test_no_changes_nothing(open_terminal: Open, project: Path) -> None:
+    terminal = begin(open_terminal, "run echo 1 > one.txt", answers=1)
+    escape_twice(terminal)
+    terminal.send("\r")
+    terminal.wait_for("take back")
+    terminal.send("\r")
+    terminal.wait_for("Undo these changes?")
+    terminal.send("n\r")
+    terminal.wait_for("Nothing was changed.")
+    assert (project / "one.txt").exists()
+    terminal.send("/session\r")
+    terminal.wait_for("messages  4")
+
+
+def test_one_escape_or_a_draft_goes_nowhere(open_terminal: Open) -> None:
+    terminal = begin(open_terminal, "run true", answers=1)
+    terminal.send("a draft")
+    terminal.wait_for("a draft")
+    terminal.send(ESCAPE)
+    terminal.wait_for("a draft")
+    terminal.send("\x15")
+    terminal.send(ESCAPE)
+    terminal.wait_for("Esc again goes back")
+    terminal.wait_for(lambda: "Esc again goes back" not in terminal.screen.text)
+    assert "Back to before" not in terminal.screen.text
+
+
+def test_a_line_based_terminal_rewinds_by_numbers(
+    run_program: Callable[..., subprocess.CompletedProcess[str]], project: Path
+) -> None:
+    run_program("console", "run echo 1 > one.txt", given="/rewind\n1\n1\ny\n")
+    assert not (project / "one.txt").exists()
