@@ -82,16 +82,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     screen = _screen(settings, options)
     json_in = (screen == "json" and not options.prompts and not options.simple) or lines_in
     piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
-    if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
-        raise UsageError(
-            "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
-        )
-    if (options.quiet or options.answers_to) and (interactive or json_in):
-        raise UsageError("--quiet and --output are for a prompt on the command line.")
-    if interactive and not json_in and (options.output_format or options.schema):
-        raise UsageError(
-            "--output-format and --schema are for a prompt on the command line or standard input."
-        )
+    _check_options(options, interactive=interactive, json_in=json_in, piped=piped)
     schema = _schema(options)
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen in {"rich", "console"}
     answered = options.asks_program if lines_in else json_in
@@ -127,22 +118,42 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_require_approver(approver), held=held
             )
         if interactive:
-            from newel.app.greeting import header
-            from newel.terminal.repl.coding_repl import run_repl
-            from newel.terminal.repl.repl import Prompt
-
-            return await run_repl(
-                agent,
-                home=settings.home,
-                approver=_require_approver(approver),
-                screen="console" if screen == "console" else "rich",
-                header=header(agent, settings.home),
-                first_prompts=[Prompt(text) for text in options.prompts],
-                settings=settings.terminal,
-            )
+            return await _converse(settings, options, agent, screen, _require_approver(approver))
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
         )
+
+
+def _check_options(options: AgentOptions, *, interactive: bool, json_in: bool, piped: str) -> None:
+    """Raises ``UsageError`` for options that do not go together, and where there is nothing to do."""
+    if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
+        raise UsageError(
+            "There is nothing to do: the prompt is empty. Give one, or start Newel in a terminal."
+        )
+    if (options.quiet or options.answers_to) and (interactive or json_in):
+        raise UsageError("--quiet and --output are for a prompt on the command line.")
+    if interactive and not json_in and (options.output_format or options.schema):
+        raise UsageError(
+            "--output-format and --schema are for a prompt on the command line or standard input."
+        )
+
+
+async def _converse(
+    settings: Settings, options: AgentOptions, agent: CodingAgent, screen: str, approver: Approver
+) -> int:
+    from newel.app.greeting import header
+    from newel.terminal.repl.coding_repl import run_repl
+    from newel.terminal.repl.repl import Prompt
+
+    return await run_repl(
+        agent,
+        home=settings.home,
+        approver=approver,
+        screen="console" if screen == "console" else "rich",
+        header=header(agent, settings.home),
+        first_prompts=[Prompt(text) for text in options.prompts],
+        settings=settings.terminal,
+    )
 
 
 async def _run_prompts(
