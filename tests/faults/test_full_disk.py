@@ -66,13 +66,16 @@ def test_a_full_disk_changes_nothing_and_with_room_everything_is_written(
         ("roll_back with room", "old"),
     ]
     assert [words.startswith(refused) for _, _, words in told[:4:2]] == [True, full != "project"]
-    assert [words for _, _, words in told[1::2]] == ["done", "done", "done"]
-    if full != "jobs":  # a redo has no job
+    assert [words for _, _, words in told[1:4:2]] == ["done", "done"]
+    if full == "jobs":
+        assert told[4] == ("redo without room", "new", "done")  # a redo has no job
+    else:
         assert [(request, state) for request, state, _ in told[4:]] == [
             ("redo without room", "old"),
             ("redo with room", "new"),
         ]
         assert told[4][2].startswith(refused)
+        assert told[5][2] == "done"
 
 
 RUNS = """

@@ -124,7 +124,7 @@ async def test_an_undo_killed_before_it_wrote_a_file_is_completed_and_not_undone
         assert {one.path for one in await project.saver.recover()} == set(OLD)
         assert files(project) == OLD
         again = Runs(ledger, LocalWorkspace(str(project.folder)))
-        await again.apply(await again.undo())
+        await again.apply(await again.redo())
         assert files(project) == NEW
         assert ledger.intents() == []
 
