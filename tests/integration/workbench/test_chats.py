@@ -179,9 +179,10 @@ async def test_an_edited_message_replaces_itself_and_its_answer(
                 tasks.start_soon(read)
                 await until(lambda: seen)
                 await send_and_wait(workbench, tab.id, "hello again", before=wrong.id)
-                await until(lambda: len([frame for frame in seen if isinstance(frame, Snapshot)]) == 2)
+                await until(lambda: read_back(seen)[2:] == ["hello again", "hi"])  # the reader may be behind
                 tasks.cancel_scope.cancel()
         expected = ["user: hello", "assistant: hi", "user: hello again", "assistant: hi"]
+        assert len([frame for frame in seen if isinstance(frame, Snapshot)]) == 2
         assert await texts(workbench, tab.id) == expected
         assert read_back(seen) == [line.partition(": ")[2] for line in expected]
 
