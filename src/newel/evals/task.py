@@ -203,7 +203,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Other solutions, which must pass, too."""
     wrong: tuple[Attempt, ...]
     digest: str
-    """Of all files in ``folder`` but the golden trace, of which a model is told nothing."""
+    """Of all files in ``folder`` but the golden trace, which no model sees."""
 
     def matches(self, selector: str) -> bool:
         """Whether a name, a tag or a size selects it."""

@@ -27,7 +27,7 @@ _WIDEST: Final = 1_000
 
 
 def facts_of(agent: CodingAgent, totals: SessionTotals) -> dict[str, Any]:
-    """What a program is told. The folder may be one on a host."""
+    """The facts for a status program. The folder may be on a host."""
     window, folder = agent.window(), agent.workspace.name
     path = agent.session.get_file_path()
     return {

@@ -106,7 +106,7 @@ def is_yes(answer: str | None) -> bool:
 
 class RunNotice:
     """What the user should know of the files after a run. Watches an agent until ``close``. ``format_command`` writes commands for the user.
-    ``sums_up``: also changes that wait for nothing are told.
+    ``sums_up``: it also reports changes that need no decision.
     """
 
     def __init__(
