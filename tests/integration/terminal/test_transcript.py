@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,18 @@ def test_the_screen_comes_back_as_it_was(at_terminal: AtTerminal, key: str) -> N
     assert terminal.text == before
     terminal.type("!", "Enter")
     terminal.wait_for("You said: a draft!")
+
+
+@pytest.mark.parametrize("pause_s", [0, 0.005, 0.02, 0.06])
+def test_what_is_typed_right_after_closing_reaches_the_prompt(at_terminal: AtTerminal, pause_s: float) -> None:
+    terminal = open_transcript(at_terminal, "essay")
+    if pause_s:
+        terminal.type("q")
+        time.sleep(pause_s)
+        terminal.type("hello there", "Enter")
+    else:
+        terminal.type("qhello there", "Enter")
+    terminal.wait_for("You said: hello there")
 
 
 def test_the_run_goes_on_behind_the_transcript(at_terminal: AtTerminal, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Always, Condition
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
-from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -236,6 +236,7 @@ class PromptToolkitUI:
                         finally:
                             self._attention.resume()
                             self._write(begin_keys())
+                    self._take_early_keys()
             finally:
                 held, self._held = "".join(self._held), None
                 self.draw(held, self._live)
@@ -354,6 +355,12 @@ class PromptToolkitUI:
     def _begin_keys(self) -> None:
         self._write(begin_keys())
         store_typeahead(self._app.input, early_keys(self._app.input))
+
+    def _take_early_keys(self) -> None:
+        """What was typed after the key that closed a pager, or before the terminal was ours again, is for the prompt."""
+        keys = get_typeahead(self._app.input) + early_keys(self._app.input)
+        self._app.key_processor.feed_multiple(keys)
+        self._app.key_processor.process_keys()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
