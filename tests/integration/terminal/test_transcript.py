@@ -65,7 +65,9 @@ def test_the_screen_comes_back_as_it_was(at_terminal: AtTerminal, key: str) -> N
 
 
 @pytest.mark.parametrize("pause_s", [0, 0.005, 0.02, 0.06])
-def test_what_is_typed_right_after_closing_reaches_the_prompt(at_terminal: AtTerminal, pause_s: float) -> None:
+def test_what_is_typed_right_after_closing_reaches_the_prompt(
+    at_terminal: AtTerminal, pause_s: float
+) -> None:
     terminal = open_transcript(at_terminal, "essay")
     if pause_s:
         terminal.type("q")
