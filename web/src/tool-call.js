@@ -2,9 +2,10 @@
 
 import { copyButton, fill, h, icon, setText, setAttr } from "./dom.js";
 import { diffView } from "./diff.js";
-import { formatCall, formatDuration, hasFailed, describeOutcome, plain, reveal, readableOutput } from "./format.js";
+import { formatCall, formatDuration, hasFailed, describeOutcome, lastLineOf, plain, reveal, readableOutput } from "./format.js";
 import { sessionStore } from "./local-storage.js";
 import { elapsedTimer } from "./elapsed-timer.js";
+import { todoList } from "./todo.js";
 
 const MAX_SHOWN = 40_000; // characters of a text that are shown at first
 const MAX_REMEMBERED = 200; // unfolded calls that are remembered
@@ -19,7 +20,9 @@ function remember(id, open) {
 }
 
 export class ToolCallView {
-  constructor() {
+  /** `subagent` shows what the call's subagent does, if it has one. */
+  constructor(subagent) {
+    this.subagent = subagent;
     this.mark = h("span", { class: "mark", "aria-hidden": "true" });
     this.words = h("span", { class: "call-words" });
     this.how = h("span", { class: "sr-only" });
@@ -29,8 +32,9 @@ export class ToolCallView {
       { type: "button", class: "call-head", "aria-expanded": "false", onclick: () => this.#toggle() },
       this.mark, this.words, this.how, this.aside, icon("right"),
     );
+    this.last = h("div", { class: "call-last", hidden: true });
     this.body = h("div", { class: "call-body", hidden: true });
-    this.el = h("div", { class: "call" }, this.head, this.body);
+    this.el = h("div", { class: "call" }, this.head, this.last, this.body);
     this.call = null;
     this.state = null;
   }
@@ -46,6 +50,7 @@ export class ToolCallView {
     setAttr(this.el, "data-phase", how);
     setText(this.how, PHASE_LABELS[how]);
     this.#aside(how);
+    this.#lastLine();
     if (isNew && unfolded.has(part.id)) this.#open(true);
     else if (!this.body.hidden) this.#body();
   }
@@ -60,9 +65,17 @@ export class ToolCallView {
     }
   }
 
+  /** What a subagent does now stands below its call. */
+  #lastLine() {
+    const shown = this.body.hidden && this.state?.working && this.state.nested;
+    this.last.hidden = !shown;
+    if (shown) setText(this.last, lastLineOf(this.state.output) || "Waiting for the model…");
+  }
+
   #toggle() {
     const open = this.body.hidden;
     this.#open(open);
+    this.#lastLine();
     if (this.call?.id) remember(this.call.id, open);
   }
 
@@ -76,6 +89,7 @@ export class ToolCallView {
 
   #body() {
     const { result } = this.state ?? {};
+    this.subagent.update(this.call, this.state);
     if (this.state?.working && this.output && this.shown === this.call) {
       this.#stream(this.state.output);
       return;
@@ -83,13 +97,15 @@ export class ToolCallView {
     this.shown = this.call;
     this.output = null;
     const { diff } = result?.details ?? {};
-    const whole = [this.#input(), result ? resultView(this.call.name, result) : this.#running()];
+    const output = result ? resultView(this.call.name, result) : this.state?.nested ? null : this.#running();
+    const whole = [this.#input(), this.subagent.el, output];
     if (typeof diff !== "string" || !diff) fill(this.body, ...whole);
     else fill(this.body, diffView(diff), h("details", {}, h("summary", {}, "Input and output"), ...whole));
   }
 
   #input() {
     const { name, arguments: args } = this.call;
+    if (typeof args?.prompt === "string" && name === "task") return section("Task", reveal(args.prompt));
     if (!args) return section("Input", reveal(this.call.text ?? ""));
     const only = Object.keys(args).length === 1 && Object.values(args)[0];
     const text = typeof only === "string" ? only : JSON.stringify(args, null, 2);
@@ -132,7 +148,7 @@ function partial(text) {
 }
 
 const resultView = (name, result) => [
-  section("Output", plain(readableOutput(name, result.output))),
+  name === "todo" && !result.isError ? todoList(result.details.items ?? []) : section(name === "task" ? "Answer" : "Output", plain(readableOutput(name, result.output))),
   ...result.images.map(imageView),
 ];
 

@@ -1,0 +1,51 @@
+// What a call's subagent did: its answers and calls, nested below the call.
+
+import { h, reconcile } from "./dom.js";
+import { plain, revealPath } from "./format.js";
+
+const SHOWN = new Set(["assistant", "retry", "error", "end"]); // its task and its prompt are shown with the call
+
+export class SubagentView {
+  /** `makeView(item)` makes the view of an entry, `load(call, session)` loads what the subagent did; null if that always comes with the events. */
+  constructor({ makeView, load }) {
+    Object.assign(this, { makeView, load });
+    this.views = new Map();
+    this.entries = h("div", { class: "entries" });
+    this.note = h("p", { class: "dim", role: "status" });
+    this.el = h("section", { class: "subagent", hidden: true }, this.note, this.entries);
+  }
+
+  /** `state` as in transcript.js. */
+  update(call, state) {
+    const { session, log } = state?.result?.details ?? {};
+    const nested = state?.nested;
+    this.el.hidden = !nested && !session;
+    if (this.el.hidden) return;
+    this.el.setAttribute("aria-label", `Subagent ${revealPath(String(call.arguments?.description ?? ""))}`);
+    if (nested) this.#show(nested);
+    else this.#load(call.id, session, log ?? []);
+  }
+
+  #show(nested) {
+    const items = nested.entries.filter((entry) => SHOWN.has(entry.kind));
+    this.note.hidden = items.length > 0;
+    if (items.length === 0) this.note.textContent = "Nothing done yet.";
+    reconcile(this.entries, this.views, items, {
+      keyOf: (item) => item.id, create: this.makeView, update: (view, item) => view.update(item, nested),
+    });
+  }
+
+  async #load(call, session, log) {
+    if (this.loaded === session) return;
+    this.loaded = session;
+    this.note.hidden = false;
+    this.note.textContent = "Loading…";
+    try {
+      await this.load(call, session);
+    } catch (error) {
+      this.loaded = null; // the next time that the call is unfolded
+      this.note.textContent = `${error.message} ${log.length ? "Its calls were:" : ""}`;
+      this.entries.replaceChildren(...(log.length ? [h("pre", { class: "output", tabindex: "0", "aria-label": "Calls" }, plain(log.join("\n")))] : []));
+    }
+  }
+}
