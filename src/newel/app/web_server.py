@@ -162,6 +162,7 @@ async def open_workbench(
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
     from newel.permissions.project_permissions import ProjectPermissions
+    from newel.app.extra_tools import for_conversation
     from newel.runs.event_hub import EventHub
     from newel.workbench.tab_log import TabLog
     from newel.workbench.workbench import Workbench
@@ -173,7 +174,7 @@ async def open_workbench(
     engine.set_holder_info(address)
     hub = await stack.enter_async_context(EventHub(engine))
     factory = await stack.enter_async_context(
-        open_agent_factory(settings, host, ephemeral=ephemeral, attended=True)
+        open_agent_factory(for_conversation(settings), host, ephemeral=ephemeral, attended=True)
     )
     workbench = Workbench(
         engine,
