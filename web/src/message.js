@@ -109,7 +109,7 @@ export class AssistantView {
 
   #call() {
     const makeView = (item) => (item.kind === "assistant" ? new AssistantView() : new NoteView());
-    return new ToolCallView(new SubagentView({ makeView, load: this.loadSubagent }));
+    return new ToolCallView(() => new SubagentView({ makeView, load: this.loadSubagent }));
   }
 
   #end({ stopReason, errorMessage }) {

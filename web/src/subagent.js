@@ -12,18 +12,14 @@ export class SubagentView {
     this.views = new Map();
     this.entries = h("div", { class: "entries" });
     this.note = h("p", { class: "dim", role: "status" });
-    this.el = h("section", { class: "subagent", hidden: true }, this.note, this.entries);
+    this.el = h("section", { class: "subagent" }, this.note, this.entries);
   }
 
-  /** `state` as in transcript.js. */
+  /** `state` as in transcript.js, with what the subagent did or, in the result, its session. */
   update(call, state) {
-    const { session, log } = state?.result?.details ?? {};
-    const nested = state?.nested;
-    this.el.hidden = !nested && !session;
-    if (this.el.hidden) return;
     this.el.setAttribute("aria-label", `Subagent ${revealPath(String(call.arguments?.description ?? ""))}`);
-    if (nested) this.#show(nested);
-    else this.#load(call.id, session, log ?? []);
+    if (state.nested) this.#show(state.nested);
+    else this.#load(call.id, state.result.details);
   }
 
   #show(nested) {
@@ -35,7 +31,7 @@ export class SubagentView {
     });
   }
 
-  async #load(call, session, log) {
+  async #load(call, { session, log = [] }) {
     if (this.loaded === session) return;
     this.loaded = session;
     this.note.hidden = false;

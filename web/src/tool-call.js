@@ -20,9 +20,9 @@ function remember(id, open) {
 }
 
 export class ToolCallView {
-  /** `subagent` shows what the call's subagent does, if it has one. */
-  constructor(subagent) {
-    this.subagent = subagent;
+  /** `subagentView()` makes what shows the call's subagent, if it has one. */
+  constructor(subagentView) {
+    this.subagentView = subagentView;
     this.mark = h("span", { class: "mark", "aria-hidden": "true" });
     this.words = h("span", { class: "call-words" });
     this.how = h("span", { class: "sr-only" });
@@ -32,9 +32,8 @@ export class ToolCallView {
       { type: "button", class: "call-head", "aria-expanded": "false", onclick: () => this.#toggle() },
       this.mark, this.words, this.how, this.aside, icon("right"),
     );
-    this.last = h("div", { class: "call-last", hidden: true });
     this.body = h("div", { class: "call-body", hidden: true });
-    this.el = h("div", { class: "call" }, this.head, this.last, this.body);
+    this.el = h("div", { class: "call" }, this.head, this.body);
     this.call = null;
     this.state = null;
   }
@@ -67,9 +66,13 @@ export class ToolCallView {
 
   /** What a subagent does now stands below its call. */
   #lastLine() {
-    const shown = this.body.hidden && this.state?.working && this.state.nested;
-    this.last.hidden = !shown;
-    if (shown) setText(this.last, lastLineOf(this.state.output) || "Waiting for the model…");
+    if (!this.body.hidden || !this.state?.working || !this.state.nested) {
+      this.last?.remove();
+      return;
+    }
+    this.last ??= h("div", { class: "call-last" });
+    if (!this.last.isConnected) this.head.after(this.last);
+    setText(this.last, lastLineOf(this.state.output) || "Waiting for the model…");
   }
 
   #toggle() {
@@ -89,7 +92,10 @@ export class ToolCallView {
 
   #body() {
     const { result } = this.state ?? {};
-    this.subagent.update(this.call, this.state);
+    if (this.state?.nested || result?.details.session) {
+      this.#subagentBody(result);
+      return;
+    }
     if (this.state?.working && this.output && this.shown === this.call) {
       this.#stream(this.state.output);
       return;
@@ -97,15 +103,22 @@ export class ToolCallView {
     this.shown = this.call;
     this.output = null;
     const { diff } = result?.details ?? {};
-    const output = result ? resultView(this.call.name, result) : this.state?.nested ? null : this.#running();
-    const whole = [this.#input(), this.subagent.el, output];
+    const whole = [this.#input(), result ? resultView(this.call.name, result) : this.#running()];
     if (typeof diff !== "string" || !diff) fill(this.body, ...whole);
     else fill(this.body, diffView(diff), h("details", {}, h("summary", {}, "Input and output"), ...whole));
   }
 
+  /** What is there stays: the reader may have unfolded a call in it. */
+  #subagentBody(result) {
+    this.subagent ??= this.subagentView();
+    this.subagent.update(this.call, this.state);
+    const { el } = this.subagent;
+    if (el.parentNode !== this.body) fill(this.body, section("Task", reveal(String(this.call.arguments.prompt ?? ""))), el);
+    if (result && !el.nextSibling) el.after(section("Answer", plain(result.output)));
+  }
+
   #input() {
     const { name, arguments: args } = this.call;
-    if (typeof args?.prompt === "string" && name === "task") return section("Task", reveal(args.prompt));
     if (!args) return section("Input", reveal(this.call.text ?? ""));
     const only = Object.keys(args).length === 1 && Object.values(args)[0];
     const text = typeof only === "string" ? only : JSON.stringify(args, null, 2);
@@ -148,7 +161,7 @@ function partial(text) {
 }
 
 const resultView = (name, result) => [
-  name === "todo" && !result.isError ? todoList(result.details.items ?? []) : section(name === "task" ? "Answer" : "Output", plain(readableOutput(name, result.output))),
+  name === "todo" && !result.isError ? todoList(result.details.items ?? []) : section("Output", plain(readableOutput(name, result.output))),
   ...result.images.map(imageView),
 ];
 
