@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,12 +76,14 @@ def test_its_last_call_is_shown_while_it_works_and_all_of_it_below_its_call(work
     expect(answers(page).last).to_contain_text("Two files write.")
     expect(head(page)).to_have_attribute("aria-expanded", "false")
     expect(head(page)).to_contain_text(re.compile(r"2 calls · .*s"))
-    expect(page.locator(".call-last")).to_be_hidden()
+    expect(page.locator(".call-last")).to_have_count(0)
     head(page).click()
     nested.get_by_role("button", name="bash echo found").click()
     expect(nested.get_by_label("Output", exact=True)).to_have_text("found")
-    expect(page.get_by_label("Answer", exact=True)).to_have_text("a.py and b.py.")
-    assert find_flaws(bench.page(**NARROW)) == []
+    expect(nested).to_contain_text("a.py and b.py.")
+    expect(page.get_by_text("a.py and b.py.").filter(visible=True)).to_have_count(1)
+    page.set_viewport_size({"width": NARROW["width"], "height": 800})
+    assert find_flaws(page) == []
 
 
 def shown(page: Page) -> str:
@@ -168,8 +169,8 @@ def test_hostile_text_of_a_subagent_stays_text(workbench: Make) -> None:
             answering(
                 "look around",
                 call("task", description=hidden, prompt="the writers"),
-                todo("done", "in_progress", "pending"),
                 call("todo", items=[{"text": hidden, "status": "in_progress"}]),
+                bash(WAIT),
                 {"content": "Two files write."},
             ),
             answering("the writers", {"content": PROBE, **bash(f"echo '{PROBE}'")}, {"content": hidden}),
@@ -178,17 +179,19 @@ def test_hostile_text_of_a_subagent_stays_text(workbench: Make) -> None:
     page = bench.page()
     open_chat(page)
     say(page, "look around")
-    expect(answers(page).last).to_contain_text("Two files write.")
+    expect(page.get_by_role("region", name="Todo list")).to_contain_text("<U+202E><U+200B>")
     page.get_by_role("button", name="task").click()
     page.get_by_role("button", name="bash echo").click()
-    expect(page.get_by_role("region", name="Todo list")).to_contain_text("<U+202E><U+200B>")
     expect(page.get_by_role("region", name="Subagent")).to_contain_text("<img src=x")
     assert page.evaluate("window.pwned") is None
     assert page.locator(".log img").count() == 0
+    assert "\u202e" not in page.locator(".log").inner_text()
+    finish(bench)
+    expect(answers(page).last).to_contain_text("Two files write.")
 
 
 @pytest.mark.core
-def test_the_todo_list_is_there_while_the_model_works(workbench: Make, tmp_path: Path) -> None:
+def test_the_todo_list_is_there_while_the_model_works(workbench: Make) -> None:
     bench = workbench(
         scenarios(
             answering(

@@ -22,8 +22,15 @@ export class SubagentView {
     else this.#load(call.id, state.result.details);
   }
 
+  /** Whether what is shown ends with these words, its answer. */
+  hasSaid(answer) {
+    const parts = this.items?.at(-1)?.message?.content ?? [];
+    return parts.length > 0 && parts.map((part) => part.text ?? "").join("") === answer;
+  }
+
   #show(nested) {
     const items = nested.entries.filter((entry) => SHOWN.has(entry.kind));
+    this.items = items;
     this.note.hidden = items.length > 0;
     if (items.length === 0) this.note.textContent = "Nothing done yet.";
     reconcile(this.entries, this.views, items, {

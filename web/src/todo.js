@@ -1,4 +1,4 @@
-// The model's todo list: above the message box while there is something to do, and in the calls that set it.
+// The model's todo list: above the message box while a run works on it, and in the calls that set it.
 
 import { fill, h, icon, setAttr, setText } from "./dom.js";
 import { describeProgress, reveal } from "./format.js";
@@ -13,12 +13,13 @@ const itemView = ({ text, status }) =>
 
 export const todoList = (items) => h("ol", { class: "todo-list" }, ...items.map(itemView));
 
-/** The list as it is now. It is there while a run goes on or a step is open, and can be folded to its current step. */
+/** The list as it is now, while a run works on it. It can be folded to its current step. */
 export class TodoPanel {
   constructor() {
     this.now = h("span", { class: "todo-now" });
     this.count = h("span", { class: "aside" });
     this.head = h("button", { type: "button", class: "todo-head", onclick: () => this.#toggle() }, icon("right"), this.now, this.count);
+    this.step = ""; // the current one
     this.list = h("div", { class: "todo-items", role: "group", "aria-label": "Steps", tabindex: "0" });
     this.el = h("section", { class: "todo", "aria-label": "Todo list", hidden: true }, this.head, this.list);
     this.#open(localStore.get("todo") !== "closed");
@@ -26,10 +27,11 @@ export class TodoPanel {
 
   update(items, { busy }) {
     const open = items.find((item) => item.status === "in_progress") ?? items.find((item) => item.status !== "done");
-    this.el.hidden = items.length === 0 || !(busy || open);
+    this.el.hidden = !busy || !open;
     if (items === this.items) return;
     this.items = items;
-    setText(this.now, open ? reveal(String(open.text)) : "All steps are done.");
+    this.step = open ? reveal(String(open.text)) : "";
+    this.#name();
     setText(this.count, describeProgress(items));
     fill(this.list, todoList(items));
     this.list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
@@ -43,5 +45,10 @@ export class TodoPanel {
   #open(open) {
     this.list.hidden = !open;
     setAttr(this.head, "aria-expanded", open);
+    this.#name();
+  }
+
+  #name() {
+    setText(this.now, this.list.hidden ? this.step : "Todo list");
   }
 }

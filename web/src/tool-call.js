@@ -70,7 +70,7 @@ export class ToolCallView {
       this.last?.remove();
       return;
     }
-    this.last ??= h("div", { class: "call-last" });
+    this.last ??= h("div", { class: "call-last", "aria-live": "off" });
     if (!this.last.isConnected) this.head.after(this.last);
     setText(this.last, lastLineOf(this.state.output) || "Waiting for the model…");
   }
@@ -115,6 +115,7 @@ export class ToolCallView {
     const { el } = this.subagent;
     if (el.parentNode !== this.body) fill(this.body, section("Task", reveal(String(this.call.arguments.prompt ?? ""))), el);
     if (result && !el.nextSibling) el.after(section("Answer", plain(result.output)));
+    if (result) el.nextSibling.hidden = this.subagent.hasSaid(result.output);
   }
 
   #input() {
