@@ -157,12 +157,12 @@ async def open_workbench(
     ``ConfigError`` and ``EngineError``.
     """
     from newel.app.agent_factory import open_rule_book
+    from newel.app.extra_tools import for_conversation
     from newel.app.review_limits import review_limits
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
     from newel.permissions.project_permissions import ProjectPermissions
-    from newel.app.extra_tools import for_conversation
     from newel.runs.event_hub import EventHub
     from newel.workbench.tab_log import TabLog
     from newel.workbench.workbench import Workbench

@@ -156,7 +156,9 @@ async def test_a_session_goes_on_in_another_process(with_model: WithModel) -> No
         ide.process.kill()
         await ide.process.wait()
     async with editing(newel) as ide:
-        state = await ide.agent.load_session(cwd=str(newel.project), session_id=session, mcp_servers=[])
+        state = await ide.agent.load_session(
+            cwd=str(newel.project), session_id=session.session_id, mcp_servers=[]
+        )
         assert state.modes
         assert state.modes.current_mode_id == "ask"
         assert ide.editor.text("user_message_chunk") == "make it"
@@ -423,7 +425,7 @@ async def test_the_plan_is_there_again_when_a_session_is_loaded(with_model: With
         await ide.prompt("work")
         (first,) = ide.editor.of_kind("plan")
     async with editing(newel) as again:
-        await again.agent.load_session(cwd=str(newel.project), session_id=session, mcp_servers=[])
+        await again.agent.load_session(cwd=str(newel.project), session_id=session.session_id, mcp_servers=[])
         await again.editor.until(lambda: again.editor.of_kind("plan"))
         assert again.editor.of_kind("plan") == [first]
 

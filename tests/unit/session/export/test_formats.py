@@ -263,7 +263,9 @@ def test_what_a_subagent_did_is_in_the_document() -> None:
     details = {"session": "abc", "calls": 1, "cost": None, "log": ["grep <b>append"]}
     messages: list[AppMessage] = [
         AssistantMessage(content=[call]),
-        ToolResultMessage(tool_call_id="c1", tool_name="task", output="Two.", details=details),
+        ToolResultMessage(
+            tool_call_id="c1", tool_name="task", output="Two.", is_error=False, details=details
+        ),
     ]
     data = SessionData(SessionMetadata(id="s", timestamp="", cwd=""), messages)
     for text in (to_html(data), to_markdown(data)):

@@ -175,8 +175,10 @@ def test_messages_of_a_subagent_name_its_call_and_all_others_none() -> None:
             MessageEnd(message=AssistantMessage(content=[task], stop_reason="toolUse")),
             nested(UserMessage(content="look around")),
             nested(AssistantMessage(content=[TextContent("I look."), look], stop_reason="toolUse")),
-            nested(ToolResultMessage(tool_call_id="c2", tool_name="bash", output="a.py")),
-            MessageEnd(message=ToolResultMessage(tool_call_id="c1", tool_name="task", output="a.py")),
+            nested(ToolResultMessage(tool_call_id="c2", tool_name="bash", output="a.py", is_error=False)),
+            MessageEnd(
+                message=ToolResultMessage(tool_call_id="c1", tool_name="task", output="a.py", is_error=False)
+            ),
             MessageEnd(message=AssistantMessage(content=[TextContent("It has a.py.")])),
         ]
     )
