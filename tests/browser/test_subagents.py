@@ -88,8 +88,8 @@ def test_its_last_call_is_shown_while_it_works_and_all_of_it_below_its_call(work
 
 def shown(page: Page) -> str:
     """The nested block as it is read, its times left out."""
-    text = subagent(page).inner_text()
-    return re.sub(r"[\d.]+ m?s", "", text)
+    text = re.sub(r"[\d.]+ m?s\b", "", subagent(page).inner_text())
+    return " ".join(text.split())
 
 
 def test_a_reload_and_a_kill_of_the_server_change_nothing_of_it(workbench: Make) -> None:
