@@ -157,7 +157,7 @@ async def test_a_session_goes_on_in_another_process(with_model: WithModel) -> No
         await ide.process.wait()
     async with editing(newel) as ide:
         state = await ide.agent.load_session(
-            cwd=str(newel.project), session_id=session.session_id, mcp_servers=[]
+            cwd=str(newel.project), session_id=session, mcp_servers=[]
         )
         assert state.modes
         assert state.modes.current_mode_id == "ask"
