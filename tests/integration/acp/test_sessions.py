@@ -156,9 +156,7 @@ async def test_a_session_goes_on_in_another_process(with_model: WithModel) -> No
         ide.process.kill()
         await ide.process.wait()
     async with editing(newel) as ide:
-        state = await ide.agent.load_session(
-            cwd=str(newel.project), session_id=session, mcp_servers=[]
-        )
+        state = await ide.agent.load_session(cwd=str(newel.project), session_id=session, mcp_servers=[])
         assert state.modes
         assert state.modes.current_mode_id == "ask"
         assert ide.editor.text("user_message_chunk") == "make it"
