@@ -77,6 +77,7 @@ EXAMPLES: list[p.SocketRequest | p.FromServer] = [
     p.StopTab(id="10", tab="7f3a", now=True),
     p.Start(id="11", tab="c0de", contract=AGENT),
     p.GetHistory(id="12", tab="7f3a", before="u1", limit=50),
+    p.GetSubagent(id="24", tab="7f3a", session="8d21"),
     p.AnswerQuestion(id="13", tab="7f3a", question="q1", answer={"decision": "once"}),
     p.GetSessions(id="14"),
     p.GetModels(id="15", tab="7f3a"),

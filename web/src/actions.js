@@ -89,6 +89,11 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       const reply = before && (await ask("getHistory", { tab, before }, { what: "Could not load earlier messages" }));
       if (reply) store.dispatch({ type: "page/history", tab, messages: reply.messages, more: reply.more });
     },
+    /** Load what the subagent of a call did. Rejects with a message for the user. */
+    async loadSubagent(tab, call, session) {
+      const { messages = [] } = await connection.request("getSubagent", { tab, session });
+      store.dispatch({ type: "page/subagent", tab, call, messages });
+    },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
     models: async (tab) => (await connection.request("getModels", { tab })).models ?? [],
     /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */

@@ -10,6 +10,7 @@ import { Questions } from "./questions.js";
 import { StopButton } from "./stop-button.js";
 import { isBusy } from "./store.js";
 import { badge } from "./tabs.js";
+import { TodoPanel } from "./todo.js";
 
 export class AgentView {
   constructor({ tab, actions }) {
@@ -20,8 +21,9 @@ export class AgentView {
     this.foot = new StatusLine({});
     this.conversation = new Conversation({
       tab, foot: this.foot.el, userView: () => new ContractView(() => this.given?.text),
-      actions: { loadEarlier: () => actions.loadEarlier(tab), review: actions.review, openFile: actions.openFile },
+      actions: { loadEarlier: () => actions.loadEarlier(tab), loadSubagent: (call, session) => actions.loadSubagent(tab, call, session), review: actions.review, openFile: actions.openFile },
     });
+    this.todo = new TodoPanel();
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.stop = new StopButton((now) => actions.stop(tab, now));
     this.restart = h("button", { type: "button", class: "primary", onclick: () => this.#restart() }, "Restart");
@@ -35,7 +37,7 @@ export class AgentView {
     const close = iconButton("close", "Close agent", () => actions.close(tab));
     this.el = h("div", { class: "panel agent" },
       h("div", { class: "panel-head" }, this.title, close),
-      this.contract, this.place, this.conversation.el, this.questions.el, this.bar, this.log);
+      this.contract, this.place, this.conversation.el, this.todo.el, this.questions.el, this.bar, this.log);
     this.form = null;
     this.started = false;
   }
@@ -77,6 +79,7 @@ export class AgentView {
     this.#log(tab.log);
     const asked = transcript.questions !== this.asked && transcript.questions.length > 0;
     this.asked = transcript.questions;
+    this.todo.update(transcript.todo, { busy });
     this.questions.update(transcript.questions);
     this.conversation.el.hidden = Boolean(this.form) && transcript.entries.length === 0;
     setAttr(this.el, "data-form", this.form ? "open" : null);

@@ -7,6 +7,7 @@ import { StatusLine } from "./status-line.js";
 import { UserView } from "./message.js";
 import { Questions } from "./questions.js";
 import { isBusy } from "./store.js";
+import { TodoPanel } from "./todo.js";
 
 export class ChatView {
   constructor({ tab, actions }) {
@@ -29,10 +30,12 @@ export class ChatView {
         sendNow: (item) => actions.sendNow(tab, item.id),
         edit: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.restore(item.text, item.message.attachments ?? []),
         loadEarlier: () => actions.loadEarlier(tab),
+        loadSubagent: (call, session) => actions.loadSubagent(tab, call, session),
         review: actions.review,
         openFile: actions.openFile,
       },
     });
+    this.todo = new TodoPanel();
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.composer = new Composer({
       tab,
@@ -45,7 +48,7 @@ export class ChatView {
         refuse: actions.refuse,
       },
     });
-    this.el = h("div", { class: "panel chat" }, this.title, this.conversation.el, this.questions.el, this.composer.el);
+    this.el = h("div", { class: "panel chat" }, this.title, this.conversation.el, this.todo.el, this.questions.el, this.composer.el);
   }
 
   shown() {
@@ -71,6 +74,7 @@ export class ChatView {
     this.foot.update({ tab, transcript, stopping, pending });
     const asked = transcript.questions !== this.asked && transcript.questions.length > 0;
     this.asked = transcript.questions;
+    this.todo.update(transcript.todo, { busy });
     this.questions.update(transcript.questions);
     this.composer.update({ busy, stopping, totals: transcript.totals, queued: tab.queued, link: state.link });
     this.conversation.update({ transcript, pending, changes });

@@ -9,7 +9,7 @@ const AT_END = 40; // px from the end within which the reader counts as being th
 const NEAR_TOP = 300; // px from the top at which earlier messages are loaded
 
 export class Conversation {
-  /** `actions` of the tab: resend, discard, withdraw, edit, sendNow, loadEarlier, review, openFile; `userView()` makes the view of a user's message. */
+  /** `actions` of the tab: resend, discard, withdraw, edit, sendNow, loadEarlier, loadSubagent, review, openFile; `userView()` makes the view of a user's message. */
   constructor({ tab, actions, userView, foot = null, empty = null }) {
     Object.assign(this, { tab, actions, userView, empty });
     this.views = new Map(); // by key, in document order
@@ -93,7 +93,7 @@ export class Conversation {
     switch (item.kind) {
       case "assistant":
       case "live":
-        return new AssistantView();
+        return new AssistantView(this.actions);
       case "user":
         return this.userView();
       case "pending":

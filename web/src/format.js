@@ -1,6 +1,7 @@
 // Text and numbers as the page shows them. Pure functions.
 
 const CALL_WIDTH = 80; // characters of a tool call's line, the ellipsis included
+const LAST_LINE = 160; // characters of the line below a running subagent
 const SUMMARY_WIDTH = 40; // characters of a command's last output line
 
 /** Truncate a text to `width` code points, the ellipsis included. */
@@ -53,14 +54,17 @@ const oneLine = (text) => onOneLine(plain(text));
 const onOneLine = (text) => text.replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
 
 const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
-/** Arguments of write and edit that the diff below the line shows. */
+const OWN_MAIN = { task: ["description"] };
+/** Arguments of write and edit that the diff below the line shows, and others that only the unfolded call shows. */
 const CHANGED_TEXT = ["content", "edits", "old_string", "new_string"];
+const UNFOLDED = { write: CHANGED_TEXT, edit: CHANGED_TEXT, task: ["prompt"] };
+const LISTED = { todo: ["items"] };
 
 /** A tool call on one line: its name and parameters, at most 80 characters. */
 export function formatCall(name, args) {
   const given = args && typeof args === "object" ? Object.entries(args) : [];
-  const main = given.find(([key, value]) => MAIN_ARGUMENTS.includes(key) && typeof value === "string");
-  const hidden = main && ["write", "edit"].includes(name) ? CHANGED_TEXT : [];
+  const main = given.find(([key, value]) => (OWN_MAIN[name] ?? MAIN_ARGUMENTS).includes(key) && typeof value === "string");
+  const hidden = (main && UNFOLDED[name]) || LISTED[name] || [];
   const rest = given.filter((pair) => pair !== main && !hidden.includes(pair[0])).map(([key, value]) => `${key}=${brief(value)}`);
   const words = revealOnOneLine([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" "));
   return truncate(words.replace(/ {2,}/g, " "), CALL_WIDTH);
@@ -112,10 +116,18 @@ export function formatUsage({ input, output, cached, context, window, cost }) {
   if (!input && !output) return "";
   const share = cached ? ` (${Math.round((100 * cached) / input)} % cached)` : "";
   const parts = [`${formatCount(input)} in${share}`, `${formatCount(output)} out`];
-  if (cost !== null && cost !== undefined) parts.push(`$${cost < 0.01 ? cost.toFixed(4) : cost.toFixed(2)}`);
+  if (cost !== null && cost !== undefined) parts.push(formatCost(cost));
   if (window) parts.push(`${Math.round((100 * context) / window)} % of ${formatCount(window)}`);
   return parts.join(" · ");
 }
+
+const formatCost = (dollars) => `$${dollars < 0.01 ? dollars.toFixed(4) : dollars.toFixed(2)}`;
+
+/** A todo list's progress: "2 of 5 done". */
+export const describeProgress = (items) => `${items.filter((item) => item.status === "done").length} of ${items.length} done`;
+
+/** The last line of an output that is not blank. */
+export const lastLineOf = (text) => truncate(oneLine(text.slice(-4_000).trimEnd().split("\n").at(-1) ?? ""), LAST_LINE);
 
 /** The outcome of a call: "212 lines", "exit code 1", "+14 −3", or a command's last output line. */
 export function describeOutcome(name, result) {
@@ -129,7 +141,9 @@ export function describeOutcome(name, result) {
 }
 
 /** The figures that built-in tools report. */
-function facts({ diff, isNew, size: bytes, linesRead, entries, width, height }) {
+function facts({ diff, isNew, size: bytes, linesRead, entries, width, height, calls, cost, items }) {
+  if (Number.isInteger(calls)) return [pluralize(calls, "call"), cost && formatCost(cost)].filter(Boolean).join(" · ");
+  if (Array.isArray(items)) return describeProgress(items);
   if (isNew && Number.isInteger(bytes)) return `new, ${formatBytes(bytes)}`;
   if (typeof diff === "string" && diff) return changed(diff);
   if (Number.isInteger(linesRead)) return pluralize(linesRead, "line");

@@ -5,6 +5,7 @@ import { elapsedTimer } from "./elapsed-timer.js";
 import { formatDuration, plain, reveal, revealPath, toSentence, formatBytes, describeRetry } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { StreamingMarkdown } from "./streaming-markdown.js";
+import { SubagentView } from "./subagent.js";
 import { imageView, section, ToolCallView } from "./tool-call.js";
 
 // -- the assistant ----------------------------------------------------------------------------------
@@ -57,7 +58,9 @@ const partsOf = (message) =>
   });
 
 export class AssistantView {
-  constructor() {
+  /** `loadSubagent(call, session)` loads what the subagent of a call did; without it, that is known already. */
+  constructor({ loadSubagent = null } = {}) {
+    this.loadSubagent = loadSubagent;
     this.body = h("div", { class: "said" });
     this.end = h("p", { class: "cause", hidden: true });
     this.actions = h("div", { class: "actions" }, copyButton(() => this.#text(), "Copy message"));
@@ -98,10 +101,15 @@ export class AssistantView {
 
   #replace(index, type) {
     for (const { view } of this.views.splice(index)) view.el.remove();
-    const make = { text: () => new StreamingMarkdown(), call: () => new ToolCallView(), thinking: () => new ReasoningView({ open: this.wasLive }) };
+    const make = { text: () => new StreamingMarkdown(), call: () => this.#call(), thinking: () => new ReasoningView({ open: this.wasLive }) };
     const view = make[type]();
     this.views[index] = { type, view };
     this.body.append(view.el);
+  }
+
+  #call() {
+    const makeView = (item) => (item.kind === "assistant" ? new AssistantView() : new NoteView());
+    return new ToolCallView(() => new SubagentView({ makeView, load: this.loadSubagent }));
   }
 
   #end({ stopReason, errorMessage }) {

@@ -91,6 +91,7 @@ function approval(question, answer) {
   const no = () => answer({ decision: "no", ...(word.value.trim() && { word: word.value.trim() }) });
   return frame(
     `Allow ${file ? "changes to " : ""}“${what}”${where}?`,
+    question.subagent && h("p", {}, "The subagent ", h("strong", {}, reveal(question.subagent)), " asks."),
     h("p", { class: "dim" }, `${reveal(question.title)} in `, h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
     preview,
     h("div", { class: "row" },

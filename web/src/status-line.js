@@ -30,7 +30,9 @@ function describeActivity(tab, transcript, stopping) {
   if (stopping === "now") return "Stopping…";
   if (stopping === "soon") return "Stopping before the next request…";
   if (transcript.questions.length) return QUESTION_MESSAGE;
-  const running = Object.values(transcript.calls).filter((call) => call.working).length;
+  const calls = Object.values(transcript.calls).filter((call) => call.working);
+  const running = calls.length;
+  if (running && calls.every((call) => call.nested)) return running === 1 ? "A subagent is working…" : `${running} subagents are working…`;
   if (running) return running === 1 ? "Running a tool…" : `${running} tools running…`;
   const part = transcript.live?.parts.at(-1);
   const last = transcript.entries.at(-1);

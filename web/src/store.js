@@ -10,7 +10,7 @@
 //   active     the id of the tab that is shown, or null
 //   focusRequests   counts the requests to show a tab and focus it
 
-import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot, withQuestions, withQueue } from "./transcript.js";
+import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot, withQuestions, withQueue, withSubagent } from "./transcript.js";
 
 export const initialState = () => ({
   link: "connecting",
@@ -91,6 +91,8 @@ const REDUCERS = {
   "page/forget": (state, { tab }) => ({ ...state, transcripts: without(state.transcripts, tab) }),
   "page/history": (state, { tab, messages, more }) =>
     withTranscript(state, tab, (transcript) => addHistory(transcript, messages ?? [], more ?? false)),
+  "page/subagent": (state, { tab, call, messages }) =>
+    withTranscript(state, tab, (transcript) => withSubagent(transcript, call, messages)),
   "page/send": (state, { tab, message }) => {
     const cut = message.before ? withTranscript(state, tab, (transcript) => cutBefore(transcript, message.before)) : state;
     const others = (cut.pending[tab] ?? []).filter((each) => each.id !== message.id);

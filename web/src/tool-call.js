@@ -2,9 +2,10 @@
 
 import { copyButton, fill, h, icon, setText, setAttr } from "./dom.js";
 import { diffView } from "./diff.js";
-import { formatCall, formatDuration, hasFailed, describeOutcome, plain, reveal, readableOutput } from "./format.js";
+import { formatCall, formatDuration, hasFailed, describeOutcome, lastLineOf, plain, reveal, readableOutput } from "./format.js";
 import { sessionStore } from "./local-storage.js";
 import { elapsedTimer } from "./elapsed-timer.js";
+import { todoList } from "./todo.js";
 
 const MAX_SHOWN = 40_000; // characters of a text that are shown at first
 const MAX_REMEMBERED = 200; // unfolded calls that are remembered
@@ -19,7 +20,9 @@ function remember(id, open) {
 }
 
 export class ToolCallView {
-  constructor() {
+  /** `subagentView()` makes what shows the call's subagent, if it has one. */
+  constructor(subagentView) {
+    this.subagentView = subagentView;
     this.mark = h("span", { class: "mark", "aria-hidden": "true" });
     this.words = h("span", { class: "call-words" });
     this.how = h("span", { class: "sr-only" });
@@ -46,6 +49,7 @@ export class ToolCallView {
     setAttr(this.el, "data-phase", how);
     setText(this.how, PHASE_LABELS[how]);
     this.#aside(how);
+    this.#lastLine();
     if (isNew && unfolded.has(part.id)) this.#open(true);
     else if (!this.body.hidden) this.#body();
   }
@@ -60,9 +64,21 @@ export class ToolCallView {
     }
   }
 
+  /** What a subagent does now stands below its call. */
+  #lastLine() {
+    if (!this.body.hidden || !this.state?.working || !this.state.nested) {
+      this.last?.remove();
+      return;
+    }
+    this.last ??= h("div", { class: "call-last", "aria-live": "off" });
+    if (!this.last.isConnected) this.head.after(this.last);
+    setText(this.last, lastLineOf(this.state.output) || "Waiting for the model…");
+  }
+
   #toggle() {
     const open = this.body.hidden;
     this.#open(open);
+    this.#lastLine();
     if (this.call?.id) remember(this.call.id, open);
   }
 
@@ -76,6 +92,10 @@ export class ToolCallView {
 
   #body() {
     const { result } = this.state ?? {};
+    if (this.state?.nested || result?.details.session) {
+      this.#subagentBody(result);
+      return;
+    }
     if (this.state?.working && this.output && this.shown === this.call) {
       this.#stream(this.state.output);
       return;
@@ -86,6 +106,16 @@ export class ToolCallView {
     const whole = [this.#input(), result ? resultView(this.call.name, result) : this.#running()];
     if (typeof diff !== "string" || !diff) fill(this.body, ...whole);
     else fill(this.body, diffView(diff), h("details", {}, h("summary", {}, "Input and output"), ...whole));
+  }
+
+  /** What is there stays: the reader may have unfolded a call in it. */
+  #subagentBody(result) {
+    this.subagent ??= this.subagentView();
+    this.subagent.update(this.call, this.state);
+    const { el } = this.subagent;
+    if (el.parentNode !== this.body) fill(this.body, section("Task", reveal(String(this.call.arguments.prompt ?? ""))), el);
+    if (result && !el.nextSibling) el.after(section("Answer", plain(result.output)));
+    if (result) el.nextSibling.hidden = this.subagent.hasSaid(result.output);
   }
 
   #input() {
@@ -132,7 +162,7 @@ function partial(text) {
 }
 
 const resultView = (name, result) => [
-  section("Output", plain(readableOutput(name, result.output))),
+  name === "todo" && !result.isError ? todoList(result.details.items ?? []) : section("Output", plain(readableOutput(name, result.output))),
   ...result.images.map(imageView),
 ];
 

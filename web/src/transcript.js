@@ -5,9 +5,12 @@
 //             kinds: user, assistant, custom, retry, notice, error, end, verdict, acceptance
 //   queue     messages that no run has picked up yet: {message, held}
 //   live      the assistant's message while it is streamed, or null: {id, parts: [{type, text, name?}], at}
-//   calls     by call id: {working, output, since, result}; result: {output, isError, details, images, duration}
+//   calls     by call id: {working, output, since, result, nested}; result: {output, isError, details, images, duration};
+//             nested: the transcript of the call's subagent, or null if it has none, or none was loaded
+//   todo      the model's list: [{text, status}]
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
+const TODO = "todo"; // the tool
 const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
 const EMPTY_TOTALS = { input: 0, output: 0, cached: 0, context: 0, window: null, cost: null };
@@ -23,6 +26,7 @@ export const emptyTranscript = () => ({
   calls: {},
   questions: [],
   totals: EMPTY_TOTALS,
+  todo: [],
 });
 
 /** Build a transcript from a snapshot. */
@@ -43,13 +47,14 @@ export function fromSnapshot(snapshot) {
     for (const { after, event } of told) if (after === message.id) transcript = addEventEntry(transcript, event);
   }
   transcript = withQueue(transcript, snapshot.queue ?? []);
+  transcript = { ...transcript, todo: snapshot.todo ?? [] }; // the messages may begin after it was set
   for (const id of snapshot.working ?? []) transcript = withCall(transcript, id, { working: true });
   return addSoFar(transcript, snapshot.soFar ?? {});
 }
 
 /** Apply an event of a run. Persistent events that were applied before are ignored. */
 export function addEvent(transcript, run, seq, event) {
-  const lasting = !TRANSIENT_EVENTS.has(event.type);
+  const lasting = !TRANSIENT_EVENTS.has(event.type) || Boolean(event.event);
   if (lasting && run === transcript.run && seq <= transcript.seq) return transcript;
   const read = lasting || run !== transcript.run ? { ...transcript, run, seq } : transcript;
   return applyEvent(read, event);
@@ -68,11 +73,14 @@ function applyEvent(transcript, event) {
     case "tool_execution_start":
       return withCall(transcript, event.toolCallId, { working: true, since: event.timestamp, output: "" });
     case "tool_execution_update": {
-      const before = transcript.calls[event.toolCallId]?.output ?? "";
-      return withCall(transcript, event.toolCallId, { output: (before + event.delta).slice(-MAX_OUTPUT) });
+      const { output = "", nested = null } = transcript.calls[event.toolCallId] ?? {};
+      return withCall(transcript, event.toolCallId, {
+        output: (output + event.delta).slice(-MAX_OUTPUT),
+        nested: event.event ? applyEvent(nested ?? emptyTranscript(), event.event) : nested,
+      });
     }
     case "tool_execution_end":
-      return withCall(transcript, event.toolCallId, { working: false, result: resultOf(event, event.result) });
+      return endCall(transcript, event.toolCallId, event.toolName, resultOf(event, event.result));
     case "retry":
       return addEventEntry({ ...transcript, live: transcript.live && { ...transcript.live, parts: [] } }, event);
     default:
@@ -102,6 +110,8 @@ function addEventEntry(transcript, event) {
       return isShown(transcript, event.message) ? transcript : add("error", { text: event.message, code: event.code });
     case "agent_end":
       return endRun(transcript, event);
+    case "tool_execution_update":
+      return applyEvent(transcript, event);
     default:
       return transcript;
   }
@@ -142,7 +152,7 @@ function completeAcceptance(transcript, event) {
 function endRun(given, event) {
   const transcript = closeRetry(given, event.message || event.reason);
   const calls = Object.fromEntries(
-    Object.entries(transcript.calls).map(([id, call]) => [id, call.working ? { ...call, working: false } : call]),
+    Object.entries(transcript.calls).map(([id, call]) => [id, call.working ? { ...call, ...ended(call) } : call]),
   );
   const known = event.reason === "aborted" ? isCut(transcript) : isShown(transcript, event.message);
   if (event.reason === "done" || !event.message || known) return { ...transcript, live: null, calls };
@@ -192,7 +202,7 @@ export const withQuestions = (transcript, questions) => ({ ...transcript, questi
 
 function addMessage(transcript, message) {
   if (message.role === "toolResult") {
-    return withCall(transcript, message.toolCallId, { working: false, result: resultOf(message, message.output) });
+    return endCall(transcript, message.toolCallId, message.toolName, resultOf(message, message.output));
   }
   const kind = message.role;
   const failure = message.stopReason === "error" || message.stopReason === "aborted" ? message.errorMessage || "failed" : "";
@@ -206,9 +216,26 @@ function addEntry(transcript, entry) {
   return { ...transcript, entries: [...transcript.entries, entry] };
 }
 
+const NO_CALL = { working: false, output: "", since: null, result: null, nested: null };
+
 function withCall(transcript, id, change) {
-  const before = transcript.calls[id] ?? { working: false, output: "", since: null, result: null };
+  const before = transcript.calls[id] ?? NO_CALL;
   return { ...transcript, calls: { ...transcript.calls, [id]: { ...before, ...change } } };
+}
+
+/** Give a call its result; one of the todo list sets that. */
+function endCall(transcript, id, name, result) {
+  const next = withCall(transcript, id, { ...ended(transcript.calls[id] ?? NO_CALL), result });
+  return name === TODO && !result.isError ? { ...next, todo: result.details.items ?? [] } : next;
+}
+
+/** A call that has ended, and with it its subagent. */
+const ended = ({ nested }) => ({ working: false, nested: nested && endRun(nested, { type: "agent_end", reason: "done" }) });
+
+/** Give a call the conversation of its subagent, unless that came with the events. */
+export function withSubagent(transcript, id, messages) {
+  if (transcript.calls[id]?.nested) return transcript;
+  return withCall(transcript, id, { nested: messages.reduce(addMessage, emptyTranscript()) });
 }
 
 const resultOf = (told, output) => ({

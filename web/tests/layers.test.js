@@ -18,8 +18,8 @@ const LAYERS = {
     "review/tree",
   ],
   parts: [
-    "composer", "contract", "conversation", "message", "questions", "status-line", "stop-button", "tool-call", "review/clarify-card",
-    "review/draft-restore", "review/editor-bar", "review/editor-setup", "review/hunk-list", "review/hunks", "review/hunk-toolbar",
+    "composer", "contract", "conversation", "message", "questions", "status-line", "stop-button", "subagent", "todo", "tool-call",
+    "review/clarify-card", "review/draft-restore", "review/editor-bar", "review/editor-setup", "review/hunk-list", "review/hunks", "review/hunk-toolbar",
     "review/job-card", "review/pending-decisions-card", "review/prompt-context", "review/quick-open", "review/rollback",
     "review/sidebar-chat", "review/sidebar-file", "review/sidebar-hunk",
   ],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot } from "../src/transcript.js";
+import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot, withSubagent } from "../src/transcript.js";
 
 const user = (id, content, at = "") => ({ role: "user", id, content, timestamp: at });
 const assistant = (id, text, more = {}) => ({ role: "assistant", id, content: [{ type: "text", text }], ...more });
@@ -186,4 +186,55 @@ test("a message that a run has taken is no longer queued", () => {
   const transcript = fromSnapshot({ messages: [], queue: [{ message: user("u1", "a"), held: false }, { message: user("u2", "b"), held: true }] });
   const taken = after(transcript, [1, { type: "message_end", message: user("u1", "a") }]);
   assert.deepEqual(taken.queue.map((each) => each.message.id), ["u2"]);
+});
+
+const task = { role: "assistant", id: "t", content: [{ type: "toolCall", id: "c", name: "task", arguments: { description: "look" } }] };
+const nested = (event) => ({ type: "tool_execution_update", toolCallId: "c", delta: "", event });
+const bashCall = { role: "assistant", id: "n", content: [{ type: "toolCall", id: "b", name: "bash", arguments: { command: "ls" } }] };
+
+test("a subagent that was seen at work looks like one whose session was loaded", () => {
+  const result = { role: "toolResult", id: "br", toolCallId: "b", toolName: "bash", output: "a.py" };
+  const begun = after(
+    emptyTranscript(),
+    [1, { type: "message_end", message: task }],
+    [2, { type: "tool_execution_start", toolCallId: "c", toolName: "task", args: {} }],
+    [3, nested({ type: "message_end", message: bashCall })],
+    [4, nested({ type: "tool_execution_start", toolCallId: "b", toolName: "bash", args: {} })],
+  );
+  assert.ok(begun.calls.c.nested.calls.b.working);
+  assert.equal(begun.calls.b, undefined);
+  const seen = after(
+    begun,
+    [5, nested({ type: "message_end", message: result })],
+    [6, { type: "message_end", message: { role: "toolResult", id: "cr", toolCallId: "c", toolName: "task", output: "Done." } }],
+  );
+  const loaded = withSubagent(after(emptyTranscript(), [1, { type: "message_end", message: task }]), "c", [bashCall, result]);
+  assert.deepEqual(seen.calls.c.nested.entries, loaded.calls.c.nested.entries);
+  assert.deepEqual(seen.calls.c.nested.calls.b.result, loaded.calls.c.nested.calls.b.result);
+  assert.equal(seen.calls.c.nested.calls.b.working, false);
+});
+
+test("a call of a subagent that is cut off is not running any more", () => {
+  const cut = after(
+    emptyTranscript(),
+    [1, { type: "message_end", message: task }],
+    [2, nested({ type: "message_end", message: bashCall })],
+    [3, nested({ type: "tool_execution_start", toolCallId: "b", toolName: "bash", args: {} })],
+    [4, { type: "message_end", message: { role: "toolResult", id: "cr", toolCallId: "c", toolName: "task", output: "Interrupted", isError: true } }],
+  );
+  assert.equal(cut.calls.c.nested.calls.b.working, false);
+});
+
+test("an event of a subagent that arrives twice is shown once", () => {
+  const told = [2, nested({ type: "error", code: "x", message: "Failed.", timestamp: "1" })];
+  const once = after(emptyTranscript(), [1, { type: "message_end", message: task }], told);
+  assert.deepEqual(after(once, told), once);
+});
+
+test("the todo list is that of its last call, also where the messages with it are not loaded", () => {
+  const items = [{ text: "Read", status: "done" }];
+  const set = (more) => ({ type: "tool_execution_end", toolCallId: "d", toolName: "todo", result: "", details: { items }, ...more });
+  assert.deepEqual(after(emptyTranscript(), [1, set({})]).todo, items);
+  assert.deepEqual(after(emptyTranscript(), [1, set({ isError: true })]).todo, []);
+  assert.deepEqual(fromSnapshot({ messages: [], todo: items }).todo, items);
 });

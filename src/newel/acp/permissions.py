@@ -58,9 +58,12 @@ class PermissionAsker:
         key = f"{call.name} {json.dumps(call.arguments, sort_keys=True)}"
         if key in self._never:
             return Approval("no", NEVER)
+        title = title_of_call(call)
+        if request.subagent:
+            self._translator.ask_nested(call.id)
         fields = p.CallFields(
             tool_call_id=call.id,
-            title=title_of_call(call),
+            title=f"Subagent “{request.subagent}”: {title}" if request.subagent else title,
             kind=KINDS.get(call.name, "other"),
             status="pending",
             content=self._preview(request),

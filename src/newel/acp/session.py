@@ -17,13 +17,12 @@ from newel.acp.commands import available_commands, find_command, run_command
 from newel.acp.content import PromptContent
 from newel.acp.json_rpc import INVALID_PARAMS, INVALID_REQUEST, JsonRpcError
 from newel.acp.permissions import PermissionAsker
-from newel.acp.plan import PlanTool
 from newel.acp.updates import UpdateTranslator, fenced
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd, StateUpdate
 from newel.agent.formatting import describe_error
 from newel.agent.messages import AssistantMessage, Usage, now
-from newel.agent.ports import ThinkingLevel, Tool
+from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
 from newel.permissions.approval import ApprovalMode, Ask
 from newel.review.tracking.recording_workspace import title_of
@@ -67,11 +66,10 @@ class AgentOpener(Protocol):
 
 
 class SessionParts(msgspec.Struct, frozen=True):
-    """What a session adds to its agent: ``ask`` for approvals, ``on_terminal`` for its commands' terminals, and tools."""
+    """What a session adds to its agent: ``ask`` for approvals, ``on_terminal`` for its commands' terminals."""
 
     ask: Ask
     on_terminal: Callable[[str], object]
-    tools: Sequence[Tool]
 
 
 class AcpSession:
@@ -96,7 +94,7 @@ class AcpSession:
         self._agent: CodingAgent | None = None
         self._translator = UpdateTranslator(root, client.update)
         self._asker = PermissionAsker(client, self._translator)
-        self._parts = SessionParts(self._asker, self._translator.in_terminal, [PlanTool(client.update)])
+        self._parts = SessionParts(self._asker, self._translator.in_terminal)
         self._mode_before: ApprovalMode = mode
         self._models: list[str] = []
         self._ended = anyio.Event()

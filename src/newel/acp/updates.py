@@ -22,6 +22,8 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.text.format import describe_call, one_line
+from newel.text.json import as_list, as_str
+from newel.tools import todo
 
 KINDS: Final[dict[str, p.ToolKind]] = {
     "read": "read",
@@ -31,9 +33,16 @@ KINDS: Final[dict[str, p.ToolKind]] = {
     "grep": "search",
     "find": "search",
     "ls": "read",
-    "update_plan": "think",
+    "todo": "think",
+    "task": "think",
 }
 """The kinds of Newel's own tools."""
+
+PLAN_STATUSES: Final[dict[str, p.PlanStatus]] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "done": "completed",
+}
 
 OUTPUT_INTERVAL_S: Final = 0.2
 """Between two updates of the output of a running call: each holds its whole end."""
@@ -55,6 +64,7 @@ class UpdateTranslator:
         self._outputs: dict[str, str] = {}
         self._shown_at: dict[str, float] = {}
         self._in_terminal: set[str] = set()
+        self._nested: set[str] = set()
         self.command: str | None = None
         """The call whose command runs: commands run alone."""
 
@@ -74,6 +84,7 @@ class UpdateTranslator:
                 self._progress(event.tool_call_id, status="in_progress")
             case e.ToolExecutionUpdate():
                 self._output(event.tool_call_id, event.delta)
+                self._end_nested(event.event)
             case e.Retry():
                 self.note(f"{event.reason} Trying again in {event.delay:g} s.")
             case e.ModelRouted():
@@ -92,6 +103,18 @@ class UpdateTranslator:
         if self.command is not None:
             self._in_terminal.add(self.command)
             self._progress(self.command, content=[p.TerminalOfCall(terminal_id=terminal_id)])
+
+    def ask_nested(self, call_id: str) -> None:
+        """The client asks its user about a call of a subagent: it shows that call, and gets its end, too."""
+        self._nested.add(call_id)
+
+    def _end_nested(self, event: e.AgentEvent | None) -> None:
+        match event:
+            case e.MessageEnd(message=ToolResultMessage() as message) if message.tool_call_id in self._nested:
+                self._nested.discard(message.tool_call_id)
+                self._end(message)
+            case _:
+                pass
 
     def replay(self, messages: Sequence[AppMessage]) -> None:
         """Show the messages of a session that was loaded."""
@@ -165,6 +188,16 @@ class UpdateTranslator:
         if isinstance(line, int):
             fields["locations"] = self.locations({"file_path": result.details.get("filePath")}, line)
         self._progress(call_id, **fields, raw_output=result.output)
+        if result.tool_name == todo.NAME and not result.is_error:
+            self._plan(todo.items_of(result.details))
+
+    def _plan(self, items: Sequence[todo.TodoItem]) -> None:
+        """Clients show the whole list beside the conversation."""
+        entries = [
+            p.PlanEntry(content=item.text, status=PLAN_STATUSES[item.status], priority="medium")
+            for item in items
+        ]
+        self._send(p.PlanUpdate(entries=entries))
 
     def _content(self, result: ToolResultMessage) -> Iterator[p.ContentOfCall | p.DiffOfCall]:
         diff, name = result.details.get("diff"), result.details.get("filePath")
@@ -172,6 +205,8 @@ class UpdateTranslator:
             path = self.locations({"file_path": name})[0].path
             yield from diffs(path, diff, is_new=result.details.get("isNew") is True)
             return
+        if activity := [as_str(line) for line in as_list(result.details.get("log"))]:
+            yield _text(fenced("\n".join(activity)))
         if result.output:
             yield _text(fenced(result.output))
         yield from map(_image, result.images)
@@ -183,8 +218,6 @@ def title_of_call(call: ToolCall) -> str:
     if call.name == "bash" and isinstance(command, str):
         outside = "Outside of the sandbox: " if call.arguments.get("unsandboxed") else ""
         return outside + (one_line(command, MAX_TITLE - len(outside)) or "bash")
-    if call.name == "update_plan":  # clients show the plan itself
-        return "Update the plan"
     return describe_call(call.name, call.arguments, MAX_TITLE)
 
 

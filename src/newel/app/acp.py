@@ -108,8 +108,9 @@ class EditorSessions:
 
     def session(self, folder: Path, servers: list[p.McpServer], client: SessionClient) -> AcpSession:
         from newel.acp.session import AcpSession
+        from newel.app.extra_tools import for_conversation
 
-        settings = load_settings(self._flags, cwd=folder, environ=self._environ)
+        settings = for_conversation(load_settings(self._flags, cwd=folder, environ=self._environ))
         # An editor shows the questions, so they are asked, unless the user has chosen an approval mode.
         mode: ApprovalMode = settings.approve if "approve" in settings.origins else "ask"
         open_agent = partial(self._open_agent, settings, _configs(servers), client)
@@ -144,7 +145,6 @@ class EditorSessions:
                 if settings.host is None
                 else None,  # the editor's files are those of this machine
                 session_id=client.session_id,
-                tools=parts.tools,
                 mcp_servers=servers,
             ),
         )

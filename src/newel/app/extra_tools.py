@@ -17,7 +17,7 @@ LEAST_WINDOW: Final = 32_000
 
 
 def for_conversation(settings: Settings) -> Settings:
-    """The settings of a conversation in the terminal."""
+    """The settings of a conversation that a user watches: in the terminal, an editor, or the workbench."""
     if settings.extra_tools is not None:
         return settings
     return msgspec.structs.replace(settings, extra_tools=IN_CONVERSATION)

@@ -73,6 +73,6 @@ def subagent_parts(
 
 def _ask_for(ask: Ask, name: str) -> Ask:
     async def ask_for_subagent(request: ApprovalRequest) -> Approval:
-        return await ask(msgspec.structs.replace(request, label=f"{request.label} by the subagent “{name}”"))
+        return await ask(msgspec.structs.replace(request, subagent=name))
 
     return ask_for_subagent

@@ -157,6 +157,7 @@ async def open_workbench(
     ``ConfigError`` and ``EngineError``.
     """
     from newel.app.agent_factory import open_rule_book
+    from newel.app.extra_tools import for_conversation
     from newel.app.review_limits import review_limits
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
@@ -173,7 +174,7 @@ async def open_workbench(
     engine.set_holder_info(address)
     hub = await stack.enter_async_context(EventHub(engine))
     factory = await stack.enter_async_context(
-        open_agent_factory(settings, host, ephemeral=ephemeral, attended=True)
+        open_agent_factory(for_conversation(settings), host, ephemeral=ephemeral, attended=True)
     )
     workbench = Workbench(
         engine,

@@ -41,7 +41,8 @@ ROUNDS: Final = 3
 
 class ApprovalRequest(Wire, frozen=True):
     """A call that needs approval, or with the kind ``server`` a server that a command or a tool server in a sandbox wants to reach: ``call`` names
-    it as the argument ``server``. ``label`` is the tool's name for users, ``folder`` the working folder.
+    it as the argument ``server``. ``label`` is the tool's name for users, ``folder`` the working folder, ``subagent`` the name
+    of the subagent whose call it is.
 
     ``preview`` is exactly what would be done (a command, a unified diff), below lines about links, files outside the project,
     and changes since the first preview. It comes from the model: screens show it with every invisible character escaped.
@@ -56,6 +57,12 @@ class ApprovalRequest(Wire, frozen=True):
     touches: Sequence[Touch] = ()
     rules: Sequence[str] = ()
     kind: Literal["call", "server"] = "call"
+    subagent: str = ""
+
+    @property
+    def title(self) -> str:
+        """The tool's name, and the subagent's: ``Run Command by the subagent “Find writers”``."""
+        return f"{self.label} by the subagent “{self.subagent}”" if self.subagent else self.label
 
     @property
     def offer(self) -> str:

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage, add_costs, new_id
 from newel.agent.ports import AgentMode, Emit, Model, Provider
@@ -102,6 +102,7 @@ def approval_handler(ask: AskUser) -> Callable[[ApprovalRequest], Awaitable[Appr
                 title=request.server or request.label,
                 preview=request.preview,
                 folder=request.folder,
+                subagent=request.subagent,
                 rule=request.offer,
             )
         )
@@ -334,6 +335,16 @@ class ChatSession:
             messages = self.agent.get_messages() if self.agent is not None else []
             find = {message.id: message for message in messages}.get
         return [*messages, *(message for message in unsaved if find(message.id) is None)]
+
+    async def subagent_messages(self, session: str) -> list[AppMessage]:
+        """The conversation of a subagent of this one. Raises ``SessionError`` if it has none with this session."""
+        path = self.factory.session_file(session, self.folder)
+        if path is not None:
+            async with self._reading:
+                stored = await anyio.to_thread.run_sync(read_session, path)
+            if stored.metadata.parent == self.session:
+                return stored.history.active()
+        raise SessionError("The session of this subagent is not there any more.")
 
 
 def _never_started(earlier: Sequence[RunEvent]) -> set[str]:

@@ -10,6 +10,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, Wire
 from newel.agent.ports import AgentMode
 from newel.providers.routing import AgentModeName
 from newel.runs.run_events import ContractStatus, RunEvent
+from newel.tools.todo import TodoItem
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
@@ -78,7 +79,7 @@ class SequencedEvent(msgspec.Struct, frozen=True):
 class TabQuestion(Wire, frozen=True, kw_only=True):
     """A question to the user.
 
-    ``approval``: ``title`` names the tool, ``preview`` is exactly the action to approve, in ``folder``; the answer is
+    ``approval``: ``title`` names the tool, ``subagent`` the subagent whose call it is, ``preview`` is exactly the action to approve, in ``folder``; the answer is
     ``{"decision": "once"|"always"|"rule"|"no", "word": …}``; ``rule`` allows what the field of that name says, in this project
     from then on, and is no answer if it is empty. ``server``: a command or a tool server in a sandbox wants to reach the server ``title``,
     with a port other than those of the web; ``preview`` says which; the answers are the same, and all but ``rule`` hold for the
@@ -91,6 +92,7 @@ class TabQuestion(Wire, frozen=True, kw_only=True):
     title: str
     preview: str = ""
     folder: str = ""
+    subagent: str = ""
     rule: str = ""
     fields: dict[str, Any] = msgspec.field(default_factory=dict[str, Any], name="schema")
     url: str = ""
@@ -137,7 +139,8 @@ class RunReport(Wire, frozen=True, kw_only=True):
 class Snapshot(Wire, frozen=True, kw_only=True):
     """The state from which a reader starts: the conversation up to event ``seq`` of ``run``. ``more`` means that earlier messages
     exist. ``working`` are the running calls, ``queue`` the messages that wait for a run, the oldest first. ``told`` are the
-    other reports of the latest run: retries, notices, its end. An agent's snapshot has no messages: its run is read from
+    other reports of the latest run: retries, notices, its end, and the events of subagents whose call has no result with their
+    session. ``todo`` is the model's todo list. An agent's snapshot has no messages: its run is read from
     the first event, which has more details.
     """
 
@@ -151,3 +154,4 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     told: list[RunReport] = []
     questions: list[TabQuestion] = []
     totals: TabTotals = TabTotals()
+    todo: list[TodoItem] = []

@@ -1,7 +1,8 @@
 """The events of a run: those of its agent, and those of the work around it.
 
 A journal entry is a JSON object distinguished by ``type``; ``encode`` and ``decode`` lose nothing. Events that only update a
-screen (pieces of text, the output of a running tool) are not journalled; see ``is_lasting``.
+screen (pieces of text, the output of a running tool) are not journalled; see ``is_lasting``. What a subagent does is: it comes as output
+with an event.
 """
 
 from __future__ import annotations
@@ -72,7 +73,12 @@ _decoder = msgspec.json.Decoder(RunEvent)
 
 def is_lasting(event: RunEvent) -> bool:
     """Whether an event belongs in the journal."""
-    return not isinstance(event, _EPHEMERAL)
+    return not isinstance(event, _EPHEMERAL) or is_nested(event)
+
+
+def is_nested(event: RunEvent) -> bool:
+    """Whether an event tells of an event of a subagent."""
+    return isinstance(event, ToolExecutionUpdate) and event.event is not None
 
 
 def encode(event: RunEvent) -> bytes:

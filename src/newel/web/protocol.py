@@ -160,6 +160,13 @@ class GetHistory(SocketRequest, frozen=True, kw_only=True, tag="getHistory"):
     limit: Annotated[int, msgspec.Meta(ge=1, le=500)] = 100
 
 
+class GetSubagent(SocketRequest, frozen=True, kw_only=True, tag="getSubagent"):
+    """Get what a subagent of a tab did: the reply has the ``messages`` of its ``session``, which the details of its call's result name."""
+
+    tab: Id
+    session: Id
+
+
 class AnswerQuestion(SocketRequest, frozen=True, kw_only=True, tag="answer"):
     """Answer a question; ``TabQuestion`` describes the shapes."""
 
@@ -224,7 +231,7 @@ TabCommand = (
 )
 Command = TabCommand | OpenChat | OpenAgent | CloseTab | UseServer | SetServer | SetTool | RestartServer
 """Requests that change something."""
-Query = GetHistory | GetSessions | GetModels | Ping
+Query = GetHistory | GetSubagent | GetSessions | GetModels | Ping
 """Requests that only read."""
 ClientMessage = Command | Query | WatchTab | Unwatch
 

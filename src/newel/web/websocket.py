@@ -291,6 +291,9 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
         case protocol.GetHistory(tab=tab):
             messages, more = await workbench.tab(tab).history(request.before, request.limit)
             return protocol.ReplyMessage(re=request.id, tab=tab, messages=messages, more=more)
+        case protocol.GetSubagent(tab=tab, session=session):
+            messages = await workbench.tab(tab).chat.subagent_messages(session)
+            return protocol.ReplyMessage(re=request.id, tab=tab, messages=messages)
         case protocol.GetSessions():
             sessions = [
                 protocol.SessionInfo(

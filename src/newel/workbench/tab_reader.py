@@ -7,10 +7,12 @@ from contextlib import aclosing
 
 import msgspec
 
-from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, ModelRouted, Retry
+from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, ModelRouted, Retry, ToolExecutionUpdate
+from newel.agent.messages import ToolResultMessage
 from newel.jobs.engine import Engine
 from newel.runs.models import RunReport, SequencedEvent, Snapshot
-from newel.runs.run_events import Notice, decode
+from newel.runs.run_events import Notice, RunEvent, decode, is_nested
+from newel.tools.todo import current_items
 from newel.workbench.tab_session import TabSession
 
 PAGE_MESSAGES = 100
@@ -71,6 +73,7 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         working=sorted(agent.state.pending_tool_calls) if agent else [],
         questions=chat.questions.pending,
         totals=tab.totals_of(messages),
+        todo=[*current_items(messages)],
     )
     return msgspec.structs.replace(snapshot, told=await _reports(engine, snapshot)) if run else snapshot
 
@@ -78,6 +81,18 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
 async def _reports(engine: Engine, snapshot: Snapshot) -> list[RunReport]:
     """What the run of a snapshot reports up to its ``seq``, each after the message that it followed."""
     ids = ["", *(message.id for message in snapshot.messages)]
+    with_session = {
+        message.tool_call_id
+        for message in snapshot.messages
+        if isinstance(message, ToolResultMessage) and "session" in message.details
+    }
+
+    def is_told(event: RunEvent) -> bool:
+        # The session of a subagent that has ended is read when it is to be shown.
+        if isinstance(event, ToolExecutionUpdate):
+            return is_nested(event) and event.tool_call_id not in with_session
+        return isinstance(event, REPORTS)
+
     reports: list[RunReport] = []
     after: str | None = None  # the run has added no message yet
     seq = 0
@@ -89,7 +104,7 @@ async def _reports(engine: Engine, snapshot: Snapshot) -> list[RunReport]:
                     before = ids[ids.index(event.message.id) - 1]
                     reports = [msgspec.structs.replace(report, after=before) for report in reports]
                 after = event.message.id
-            elif isinstance(event, REPORTS) and entry.seq <= snapshot.seq:
+            elif is_told(event) and entry.seq <= snapshot.seq:
                 reports.append(RunReport(after=ids[-1] if after is None else after, event=event))
         seq = page[-1].seq
     return [report for report in reports if report.after in ids]

@@ -412,3 +412,50 @@ async def test_many_sessions_share_one_process(with_model: WithModel) -> None:
             sessions.append(answer.session_id)
         await asyncio.gather(*(ide.prompt_in(session, "write") for session in sessions))
         assert [(folder / "where.txt").read_text().strip() for folder in folders] == [*map(str, folders)]
+
+
+async def test_the_plan_is_there_again_when_a_session_is_loaded(with_model: WithModel) -> None:
+    items = [{"text": "Read", "status": "done"}, {"text": "Write", "status": "pending"}]
+    call = {"function": {"name": "todo", "arguments": {"items": items}}}
+    newel = with_model(scenario("work", {"tool_calls": [call]}, {"content": "Done."}))
+    async with editing(newel) as ide:
+        session = await ide.new_session()
+        await ide.prompt("work")
+        (first,) = ide.editor.of_kind("plan")
+    async with editing(newel) as again:
+        await again.agent.load_session(cwd=str(newel.project), session_id=session.session_id, mcp_servers=[])
+        await again.editor.until(lambda: again.editor.of_kind("plan"))
+        assert again.editor.of_kind("plan") == [first]
+
+
+async def test_what_a_subagent_does_is_shown_in_its_call(with_model: WithModel) -> None:
+    """Its last calls while it works, and all of them beside its answer; a question names it, and that call ends, too."""
+    arguments = {"description": "Make a file", "prompt": "make it", "can_write": True}
+    task = {"tool_calls": [{"function": {"name": "task", "arguments": arguments}}]}
+    made = {"tool_calls": [{"function": {"name": "bash", "arguments": {"command": "touch made"}}}]}
+    newel = with_model(
+        {
+            "scenarios": [
+                scenario("go", task, {"content": "All done."})["scenarios"][0],
+                scenario("make it", made, {"content": "It is made."})["scenarios"][0],
+            ]
+        }
+    )
+    async with editing(newel) as ide:
+        await ide.new_session()
+        await ide.prompt("go")
+        (asked,) = ide.editor.asked
+        assert asked["toolCall"]["title"] == "Subagent “Make a file”: touch made"
+        call = ide.editor.call()
+        assert (call["title"], call["kind"], call["status"]) == ("task Make a file", "think", "completed")
+        activity, answer = (each["content"]["text"] for each in call["content"])
+        assert "bash touch made" in activity
+        assert "It is made." in answer
+        updates = [
+            update
+            for update in ide.editor.of_kind("tool_call_update")
+            if update["toolCallId"] == asked["toolCall"]["toolCallId"]
+        ]
+        assert [update["status"] for update in updates] == ["completed"]
+        assert "It is made." not in ide.editor.text()
+    assert (newel.project / "made").exists()

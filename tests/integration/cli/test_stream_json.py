@@ -537,3 +537,40 @@ def test_the_sdks_callback_decides_about_calls(with_model: Make) -> None:
     assert seen == [("bash", {"command": "touch made"})] * 2
     assert [each for each in results if isinstance(each, bool)] == [False, True]
     assert "Not yet." in str(newel.requests[1]["messages"])
+
+
+def test_a_program_sees_whose_message_each_line_is(with_model: Make) -> None:
+    task = {"function": {"name": "task", "arguments": {"description": "Look", "prompt": "search it"}}}
+    newel = with_model(
+        {
+            "scenarios": [
+                scenario("go", {"tool_calls": [task]}, {"content": "Done."})["scenarios"][0],
+                scenario("search it", bash("echo here"), {"content": "It is here."})["scenarios"][0],
+            ]
+        }
+    )
+    lines = lines_of(newel(*LINES, "--verbose", "--tools", "read,bash,task", "go"))
+    [call] = [
+        block["id"]
+        for line in lines
+        if line["type"] == "assistant"
+        for block in line["message"]["content"]
+        if block["type"] == "tool_use" and block["name"] == "task"
+    ]
+    said = [parse_message(line) for line in lines]
+    of_subagent = [
+        each
+        for each in said
+        if isinstance(each, AssistantMessage | UserMessage) and each.parent_tool_use_id == call
+    ]
+    texts = [
+        block.text
+        for each in of_subagent
+        if isinstance(each, AssistantMessage)
+        for block in each.content
+        if isinstance(block, TextBlock)
+    ]
+    assert texts == ["It is here."]
+    others = {line.get("parent_tool_use_id") for line in lines if line["type"] in {"assistant", "user"}}
+    assert others == {None, call}
+    assert lines[-1]["result"] == "Done."

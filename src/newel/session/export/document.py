@@ -20,6 +20,7 @@ from newel.agent.messages import (
     Wire,
 )
 from newel.session.reader import SessionData
+from newel.text.json import as_list, as_str
 from newel.text.sanitize import plain_line
 
 _SUMMARY = 100
@@ -149,7 +150,7 @@ def _call(call: ToolCall, answer: ToolResultMessage | None) -> Iterator[Part]:
     sections = [Section("Arguments", _json(call.arguments), "json")]
     mark = "no result" if answer is None else "failed" if answer.is_error else ""
     if answer is not None:
-        sections += _output(answer)
+        sections += [*_activity(answer), *_output(answer)]
     yield DetailsBlock(plain_line(f"{call.name} {first}", _SUMMARY), sections, mark)
     if answer is not None:
         yield from answer.images
@@ -159,6 +160,14 @@ def _output(result: ToolResultMessage) -> list[Section]:
     diff: Any = result.details.get("diff")
     sections = [Section("Output", result.output)]
     return [*sections, Section("Diff", diff, "diff")] if isinstance(diff, str) and diff else sections
+
+
+def _activity(result: ToolResultMessage) -> list[Section]:
+    """What a subagent did, and where to look at all of it."""
+    lines = [as_str(line) for line in as_list(result.details.get("log"))]
+    session = as_str(result.details.get("session"))
+    more = [f"newel export {session}"] if lines and session else []
+    return [Section("Subagent", "\n".join(lines + more))] if lines else []
 
 
 def _custom_block(message: CustomMessage) -> DetailsBlock:

@@ -405,7 +405,7 @@ class Conversation:
                 tool_call_id=call.id,
                 tool_name=call.name,
                 args=call.arguments,
-                label=request.label,
+                label=request.title,
                 preview=request.preview,
                 folder=request.folder,
                 touches=request.touches,

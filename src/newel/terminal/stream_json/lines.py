@@ -60,10 +60,14 @@ def init_line(session: SessionStarted, *, key_source: str) -> Line:
     }
 
 
-def assistant_lines(message: AssistantMessage) -> list[Line]:
-    """One line for each content block; they share the message's id and usage."""
+def assistant_lines(message: AssistantMessage, parent: str | None) -> list[Line]:
+    """One line for each content block; they share the message's id and usage. ``parent`` is the call whose subagent sends it."""
     return [
-        {"type": "assistant", "message": message_object(message, [_block(part)]), "parent_tool_use_id": None}
+        {
+            "type": "assistant",
+            "message": message_object(message, [_block(part)]),
+            "parent_tool_use_id": parent,
+        }
         for part in message.content
     ]
 
@@ -110,7 +114,7 @@ def _block(part: TextContent | ThinkingContent | ToolCall) -> Line:
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
 
 
-def tool_result_line(message: ToolResultMessage) -> Line:
+def tool_result_line(message: ToolResultMessage, parent: str | None) -> Line:
     content: str | list[Line] = message.output
     if message.images:
         content = [{"type": "text", "text": message.output}, *map(_image_block, message.images)]
@@ -123,19 +127,23 @@ def tool_result_line(message: ToolResultMessage) -> Line:
     line: Line = {
         "type": "user",
         "message": {"role": "user", "content": [block]},
-        "parent_tool_use_id": None,
+        "parent_tool_use_id": parent,
     }
     return line | {"tool_use_result": message.details} if message.details else line
 
 
-def inserted_line(message: UserMessage) -> Line:
-    """A message that Newel itself put into the conversation."""
+def prompt_line(message: UserMessage, parent: str | None) -> Line:
+    """A message to the model that is not the program's."""
     return {
         "type": "user",
         "message": {"role": "user", "content": [{"type": "text", "text": message.text}]},
-        "parent_tool_use_id": None,
-        "isSynthetic": True,
+        "parent_tool_use_id": parent,
     }
+
+
+def inserted_line(message: UserMessage) -> Line:
+    """A message that Newel itself put into the conversation."""
+    return prompt_line(message, None) | {"isSynthetic": True}
 
 
 def _image_block(image: ImageContent) -> Line:

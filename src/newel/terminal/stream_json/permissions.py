@@ -51,7 +51,7 @@ class PermissionQuestions:
             "input": call.arguments,
             "tool_use_id": call.id,
             "permission_suggestions": [],
-            "display_name": request.label,
+            "display_name": request.title,
             "description": request.preview,
         }
         self._renderer.write_control({"type": "control_request", "request_id": number, "request": asked})

@@ -6,7 +6,7 @@ import uuid
 from typing import BinaryIO
 
 from newel.agent import events as e
-from newel.agent.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
 from newel.agent.transform import COMPACTION
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.run_result import PromptResult, SessionStarted
@@ -17,6 +17,7 @@ from newel.terminal.stream_json.lines import (
     init_line,
     inserted_line,
     notice_line,
+    prompt_line,
     result_line,
     retry_line,
     tool_result_line,
@@ -74,6 +75,8 @@ class StreamJsonRenderer(Renderer):
                 self._takes_prompt = False
             case e.MessageEnd():
                 self._message(event)
+            case e.ToolExecutionUpdate(event=e.MessageEnd(message=message)):
+                self._nested(message, event.tool_call_id)
             case e.Retry():
                 self.write(retry_line(event))
             case e.ModelRouted():
@@ -87,14 +90,27 @@ class StreamJsonRenderer(Renderer):
         match event.message:
             case AssistantMessage() as message:
                 self._context = message.usage.total or self._context
-                for line in assistant_lines(message):
+                for line in assistant_lines(message, None):
                     self.write(line)
             case ToolResultMessage() as message:
-                self.write(tool_result_line(message))
+                self.write(tool_result_line(message, None))
             case UserMessage() as message if not self._takes_prompt:
                 self.write(inserted_line(message))
             case CustomMessage(name=name) if name == COMPACTION:
                 self.write(compact_line(self._context))
+            case _:
+                pass
+
+    def _nested(self, message: AppMessage, parent: str) -> None:
+        """A message of a subagent, its prompt included."""
+        match message:
+            case AssistantMessage():
+                for line in assistant_lines(message, parent):
+                    self.write(line)
+            case ToolResultMessage():
+                self.write(tool_result_line(message, parent))
+            case UserMessage():
+                self.write(prompt_line(message, parent))
             case _:
                 pass
 

@@ -158,7 +158,7 @@ def present(request: ApprovalRequest, *, fold: bool = False) -> str:
         lines = [*lines[:HEAD], more, *lines[-TAIL:]]
     exact = "\n".join(f"    {line}" for line in lines)
     rule = f"\np always allows here: {escape_line(request.offer)}\n" if request.offer else ""
-    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
+    return f"{escape_line(request.title)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
 
 
 def describe_answer(request: ApprovalRequest, approval: Approval) -> str:

@@ -256,3 +256,19 @@ def test_exports_are_private_files(tmp_path: Path) -> None:
     with pytest.raises(SessionError, match="cannot be exported"):
         export_session(data, tmp_path / "no" / "folder.md")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["talk.HTML", "talk.md"]
+
+
+def test_what_a_subagent_did_is_in_the_document() -> None:
+    call = ToolCall(id="c1", name="task", arguments={"description": "Find writers", "prompt": "search"})
+    details = {"session": "abc", "calls": 1, "cost": None, "log": ["grep <b>append"]}
+    messages: list[AppMessage] = [
+        AssistantMessage(content=[call]),
+        ToolResultMessage(
+            tool_call_id="c1", tool_name="task", output="Two.", is_error=False, details=details
+        ),
+    ]
+    data = SessionData(SessionMetadata(id="s", timestamp="", cwd=""), messages)
+    for text in (to_html(data), to_markdown(data)):
+        assert "task Find writers" in text
+        assert "newel export abc" in text
+    assert "grep &lt;b&gt;append" in to_html(data)

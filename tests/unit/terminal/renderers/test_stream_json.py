@@ -22,9 +22,11 @@ from newel.agent.events import (
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
+    ToolExecutionUpdate,
     TurnStart,
 )
 from newel.agent.messages import (
+    AppMessage,
     AssistantMessage,
     CustomMessage,
     ImageContent,
@@ -158,3 +160,36 @@ def test_every_block_of_a_partial_message_is_opened_and_closed() -> None:
         ("message_delta", None),
         ("message_stop", None),
     ]
+
+
+def test_messages_of_a_subagent_name_its_call_and_all_others_none() -> None:
+    def nested(message: AppMessage) -> ToolExecutionUpdate:
+        return ToolExecutionUpdate(tool_call_id="c1", delta="", event=MessageEnd(message=message))
+
+    task = ToolCall(id="c1", name="task", arguments={"description": "look", "prompt": "look around"})
+    look = ToolCall(id="c2", name="bash", arguments={"command": "ls"})
+    lines = written(
+        [
+            AgentStart(),
+            TurnStart(),
+            MessageEnd(message=AssistantMessage(content=[task], stop_reason="toolUse")),
+            nested(UserMessage(content="look around")),
+            nested(AssistantMessage(content=[TextContent("I look."), look], stop_reason="toolUse")),
+            nested(ToolResultMessage(tool_call_id="c2", tool_name="bash", output="a.py", is_error=False)),
+            MessageEnd(
+                message=ToolResultMessage(tool_call_id="c1", tool_name="task", output="a.py", is_error=False)
+            ),
+            MessageEnd(message=AssistantMessage(content=[TextContent("It has a.py.")])),
+        ]
+    )
+    assert [(line["type"], line["parent_tool_use_id"]) for line in lines] == [
+        ("assistant", None),
+        ("user", "c1"),
+        ("assistant", "c1"),
+        ("assistant", "c1"),
+        ("user", "c1"),
+        ("user", None),
+        ("assistant", None),
+    ]
+    assert lines[4]["message"]["content"][0]["tool_use_id"] == "c2"
+    assert not any(line.get("isSynthetic") for line in lines)
