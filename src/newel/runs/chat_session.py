@@ -344,7 +344,7 @@ class ChatSession:
                 stored = await anyio.to_thread.run_sync(read_session, path)
             if stored.metadata.parent == self.session:
                 return stored.history.active()
-        raise SessionError("The session of this subagent is not there any more.")
+        raise SessionError("The session of this subagent no longer exists.")
 
 
 def _never_started(earlier: Sequence[RunEvent]) -> set[str]:
