@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, ClassVar
 
 from markdown_it.token import Token
@@ -13,7 +14,7 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, Paragraph, TableElement
-from rich.segment import Segment
+from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
@@ -35,6 +36,8 @@ URL = r"(?:https?://|mailto:)[!-~]+(?!\S)"
 
 LONG_WORD = 12
 """Columns up to which a word in a table is never folded."""
+
+TAB = 4
 
 MARKDOWN_STYLES = {
     "markdown.code": "cyan",
@@ -128,16 +131,27 @@ class _Code(CodeBlock):
         code = str(self.text).rstrip("\n")
         if self.lexer_name != "text":
             yield Text(self.lexer_name, style=DIM, no_wrap=True, overflow="ellipsis")
+        # Inside a list or quotation there is no room to run over.
+        is_wide = options.max_width == console.width and not self.wraps
+        for line in self._lines(code):
+            if is_wide:
+                line.no_wrap, line.overflow = True, "ignore"
+            yield line
+
+    def _lines(self, code: str) -> Iterable[Text]:
+        """The lines, each painted when it is asked for: code can be long."""
         if self.lexer_name in {"diff", "patch"}:
-            text = paint_diff_code(code)
-        else:
-            text = Syntax("", self.lexer_name, theme=self.theme, background_color="default").highlight(code)
-        text.rstrip()
-        if (
-            options.max_width == console.width and not self.wraps
-        ):  # inside a list or quotation there is no room to run over
-            text.no_wrap, text.overflow = True, "ignore"
-        yield text
+            yield from paint_diff_code(code).split("\n", allow_blank=True)
+            return
+        syntax = Syntax("", self.lexer_name, theme=self.theme, background_color="default")
+        lexer, theme = syntax.lexer or syntax.default_lexer, Syntax.get_theme(self.theme)
+        line = Text(tab_size=TAB)
+        for kind, value in lexer.get_tokens(code):
+            first, *more = value.split("\n")
+            line.append(first, theme.get_style_for_token(kind))
+            for piece in more:
+                yield line
+                line = Text(tab_size=TAB).append(piece, theme.get_style_for_token(kind))
 
 
 class _Table(TableElement):
@@ -263,7 +277,10 @@ USER_CHARACTERS = 2_000
 WITHOUT_LINKS = ("linux", "vt", "dumb")
 """Terminals that print the control sequence of a link."""
 
-_EMPTY_AROUND = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
+AT_ONCE = 16
+"""Lines that are painted without a pause."""
+
+_EMPTY = re.compile(r"(?:\x1b\[[0-9;]*m)*")
 _TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
@@ -293,11 +310,31 @@ class Styles:
         """Render to lines, without empty ones around them. ``crop`` cuts at ``width``; otherwise code may be wider, so that
         it can be copied.
         """
-        console = self._console
-        console.width = max(width, 8)
-        with console.capture() as captured:
-            console.print(Group(what), crop=crop, end="")  # in a group a text keeps its own way to wrap
-        return _EMPTY_AROUND.sub("", _TRAILING_SPACE.sub(r"\1", captured.get()))
+        return "\n".join(self.paint_lines(what, width, crop=crop))
+
+    def paint_lines(self, what: RenderableType, width: int, *, crop: bool = False) -> Iterator[str]:
+        """The lines of ``paint``, a few at a time as they are asked for: a long text takes long."""
+        console, width = self._console, max(width, 8)
+        console.width = width
+        group = Group(what)  # in it a text keeps its own way to wrap
+        lines = iter(Segment.split_lines(console.render(group, console.options)))
+        empty: int | None = None
+        """The number of empty lines that wait for another; None before the first line."""
+        while True:
+            console.width = width  # other texts may have been painted since
+            if not (some := list(islice(lines, AT_ONCE))):
+                return
+            with console.capture() as captured:
+                console.print(
+                    Segments(chain.from_iterable((*line, Segment.line()) for line in some)), crop=crop, end=""
+                )
+            for line in _TRAILING_SPACE.sub(r"\1", captured.get().removesuffix("\n")).split("\n"):
+                if not _EMPTY.fullmatch(line):
+                    yield from ("",) * (empty or 0)
+                    yield line
+                    empty = 0
+                elif empty is not None:
+                    empty += 1
 
     def prose(self, text: str, *, has_links: bool = False, wraps_code: bool = False) -> StreamingMarkdown:
         has_links = has_links and self._knows_links
@@ -305,9 +342,9 @@ class Styles:
             sanitize(text), code_theme=self._code_theme, has_links=has_links, wraps_code=wraps_code
         )
 
-    def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
-        """Finished text has links, which prompt_toolkit, the painter of unfinished text, does not know."""
-        return self.paint(self.prose(text, has_links=not crop), _text_width(text, width), crop=crop)
+    def markdown(self, text: str, width: int, *, crop: bool = False) -> Iterator[str]:
+        """Painted lines. Finished text has links, which prompt_toolkit, the painter of unfinished text, does not know."""
+        yield from self.paint_lines(self.prose(text, has_links=not crop), _text_width(text, width), crop=crop)
 
     def wrapped_markdown(self, text: str, width: int) -> str:
         """Text for a screen that cannot show longer lines, so that code is wrapped, too."""
