@@ -145,6 +145,7 @@ async def _converse(
     from newel.terminal.repl.coding_repl import run_repl
     from newel.terminal.repl.repl import Prompt
 
+    gc.set_threshold(YOUNG_OBJECTS)
     return await run_repl(
         agent,
         home=settings.home,
@@ -294,6 +295,9 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
         LossySink(progress), omit_answer=True, errors=LossySink(sys.stderr), window=agent.window
     )
 
+
+YOUNG_OBJECTS = 5_000
+"""New objects after which those of a conversation are collected: at the start's 50,000 a key would wait for it for 20 ms."""
 
 MAX_PIPED = 16 * 1024 * 1024
 """Bytes of standard input in a prompt."""

@@ -181,16 +181,19 @@ class UnprintedLines:
     def append(self, line: str) -> None:
         self._unpainted.append(iter((line,)))
 
-    def paint(self, clock: Callable[[], float], seconds: float = math.inf) -> bool:
-        """Paint for about this time; False if there is more to paint."""
-        until = clock() + seconds
+    @property
+    def is_painted(self) -> bool:
+        return not self._unpainted
+
+    def paint(self, seconds: float = math.inf) -> None:
+        """Paint for about this time, or all."""
+        until = time.monotonic() + seconds
         while self._unpainted:
             for line in self._unpainted[0]:
                 self._painted.append(line)
-                if clock() > until:
-                    return False
+                if time.monotonic() > until:
+                    return
             self._unpainted.popleft()
-        return True
 
     def take(self) -> list[str]:
         """Take all painted lines out."""
@@ -226,7 +229,8 @@ class LiveRenderer(Renderer):
             self._draw()
 
     def tick(self) -> bool:
-        if not self._above.paint(time.monotonic, SLICE_S):
+        if not self._above.is_painted:
+            self._above.paint(SLICE_S)
             return False
         self._frame += 1
         if self._activity or self._above:
@@ -259,7 +263,7 @@ class LiveRenderer(Renderer):
         raise NotImplementedError
 
     def _draw(self) -> None:
-        self._above.paint(time.monotonic)
+        self._above.paint()
         above = "".join(f"{line}\n" for line in self._above.take())
         self.screen.draw(above, self._live() if self._activity and self.animated else [])
 
