@@ -37,7 +37,7 @@ AFTER_FINISH_S = 2.0
 """Time for a server after it has declared the response complete: for the usage, and for the end of the body, without which
 the connection cannot be reused."""
 
-TURN_S = 0.004
+TURN_S = 0.002
 """Time after which other tasks, such as keys, have their turn: a piece from the network can hold hundreds of events."""
 
 LIST_TIMEOUT_S = 10.0

@@ -20,7 +20,7 @@ from newel.terminal.renderers.screen import Screen
 from newel.text.format import format_elapsed, one_line, spinner
 from newel.text.sanitize import SanitizedStream
 
-SLICE_S: Final = 0.004
+SLICE_S: Final = 0.002
 """Seconds of painting after which keys are looked for."""
 
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(?P<marks>`{3,}(?=[^`]*$)|~{3,})")

@@ -277,7 +277,7 @@ USER_CHARACTERS = 2_000
 WITHOUT_LINKS = ("linux", "vt", "dumb")
 """Terminals that print the control sequence of a link."""
 
-AT_ONCE = 16
+AT_ONCE = 8
 """Lines that are painted without a pause."""
 
 _EMPTY = re.compile(r"(?:\x1b\[[0-9;]*m)*")
