@@ -106,7 +106,7 @@ class StreamingServer:
         connection.sendall(b"data: [DONE]\n\n")
 
     def _stream(self, connection: socket.socket, text: str) -> None:
-        pieces = [_event({"content": text[start : start + 4]}) for start in range(0, len(text) // 4 * 4, 4)]
+        pieces = [_event({"content": text[start : start + 4]}) for start in range(0, len(text), 4)]
         began, sent = time.monotonic(), 0
         while (passed := time.monotonic() - began) < self._seconds:
             until = int(passed * self._rate)

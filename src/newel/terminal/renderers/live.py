@@ -204,7 +204,8 @@ class UnprintedLines:
 class LiveRenderer(Renderer):
     """Draws on ``screen``: subclasses add lines to ``_above`` to print them, and return the live part from ``_live``.
 
-    What a model writes is drawn with the next tick, however often it comes; every other event at once.
+    What an event prints is drawn at once, but for what a model writes: it comes by the hundred. That and the live part are drawn with the
+    next tick.
 
     ``hint`` says how to stop; ``clock`` counts seconds.
     """
@@ -222,10 +223,11 @@ class LiveRenderer(Renderer):
         self._activity = ""
         self._activity_since = 0.0
         self._frame = 0
+        self._is_live = False
 
     def handle(self, event: AgentEvent, /) -> None:
         super().handle(event)
-        if not self.animated or not isinstance(event, MessageUpdate | ToolExecutionUpdate):
+        if self._above and not (self.animated and isinstance(event, MessageUpdate | ToolExecutionUpdate)):
             self._draw()
 
     def tick(self) -> bool:
@@ -233,7 +235,7 @@ class LiveRenderer(Renderer):
             self._above.paint(SLICE_S)
             return False
         self._frame += 1
-        if self._activity or self._above:
+        if self._activity or self._above or self._is_live:
             self._draw()
         return True
 
@@ -265,7 +267,8 @@ class LiveRenderer(Renderer):
     def _draw(self) -> None:
         self._above.paint()
         above = "".join(f"{line}\n" for line in self._above.take())
-        self.screen.draw(above, self._live() if self._activity and self.animated else [])
+        self._is_live = bool(self._activity) and self.animated
+        self.screen.draw(above, self._live() if self._is_live else [])
 
     def _state(self) -> tuple[str, str, str]:
         """The line of state: a spinner, the activity, and how long it has lasted with how to stop it."""
