@@ -4,7 +4,7 @@
 
 A server on loopback sends an answer at a rate in tokens of four characters per second: prose with lists and code, one long block of code, a
 long table, lines of 20 KB; or it has a command flood its output, or a subagent answer. Meanwhile keys are pressed in ``newel`` on a
-pseudo-terminal of 120 × 40, at random intervals of about 100 milliseconds. *echo* is the time from a key to the first output with its
+pseudo-terminal of 120 columns and 40 rows, at varying intervals of about 100 milliseconds. *echo* is the time from a key to the first output with its
 character, *Esc* that from Escape to ``Stopped`` on the screen, in milliseconds; *CPU* the time that the process ran meanwhile, which other
 programs on the machine hardly change; *core* the part of a core that it used, in percent. The floor is a bare prompt of prompt_toolkit,
 to which nothing streams, and one that says ``Stopped`` at an Escape.
@@ -13,7 +13,6 @@ to which nothing streams, and one that says ``Stopped`` at an Escape.
 from __future__ import annotations
 
 import argparse
-import random
 import time
 
 from benchmarks.typist import END, TEXTS, Desk, StreamingServer, Typist, desk, late, spread
@@ -42,12 +41,17 @@ def press_keys(typist: Typist, seconds: float) -> tuple[list[tuple[float, float]
     """The figures of each key, and the part of a core that was used."""
     began, cpu = time.monotonic(), typist.cpu_ms()
     figures: list[tuple[float, float]] = []
-    for key in KEYS:
+    for number, key in enumerate(KEYS):
         if time.monotonic() - began > seconds:
             break
         figures.append(typist.press(key))
-        typist.read(random.uniform(0.05, 0.15))
+        typist.read(0.05 + spread_out(number) / 10)
     return figures, (typist.cpu_ms() - cpu) / (time.monotonic() - began) / 10
+
+
+def spread_out(number: int) -> float:
+    """Numbers between 0 and 1 that keep no step with what happens at regular times."""
+    return number * 0.618034 % 1
 
 
 def begin(typist: Typist, server: StreamingServer, what: str) -> None:
@@ -74,9 +78,9 @@ def measure_stops(at: Desk, server: StreamingServer, what: str) -> None:
     with at.typing(*NEWEL) as typist:
         typist.wait_for(PROMPT)
         typist.read(1.0)
-        for _ in range(STOPS):
+        for number in range(STOPS):
             begin(typist, server, what)
-            typist.read(random.uniform(0, 0.2))
+            typist.read(spread_out(number) / 5)
             figures.append(typist.press("\x1b", "Stopped"))
             typist.read(0.2)
     tell(f"Esc, {what}", figures, limit=ESC_MS)
