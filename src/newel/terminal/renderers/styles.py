@@ -23,7 +23,7 @@ from newel.text.format import PROMPT, command_of, describe_call, format_duration
 from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from newel.terminal.renderers.markdown import StreamingMarkdown
+    from newel.terminal.renderers.painted_markdown import StreamingMarkdown
 
 MARKDOWN_STYLES = {
     "markdown.code": "cyan",
@@ -112,7 +112,7 @@ class Styles:
                     empty += 1
 
     def prose(self, text: str, *, has_links: bool = False, wraps_code: bool = False) -> StreamingMarkdown:
-        from newel.terminal.renderers.markdown import StreamingMarkdown
+        from newel.terminal.renderers.painted_markdown import StreamingMarkdown
 
         has_links = has_links and self._knows_links
         return StreamingMarkdown(
