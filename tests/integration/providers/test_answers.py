@@ -22,7 +22,7 @@ from newel.agent.errors import (
     ServerFailed,
 )
 from newel.agent.events import TextDelta
-from newel.agent.messages import Usage, UserMessage
+from newel.agent.messages import Message, Usage, UserMessage
 from newel.agent.ports import Model, ModelRequest, ProviderEvent
 from newel.concurrency import task_group
 from tests.integration.providers.raw import (
@@ -266,7 +266,7 @@ async def test_keys_have_their_turn_within_one_piece_of_many_events(serve: Serve
 
     async with task_group() as group:
         group.start_soon(press_keys)
-        messages = [UserMessage("Hi")]
+        messages: list[Message] = [UserMessage("Hi")]
         request = ModelRequest(system_prompt="", messages=messages, tools=[], model=Model("m"))
         answer = await connect(server.url).complete(request, on_delta)
         group.cancel_scope.cancel()

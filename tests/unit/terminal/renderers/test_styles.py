@@ -50,12 +50,10 @@ def test_texts_of_different_widths_can_be_painted_in_turns() -> None:
     )
     whole = list(painter.markdown(code, 80))
     lines = painter.markdown(code, 80)
-    in_turns = []
+    in_turns: list[str] = []
     for line in lines:
         in_turns.append(line)
         painter.paint(Text("narrow " * 20), 20)
     assert in_turns == whole
-    assert (
-        len([line for line in whole if line == whole[2]]) == 20
-    )  # the text in the quotes is painted as one, though in lines
+    assert len([line for line in whole if line == whole[2]]) == 20
     assert "\x1b[" in whole[2]
