@@ -1,189 +1,130 @@
-"""How soon a typed key is on the screen while an answer streams in, and what painting the answer costs.
+"""How soon a key is on the screen, and how soon Escape has stopped the work, while Newel is busy.
 
-    ./run python -m benchmarks.typing_echo [--rate 2000] [--seconds 8] [--columns 120] [--rows 40]
+    ./run python -m benchmarks.typing_echo [WHAT …] [--rate 2000] [--seconds 6]
 
-A server on loopback sends prose, lists and code at a rate in tokens of four characters per second. Meanwhile a key is pressed every 100
-milliseconds in ``newel`` on a pseudo-terminal. *echo* is the time from a key to the first output with its character, in milliseconds;
-*cpu* the part of a core that the process used, in percent; *output* what it wrote, in KB per second; *painted* the time from the
-last token to the end of the answer on the screen, in milliseconds.
+A server on loopback sends an answer at a rate in tokens of four characters per second: prose with lists and code, one long block of code, a
+long table, lines of 20 KB; or it has a command flood its output, or a subagent answer. Meanwhile keys are pressed in ``newel`` on a
+pseudo-terminal of 120 columns and 40 rows, at varying intervals of about 100 milliseconds. *echo* is the time from a key to the first output with its
+character, *Esc* that from Escape to ``Stopped`` on the screen, in milliseconds; *CPU* the time that the process ran meanwhile, which other
+programs on the machine hardly change; *core* the part of a core that it used, in percent. The floor is a bare prompt of prompt_toolkit,
+to which nothing streams, and one that says ``Stopped`` at an Escape.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
-import json
-import os
-import pty
-import select
-import socket
-import statistics
-import struct
-import subprocess
-import sys
-import tempfile
-import termios
-import threading
 import time
-from pathlib import Path
 
-PARAGRAPH = (
-    "The importer reads the file line by line, and **each line** becomes an order: `parse(line)` returns a record, "
-    "or raises an error that names the line and the column.\n\n"
-)
-ITEMS = "".join(f"- item {number} of a list, with `code` and a few more words in it\n" for number in range(8))
-CODE = (
-    "```python\n"
-    + "".join(f"def function_{n}(a: int) -> str:\n    return f'{{a}} {n}'  # {n}\n\n\n" for n in range(12))
-    + "```\n\n"
-)
-TEXT = PARAGRAPH * 3 + ITEMS + "\n" + CODE
-END = "The end of the answer."
+from benchmarks.typist import END, TEXTS, Desk, StreamingServer, Typist, desk, late, spread
+
+NEWEL = ("-m", "newel", "--ephemeral")
+FLOOR = """
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.key_binding import KeyBindings
+keys = KeyBindings()
+@keys.add("escape", eager=True)
+def stop(event):
+    run_in_terminal(lambda: print("Stopped."))
+session = PromptSession("\\u203a ", key_bindings=keys)
+session.app.ttimeoutlen = 0.02
+session.prompt()
+"""
+PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 KEYS = [chr(0x410 + number) for number in range(64)] + [chr(0x391 + number) for number in range(17)]
-BATCH_S = 0.01
+ECHO_MS, ESC_MS = 16, 60
+STOPS = 15
+BUSY = [*TEXTS, "flood", "subagent"]
 
 
-class Served:
-    """Streams one answer; ``sent`` is the time after its last token."""
-
-    def __init__(self, rate: int, seconds: float) -> None:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listening.getsockname()[1]
-        self._rate, self._seconds = rate, seconds
-        self.began = self.sent = 0.0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            connection, _ = self._listening.accept()
-            threading.Thread(target=self._answer, args=[connection], daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        head = connection.recv(2**20)
-        if head.startswith(b"GET"):
-            body = b'{"object":"list","data":[{"id":"m","object":"model"}]}'
-            connection.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" + body
-            )
-        else:
-            connection.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-            )
-            self._stream(connection)
-        connection.close()
-
-    def _stream(self, connection: socket.socket) -> None:
-        self.began = time.monotonic()
-        at = 0
-        text = TEXT * (int(self._rate * 4 * self._seconds) // len(TEXT) + 1)
-        while (passed := time.monotonic() - self.began) < self._seconds:
-            until = int(passed * self._rate) * 4
-            pieces = [text[start : start + 4] for start in range(at, until, 4)]
-            at = until
-            connection.sendall(b"".join(_event({"content": piece}) for piece in pieces))
-            time.sleep(BATCH_S)
-        connection.sendall(_event({"content": f"\n```\n\n{END}"}) + _event({}, "stop") + b"data: [DONE]\n\n")
-        self.sent = time.monotonic()
+def press_keys(typist: Typist, seconds: float) -> tuple[list[tuple[float, float]], float]:
+    """The figures of each key, and the part of a core that was used."""
+    began, cpu = time.monotonic(), typist.cpu_ms()
+    figures: list[tuple[float, float]] = []
+    for number, key in enumerate(KEYS):
+        if time.monotonic() - began > seconds:
+            break
+        figures.append(typist.press(key))
+        typist.read(0.05 + spread_out(number) / 10)
+    return figures, (typist.cpu_ms() - cpu) / (time.monotonic() - began) / 10
 
 
-def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
-    return (
-        b"data: "
-        + json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode()
-        + b"\n\n"
-    )
+def spread_out(number: int) -> float:
+    """Numbers between 0 and 1 that keep no step with what happens at regular times."""
+    return number * 0.618034 % 1
 
 
-class Typist:
-    """``newel`` on a pseudo-terminal, and the time at which each output arrived."""
+def begin(typist: Typist, server: StreamingServer, what: str) -> None:
+    """Send a prompt, and wait until its answer or command is at work."""
+    asked = len(server.asked) + (2 if what == "subagent" else 1)
+    typist.send(f"{what}\r")
+    while len(server.asked) < asked:
+        typist.read(0.01)
+    typist.read(0.7)
 
-    def __init__(self, port: int, columns: int, rows: int, home: str) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        environ = {
-            "PATH": "/usr/bin:/bin",
-            "HOME": home,
-            "TERM": "xterm-256color",
-            "LANG": "C.UTF-8",
-            "LLM_BASE_URL": f"http://127.0.0.1:{port}/v1",
-            "LLM_DEFAULT_MODEL": "m",
-        }
-        project = Path(home) / "project"
-        project.mkdir()
-        command = [sys.executable, "-m", "newel", "--ephemeral", "--sandbox", "off"]
-        self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, cwd=project, env=environ, start_new_session=True
-        )
-        os.close(slave)
-        self.output = ""
-        self.chunks: list[tuple[float, str]] = []
 
-    def send(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
+def measure_echo(at: Desk, server: StreamingServer, what: str, seconds: float) -> None:
+    with at.typing(*NEWEL) as typist:
+        typist.wait_for(PROMPT)
+        typist.read(1.0)
+        begin(typist, server, what)
+        figures, core = press_keys(typist, seconds - 1.0)
+        typist.wait_for(END)
+    tell(what, figures, limit=ECHO_MS, core=core)
 
-    def read(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if select.select([self._master], [], [], left)[0]:
-                text = os.read(self._master, 2**16).decode(errors="replace")
-                self.chunks.append((time.monotonic(), text))
-                self.output += text
 
-    def wait_for(self, words: str) -> None:
-        until = time.monotonic() + 60
-        while words not in self.output:
-            if time.monotonic() > until:
-                raise SystemExit(f"{words!r} never came:\n{self.output[-2000:]}")
-            self.read(0.02)
+def measure_stops(at: Desk, server: StreamingServer, what: str) -> None:
+    figures: list[tuple[float, float]] = []
+    with at.typing(*NEWEL) as typist:
+        typist.wait_for(PROMPT)
+        typist.read(1.0)
+        for number in range(STOPS):
+            begin(typist, server, what)
+            typist.read(spread_out(number) / 5)
+            figures.append(typist.press("\x1b", "Stopped"))
+            typist.read(0.2)
+    tell(f"Esc, {what}", figures, limit=ESC_MS)
 
-    def first(self, words: str, since: float) -> float:
-        return next((at for at, text in self.chunks if at >= since and words in text), float("nan"))
 
-    def cpu(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def measure_floor(at: Desk) -> None:
+    with at.typing("-c", FLOOR) as typist:
+        typist.wait_for(PROMPT)
+        typist.read(0.5)
+        figures, core = press_keys(typist, 4.0)
+        tell("floor", figures, core=core)
+        stops: list[tuple[float, float]] = []
+        for _ in range(STOPS):
+            stops.append(typist.press("\x1b", "Stopped"))
+            typist.read(0.1)
+        tell("Esc, floor", stops)
+
+
+def tell(
+    what: str, figures: list[tuple[float, float]], *, limit: int | None = None, core: float | None = None
+) -> None:
+    took, ran = zip(*figures, strict=True)
+    share = "" if core is None else f"{core:.0f} %"
+    print(f"{what:<12} {spread(took)} {limit or '':>7} {late(ran):10.1f} {share:>7}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("what", nargs="*", default=[], choices=[[], *BUSY, "stops"], help="only these")
     parser.add_argument("--rate", type=int, default=2000)
-    parser.add_argument("--seconds", type=float, default=8)
-    parser.add_argument("--columns", type=int, default=120)
-    parser.add_argument("--rows", type=int, default=40)
+    parser.add_argument("--seconds", type=float, default=6)
     options = parser.parse_args()
-    served = Served(options.rate, options.seconds)
-    with tempfile.TemporaryDirectory() as home:
-        typist = Typist(served.port, options.columns, options.rows, home)
-        try:
-            typist.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
-            typist.read(1.0)
-            typist.send("go\r")
-            while not served.began:
-                typist.read(0.01)
-            typist.read(0.5)
-            before, cpu, written = time.monotonic(), typist.cpu(), len(typist.output)
-            pressed: list[tuple[str, float]] = []
-            for key in KEYS:
-                if time.monotonic() - served.began > options.seconds - 0.5:
-                    break
-                pressed.append((key, time.monotonic()))
-                typist.send(key)
-                typist.read(0.1)
-            took, cpu = time.monotonic() - before, typist.cpu() - cpu
-            written = len(typist.output) - written
-            typist.wait_for(END)
-            painted = typist.first(END, 0) - served.sent
-        finally:
-            typist.process.kill()
-            typist.process.wait()
-    echoes = sorted((typist.first(key, at) - at) * 1000 for key, at in pressed)
-    p95 = echoes[int(len(echoes) * 0.95)]
-    print(
-        f"{len(echoes)} keys · echo: median {statistics.median(echoes):.0f}, p95 {p95:.0f}, worst {echoes[-1]:.0f} ms · "
-        f"cpu {cpu / took:.0%} · output {written / took / 1000:.0f} KB/s · painted {painted * 1000:.0f} ms"
-    )
+    server = StreamingServer(options.rate, options.seconds)
+    print("               median    95 %   worst   limit  CPU: 95 %    core", flush=True)
+    with desk(server.url) as at:
+        measure_floor(at)
+        for what in BUSY:
+            if not options.what or what in options.what:
+                measure_echo(at, server, what, options.seconds)
+        if not options.what or "stops" in options.what:
+            measure_stops(at, server, "prose")
+            measure_stops(at, server, "sleep")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.agent.events import AgentEvent, MessageUpdate
+from newel.agent.events import AgentEvent, MessageStart, MessageUpdate
 from newel.app.notices import NOT_SAVED, AgentNotices
 from newel.concurrency import background_tasks
 from newel.config.settings import SandboxSettings, Settings
@@ -178,14 +178,21 @@ def make_sandbox(mode: SandboxMode | None, find: Callable[[], SandboxPolicy]) ->
 
 
 def start_early(agent: Agent, host: ExecutionHost, folder: str) -> None:
-    """Start the sandbox of a folder with the first piece of an answer: it takes as long as a short command. Earlier it would delay the
+    """Start the sandbox of a folder with the first piece of each answer: it takes as long as a short command. Earlier it would delay the
     request.
     """
     from newel.workspace.local import LocalHost
 
+    awaits = False
+
     def on_event(event: AgentEvent) -> None:
-        if isinstance(event, MessageUpdate) and isinstance(host, LocalHost):
-            host.prepare(folder)
+        nonlocal awaits
+        if isinstance(event, MessageUpdate):
+            if awaits and isinstance(host, LocalHost):
+                host.prepare(folder)
+            awaits = False
+        elif isinstance(event, MessageStart):
+            awaits = True
 
     agent.subscribe(on_event)
 

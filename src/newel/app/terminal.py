@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from newel.text.json_schema import AnswerSchema
 
 
+AT_START, AT_WORK, WHILE_TYPING = 200_000, 50_000, 5_000
+"""New objects after which garbage is collected. A start leaves hardly any. Collecting 50,000 takes 20 ms, for which a key would wait."""
+
+
 def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
     """Run the command line; returns the exit code. ``echo_suppressor`` hides what is typed before the prompt is drawn, and ends if none
     will be.
@@ -35,6 +39,7 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
     def load() -> Settings:
         return load_settings(options.flags, cwd=options.cwd, environ=os.environ)
 
+    gc.set_threshold(AT_START)
     settings = load()
     in_home = settings.host is None and Path.home().resolve().is_relative_to(settings.cwd)
     if in_home or settings.ignored is not None or settings.endpoint is None:
@@ -96,6 +101,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         settings, options, approver, elicit, wait_for_tools=not interactive or bool(options.prompts)
     ) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
+        gc.set_threshold(AT_WORK)
         warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
@@ -145,6 +151,7 @@ async def _converse(
     from newel.terminal.repl.coding_repl import run_repl
     from newel.terminal.repl.repl import Prompt
 
+    gc.set_threshold(WHILE_TYPING)
     return await run_repl(
         agent,
         home=settings.home,

@@ -11,7 +11,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.agent.ports import Touch
-from newel.permissions.commands.judge import UNKNOWN, CallJudgement, ProjectView, judge_command
+from newel.permissions.judgement import UNKNOWN, CallJudgement, ProjectView
 from newel.permissions.kept import FILE as KEPT_FILE
 from newel.permissions.kept import SERVERS_FILE, KeptRules, KeptServers
 from newel.permissions.project_rules import FILE as PROJECT_FILE
@@ -135,6 +135,8 @@ class CallJudge:
         asked = _of_tool(rules.ask, name)
         judged = UNKNOWN
         if name == COMMANDS:
+            from newel.permissions.commands.judge import judge_command
+
             judged = await judge_command(text, rules, self._project)
         elif name in FILE_TOOLS:
             judged = self._judge_changes(touches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -10,6 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
 from newel.agent.events import Delta, Retry
@@ -34,6 +36,9 @@ AFTER_DONE_S = 0.25
 AFTER_FINISH_S = 2.0
 """Time for a server after it has declared the response complete: for the usage, and for the end of the body, without which
 the connection cannot be reused."""
+
+TURN_S = 0.002
+"""Time after which other tasks, such as keys, have their turn: a piece from the network can hold hundreds of events."""
 
 LIST_TIMEOUT_S = 10.0
 """Time for a list of models: the user waits for it before the work starts."""
@@ -348,7 +353,11 @@ class ResponseReader:
         await self.feed_events(rest)
 
     async def feed_events(self, feed_events: list[ServerEvent]) -> None:
+        until = time.monotonic() + TURN_S
         for event in feed_events:
+            if time.monotonic() > until:
+                await checkpoint()
+                until = time.monotonic() + TURN_S
             if event.data == DONE_EVENT:
                 self.done = True
                 self.accumulator.on_done()

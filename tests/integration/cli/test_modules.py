@@ -18,6 +18,7 @@ LOADED_WHEN_USED = {
     "newel.config.toml_file",
     "newel.diff.patience",
     "newel.mcp.server_config",
+    "newel.permissions.commands.parse",
     "newel.providers.anthropic.client",
     "newel.providers.catalog.model_catalog",
     "newel.providers.gemini.client",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import (
     BadResponse,
@@ -20,7 +22,9 @@ from newel.agent.errors import (
     ServerFailed,
 )
 from newel.agent.events import TextDelta
-from newel.agent.messages import Usage
+from newel.agent.messages import Message, Usage, UserMessage
+from newel.agent.ports import Model, ModelRequest, ProviderEvent
+from newel.concurrency import task_group
 from tests.integration.providers.raw import (
     DONE,
     HELLO,
@@ -241,3 +245,30 @@ async def test_an_endless_answer_is_refused(answer: bytes | Handler, serve: Serv
     """Otherwise one broken server fills the memory. ``test_memory`` also sends endless bodies."""
     with pytest.raises(BadResponse, match="refused"):
         await ask(connect(serve(answer).url))
+
+
+async def test_keys_have_their_turn_within_one_piece_of_many_events(serve: Serve, connect: Connect) -> None:
+    """Otherwise no key is shown and Escape stops nothing until all of the piece is on the screen."""
+    server = serve(sse(*(chunk(content=f"{number} ") for number in range(300)), chunk("stop"), DONE))
+    turns, turns_between = 0, set[int]()
+
+    async def on_delta(_: ProviderEvent) -> None:
+        until = time.monotonic() + 0.001  # painting, which waits for nothing
+        while time.monotonic() < until:
+            pass
+        turns_between.add(turns)
+
+    async def press_keys() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await checkpoint()
+
+    async with task_group() as group:
+        group.start_soon(press_keys)
+        messages: list[Message] = [UserMessage("Hi")]
+        request = ModelRequest(system_prompt="", messages=messages, tools=[], model=Model("m"))
+        answer = await connect(server.url).complete(request, on_delta)
+        group.cancel_scope.cancel()
+    assert answer.text.split() == [str(number) for number in range(300)]
+    assert len(turns_between) > 20

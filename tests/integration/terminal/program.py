@@ -67,6 +67,22 @@ def greet(name: str) -> str:
 That is all.
 """
 
+LONG = "\n".join(
+    [
+        "```python",
+        *(f"line({number})" for number in range(300)),
+        "```",
+        "",
+        "| row | square |",
+        "|---|---|",
+        *(f"| row {number} | {number * number} |" for number in range(100)),
+        "",
+        *(f"- item {number}" for number in range(100)),
+        "",
+        "That is all.",
+    ]
+)
+
 
 def todo(steps: list[str], done: int) -> ToolCall:
     """A call that sets the list, of which the first ``done`` steps are."""
@@ -76,7 +92,7 @@ def todo(steps: list[str], done: int) -> ToolCall:
 
 
 class Obedient:
-    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``fail``,
+    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``long``, ``fail``,
     ``todo NUMBER`` (of steps, each of which waits for the file ``goN`` beside the project); it repeats anything else. After its tools it says how many results it got.
     """
 
@@ -111,6 +127,8 @@ class Obedient:
                 return self.call("", ToolCall("r", "read", {"file_path": rest}), ToolCall("e", "edit", edit))
             case "essay" | "slow":
                 return self.call(ESSAY)
+            case "long":
+                return self.call(LONG)
             case "todo":
                 steps = [f"Step {number}" for number in range(1, int(rest or 3) + 1)]
                 return self.call("", todo(steps, done=0))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 from newel.permissions.commands.parse import (
     Words,
@@ -16,39 +16,8 @@ from newel.permissions.commands.parse import (
 )
 from newel.permissions.commands.programs import programs
 from newel.permissions.commands.reading import Reads, find_reads
+from newel.permissions.judgement import UNKNOWN, CallJudgement, ProjectView
 from newel.permissions.rules import CommandRule, Rule, RuleSet
-
-
-class CallJudgement(NamedTuple):
-    """What rules say of a call. ``effect``: ``reads`` if it is a command that only reads what may be read unasked, ``none`` if no rule is
-    about it. ``reason`` is the rule that denies it, or why the user has to be asked. ``rules`` would allow it, for an answer that
-    allows it for good.
-    """
-
-    effect: Literal["deny", "ask", "allow", "reads", "none"]
-    reason: str = ""
-    rules: tuple[str, ...] = ()
-
-
-UNKNOWN: Final = CallJudgement("none")
-
-
-class ProjectView(Protocol):
-    """What has to be known of a project to tell whether a command only reads."""
-
-    async def may_read(self, paths: Iterable[str], /, *, recurses: bool) -> bool:
-        """Whether files, relative to the project's folder or absolute, may be read unasked, with ``recurses`` all that is below, too."""
-        ...
-
-    async def is_own_program(self, name: str, /) -> bool:
-        """Whether a command of that name is not a program of the project, as far as that is known."""
-        ...
-
-    async def is_git_safe(self, folder: str, /) -> bool:
-        """Whether no command of git that reads starts a program that the repository of a folder names, or shows files that
-        may not be read unasked.
-        """
-        ...
 
 
 async def judge_command(text: str, rules: RuleSet, project: ProjectView) -> CallJudgement:

@@ -263,7 +263,7 @@ class PanelRenderer(LiveRenderer):
         columns, rows = self.screen.size()
         lines: list[str] = []
         if self._answer is not None:
-            if (text := self._answer.preview(LIVE_CHARACTERS)).strip():
+            if (text := self._answer.preview(LIVE_CHARACTERS, rows)).strip():
                 lines = self._style.prose(text, columns - 1)
         elif self._output is not None and (text := self._output.unfinished_line()):
             lines = self._style.lines(text, columns - 1)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, assert_never
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from newel.agent import events as e
 from newel.agent.errors import NewelError
@@ -83,8 +84,9 @@ class Renderer:
         """Show a prompt of the user that was sent earlier."""
         self.handle(MessageEnd(message=message))
 
-    def tick(self) -> None:
-        """About ``TICK_S`` seconds have passed."""
+    def tick(self) -> bool:
+        """``TICK_S`` seconds have passed. False if there is more to do after other tasks, such as keys, had their turn."""
+        return True
 
     def paused(self) -> AbstractContextManager[None]:
         """Inside, the terminal may be used for a question."""
@@ -302,7 +304,8 @@ async def animate(renderer: Renderer) -> None:
     """Tick until cancelled; returns at once for a renderer that is not animated."""
     while renderer.animated:
         await anyio.sleep(TICK_S)
-        renderer.tick()
+        while not renderer.tick():
+            await checkpoint()
 
 
 # -- tool calls: followed through the events until each has an outcome to show ----------------------------

@@ -5,10 +5,13 @@ What is printed goes into the terminal's own scroll-back and is never touched ag
 
 from __future__ import annotations
 
+import math
 import re
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from typing import Final, Self
 
 from newel.agent.events import AgentEvent, MessageUpdate, ToolExecutionUpdate
 from newel.agent.messages import AssistantMessage
@@ -17,10 +20,15 @@ from newel.terminal.renderers.screen import Screen
 from newel.text.format import format_elapsed, one_line, spinner
 from newel.text.sanitize import SanitizedStream
 
+SLICE_S: Final = 0.002
+"""Seconds of painting after which keys are looked for."""
+
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(?P<marks>`{3,}(?=[^`]*$)|~{3,})")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
 _CONTAINER = re.compile(r" {0,3}(?:[-*+]\s|[-*+]$|\d{1,9}[.)]\s|\d{1,9}[.)]$|>)")
 """The first line of a list's item or a quotation."""
+_DELIMITER = re.compile(r" {0,3}(?=.*\|)(?=.*-)[-:|\s]+")
+"""The line between the header and the rows of a table."""
 
 
 class MarkdownBlocks:
@@ -43,15 +51,25 @@ class MarkdownBlocks:
         """The block that may still change."""
         return "".join(self._lines) + "".join(self._partial)
 
-    def preview(self, limit: int) -> str:
-        """The last ``limit`` characters of the tail, code still as code."""
-        tail = self.tail
-        if len(tail) <= limit:
-            return tail
-        end = tail[-limit:]
+    def preview(self, limit: int, rows: int) -> str:
+        """The last ``rows`` lines of the tail, at most ``limit`` characters: code still as code, a table with its header, a list from the
+        beginning of an item on.
+        """
+        start = max(len(self._lines) - rows, 0)
+        while start and self._holds_others and not _CONTAINER.match(self._lines[start]):
+            start -= 1
+        whole = "".join(self._lines[start:]) + "".join(self._partial)
+        end = whole[-limit:]
+        if end == whole and (self._holds_others or not start):
+            return whole
         if self._fence:
-            return f"{self._opening}\n{end.partition(chr(10))[2]}"
-        return end
+            return f"{self._opening}\n{end if end == whole else end.partition(chr(10))[2] or end}"
+        return self._header(start) + end
+
+    def _header(self, start: int) -> str:
+        """The header of a table whose rows begin before the line ``start``."""
+        is_table = start >= 2 and _DELIMITER.fullmatch(self._lines[1])
+        return "".join(self._lines[:2]) if is_table else ""
 
     def feed(self, text: str) -> list[str]:
         """Add to the text; return the blocks that this finished, as written."""
@@ -144,8 +162,50 @@ class MarkdownStream:
         return self._blocks.feed(self._text.finish()) + self._blocks.finish()
 
 
+class UnprintedLines:
+    """Painted lines that are to be printed, in order. Iterators among them paint when they are asked, so that a long text can be painted with
+    pauses.
+    """
+
+    def __init__(self) -> None:
+        self._painted: list[str] = []
+        self._unpainted: deque[Iterator[str]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._painted or self._unpainted)
+
+    def __iadd__(self, lines: Iterable[str]) -> Self:
+        self._unpainted.append(iter(lines))
+        return self
+
+    def append(self, line: str) -> None:
+        self._unpainted.append(iter((line,)))
+
+    @property
+    def is_painted(self) -> bool:
+        return not self._unpainted
+
+    def paint(self, seconds: float = math.inf) -> None:
+        """Paint for about this time, or all."""
+        until = time.monotonic() + seconds
+        while self._unpainted:
+            for line in self._unpainted[0]:
+                self._painted.append(line)
+                if time.monotonic() > until:
+                    return
+            self._unpainted.popleft()
+
+    def take(self) -> list[str]:
+        """Take all painted lines out."""
+        lines, self._painted = self._painted, []
+        return lines
+
+
 class LiveRenderer(Renderer):
-    """Draws on ``screen``: subclasses append lines to ``_above`` to print them, and return the live part from ``_live``.
+    """Draws on ``screen``: subclasses add lines to ``_above`` to print them, and return the live part from ``_live``.
+
+    What an event prints is drawn at once, but for what a model writes: it comes by the hundred. That and the live part are drawn with the
+    next tick.
 
     ``hint`` says how to stop; ``clock`` counts seconds.
     """
@@ -159,21 +219,25 @@ class LiveRenderer(Renderer):
         self.screen = screen
         self._hint = hint
         self._clock = clock
-        self._above: list[str] = []
+        self._above = UnprintedLines()
         self._activity = ""
         self._activity_since = 0.0
         self._frame = 0
+        self._is_live = False
 
     def handle(self, event: AgentEvent, /) -> None:
         super().handle(event)
-        # Deltas come by the hundred: what they change is drawn with the next tick.
-        if self._above or not isinstance(event, MessageUpdate | ToolExecutionUpdate):
+        if self._above and not (self.animated and isinstance(event, MessageUpdate | ToolExecutionUpdate)):
             self._draw()
 
-    def tick(self) -> None:
+    def tick(self) -> bool:
+        if not self._above.is_painted:
+            self._above.paint(SLICE_S)
+            return False
         self._frame += 1
-        if self._activity:
+        if self._activity or self._above or self._is_live:
             self._draw()
+        return True
 
     def paused(self) -> AbstractContextManager[None]:
         return self.screen.paused()
@@ -201,9 +265,10 @@ class LiveRenderer(Renderer):
         raise NotImplementedError
 
     def _draw(self) -> None:
-        above = "".join(f"{line}\n" for line in self._above)
-        self._above.clear()
-        self.screen.draw(above, self._live() if self._activity and self.animated else [])
+        self._above.paint()
+        above = "".join(f"{line}\n" for line in self._above.take())
+        self._is_live = bool(self._activity) and self.animated
+        self.screen.draw(above, self._live() if self._is_live else [])
 
     def _state(self) -> tuple[str, str, str]:
         """The line of state: a spinner, the activity, and how long it has lasted with how to stop it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from rich.cells import cell_len
@@ -82,9 +82,9 @@ class RichRenderer(LiveRenderer):
     def _print(self, kind: Kind, *lines: RenderableType) -> None:
         """Print lines for good; different kinds are separated by an empty line."""
         width, _ = self.screen.size()
-        self._print_painted(kind, *(self.painter.paint(line, width) for line in lines))
+        self._print_painted(kind, [self.painter.paint(line, width) for line in lines])
 
-    def _print_painted(self, kind: Kind, *lines: str) -> None:
+    def _print_painted(self, kind: Kind, lines: Iterable[str]) -> None:
         if self._last != "nothing" and (kind != self._last or kind in {"text", "question"}):
             self._above.append("")
         self._last = kind
@@ -98,7 +98,7 @@ class RichRenderer(LiveRenderer):
         width = columns - 1
         room = max(rows // 2, 3)
         lines: list[str] = []
-        growing = self._answer.text.preview(LIVE_CHARACTERS)
+        growing = self._answer.text.preview(LIVE_CHARACTERS, room)
         if growing.strip():
             lines += self._preview(growing, width)[-room:]
         elif self._answer.thinking:
@@ -116,7 +116,7 @@ class RichRenderer(LiveRenderer):
     def _preview(self, text: str, width: int) -> list[str]:
         """The unfinished block, painted again only when it has grown."""
         if self._previewed[:2] != (text, width):
-            lines = self.painter.markdown(text, width, crop=True).split("\n")
+            lines = list(self.painter.markdown(text, width, crop=True))
             self._previewed = (text, width, lines)
         return self._previewed[2]
 

@@ -1,40 +1,29 @@
-"""Styles, Markdown and building blocks of the full screen, rendered by rich."""
+"""Styles and building blocks of the full screen, rendered by rich."""
 
 from __future__ import annotations
 
 import io
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
-from markdown_it.token import Token
-from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, Paragraph, TableElement
-from rich.segment import Segment
-from rich.style import Style
-from rich.syntax import Syntax
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
+from rich.segment import Segment, Segments
 from rich.text import Text
 from rich.theme import Theme
 
 from newel.agent.formatting import pluralize
 from newel.terminal.renderers.base import BESIDE, CallOutcome
-from newel.terminal.renderers.diff_styles import paint_diff_code
 from newel.terminal.renderers.palette import ACCENT, BAD, DIM, GOOD, MAX_WIDTH, truncate, wrap
 from newel.terminal.shown_command import shown_command
 from newel.text.format import PROMPT, command_of, describe_call, format_duration, shown_name
 from newel.text.sanitize import sanitize
 
-# -- Markdown: without boxes, and with code that can be copied -----------------------------------------
-
-URL = r"(?:https?://|mailto:)[!-~]+(?!\S)"
-"""What a terminal may open on a click. A link is only made of an address that is written out, so that nobody opens another one."""
-
-LONG_WORD = 12
-"""Columns up to which a word in a table is never folded."""
+if TYPE_CHECKING:
+    from newel.terminal.renderers.painted_markdown import StreamingMarkdown
 
 MARKDOWN_STYLES = {
     "markdown.code": "cyan",
@@ -54,206 +43,6 @@ MARKDOWN_STYLES = {
     "markdown.table.header": "bold",
 }
 
-
-class _Heading(Heading):
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.text
-
-
-class _Paragraph(Paragraph):
-    """A paragraph whose addresses are links, which keeps those that are wrapped whole for the terminal."""
-
-    has_links = False
-
-    @classmethod
-    def create(cls, markdown: Markdown, token: Token) -> Paragraph:  # noqa: ARG003 — the base's signature
-        paragraph = cls(justify=markdown.justify or "left")
-        paragraph.has_links = isinstance(markdown, StreamingMarkdown) and markdown.has_links
-        return paragraph
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self.has_links:
-            _link_addresses(self.text)
-        yield from super().__rich_console__(console, options)
-
-
-def _link_addresses(text: Text) -> None:
-    for found in re.finditer(URL, text.plain):
-        url = _without_marks(found[0])
-        text.stylize(Style(link=url), found.start(), found.start() + len(url))
-
-
-def _without_marks(url: str) -> str:
-    """Without the marks at its end that belong to the sentence around it."""
-    url = re.split(r"[\"'<>`]", url, maxsplit=1)[0]
-    while url and (url[-1] in ".,;:!?*_]}" or (url[-1] == ")" and url.count(")") > url.count("("))):
-        url = url[:-1]
-    return url
-
-
-class _Item(ListItem):
-    """An item of a list, and of a list of tasks with its box in place of the bullet."""
-
-    bullet = "•"
-
-    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in super().render_bullet(console, options):
-            if isinstance(segment, Segment) and segment.text == " • ":
-                yield Segment(f" {self.bullet} ", segment.style)
-            else:
-                yield segment
-
-
-class _DoneItem(_Item):
-    bullet = "☑"
-
-
-class _OpenItem(_Item):
-    bullet = "☐"
-
-
-class _Code(CodeBlock):
-    """Code below the name of its language, without an edge, so that it can be copied."""
-
-    wraps = False
-
-    @classmethod
-    def create(cls, markdown: Markdown, token: Token) -> CodeBlock:
-        code = super().create(markdown, token)
-        if isinstance(code, _Code) and isinstance(markdown, StreamingMarkdown):
-            code.wraps = markdown.wraps_code
-        return code
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        code = str(self.text).rstrip("\n")
-        if self.lexer_name != "text":
-            yield Text(self.lexer_name, style=DIM, no_wrap=True, overflow="ellipsis")
-        if self.lexer_name in {"diff", "patch"}:
-            text = paint_diff_code(code)
-        else:
-            text = Syntax("", self.lexer_name, theme=self.theme, background_color="default").highlight(code)
-        text.rstrip()
-        if (
-            options.max_width == console.width and not self.wraps
-        ):  # inside a list or quotation there is no room to run over
-            text.no_wrap, text.overflow = True, "ignore"
-        yield text
-
-
-class _Table(TableElement):
-    """A table that loses no text: cells are folded, and if columns would be too narrow, each row becomes a record."""
-
-    has_links = False
-
-    @classmethod
-    def create(cls, markdown: Markdown, token: Token) -> _Table:  # noqa: ARG003 — the base's signature
-        table = cls()
-        table.has_links = isinstance(markdown, StreamingMarkdown) and markdown.has_links
-        return table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        header = self.header.row.cells if self.header and self.header.row else []
-        headings = [cell.content for cell in header]
-        rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
-        columns = zip(headings, *rows, strict=False)
-        widths = [max(min(_longest_word(cell), LONG_WORD) for cell in column) for column in columns]
-        for row in rows if self.has_links else ():
-            for cell in row:
-                _link_addresses(cell)
-        if sum(widths) + 2 * len(widths) > options.max_width:
-            yield from _records(headings, rows)
-            return
-        table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border", collapse_padding=True)
-        for heading, width in zip(headings, widths, strict=True):
-            heading.stylize("markdown.table.header")
-            table.add_column(heading, overflow="fold", min_width=width)
-        for row in rows:
-            table.add_row(*row)
-        yield table
-
-
-def _records(headings: list[Text], rows: list[list[Text]]) -> Iterable[Text]:
-    for number, row in enumerate(rows or [[Text()] * len(headings)]):
-        yield Text("\n" if number else "", end="")
-        for heading, cell in zip(headings, row, strict=False):
-            name = heading.plain.strip()
-            yield Text.assemble((f"{name}: " if name else "", "markdown.table.header"), cell, overflow="fold")
-
-
-def _longest_word(cell: Text) -> int:
-    return max(map(cell_len, cell.plain.split()), default=1)
-
-
-class StreamingMarkdown(Markdown):
-    """Rich's Markdown in Newel's style. The text must be inert; decoded entities are made so."""
-
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
-        **Markdown.elements,
-        "heading_open": _Heading,
-        "paragraph_open": _Paragraph,
-        "list_item_open": _Item,
-        "done_item_open": _DoneItem,
-        "open_item_open": _OpenItem,
-        "fence": _Code,
-        "code_block": _Code,
-        "table_open": _Table,
-    }
-
-    def __init__(
-        self, text: str, *, code_theme: str, has_links: bool = False, wraps_code: bool = False
-    ) -> None:
-        super().__init__(text, code_theme=code_theme, hyperlinks=False)
-        self.has_links = has_links
-        self.wraps_code = wraps_code
-        _make_inert(self.parsed)
-        _mark_tasks(self.parsed)
-        for token in self.parsed:
-            token.children = _without_repeated_urls(token.children) if token.children else token.children
-
-
-def _make_inert(tokens: Iterable[Token]) -> None:
-    """Sanitize again: ``&#27;`` has been decoded to an escape character."""
-    for token in tokens:
-        token.content = sanitize(token.content)
-        token.info = sanitize(token.info, keep_newlines=False)
-        token.attrs = {
-            name: sanitize(value, keep_newlines=False) if isinstance(value, str) else value
-            for name, value in token.attrs.items()
-        }
-        _make_inert(token.children or ())
-
-
-def _mark_tasks(tokens: Sequence[Token]) -> None:
-    """Make items of a list of tasks of those that begin with ``[ ]`` or ``[x]``."""
-    for item, paragraph, inline in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        first = inline.children[0] if inline.children else None
-        if item.type != "list_item_open" or paragraph.type != "paragraph_open" or first is None:
-            continue
-        if (box := first.content[:4].lower()) in {"[ ] ", "[x] "} and first.type == "text":
-            item.type = "done_item_open" if "x" in box else "open_item_open"
-            first.content = first.content[4:]
-
-
-def _without_repeated_urls(tokens: list[Token]) -> list[Token]:
-    """Without the tokens of links whose text is their address, which is written once."""
-    result: list[Token] = []
-    at = 0
-    while at < len(tokens):
-        link = tokens[at : at + 3]
-        address = str(link[0].attrs.get("href", ""))
-        if [token.type for token in link] == ["link_open", "text", "link_close"] and link[
-            1
-        ].content == address:
-            result.append(link[1])
-            at += 3
-        else:
-            result.append(tokens[at])
-            at += 1
-    return result
-
-
-# -- other parts --------------------------------------------------------------------------------------
-
 INDENT = 12
 """Columns that a list's indentation and the marks around a word may take."""
 
@@ -263,7 +52,10 @@ USER_CHARACTERS = 2_000
 WITHOUT_LINKS = ("linux", "vt", "dumb")
 """Terminals that print the control sequence of a link."""
 
-_EMPTY_AROUND = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
+AT_ONCE = 8
+"""Lines that are painted without a pause."""
+
+_EMPTY = re.compile(r"(?:\x1b\[[0-9;]*m)*")
 _TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
@@ -293,21 +85,43 @@ class Styles:
         """Render to lines, without empty ones around them. ``crop`` cuts at ``width``; otherwise code may be wider, so that
         it can be copied.
         """
-        console = self._console
-        console.width = max(width, 8)
-        with console.capture() as captured:
-            console.print(Group(what), crop=crop, end="")  # in a group a text keeps its own way to wrap
-        return _EMPTY_AROUND.sub("", _TRAILING_SPACE.sub(r"\1", captured.get()))
+        return "\n".join(self.paint_lines(what, width, crop=crop))
+
+    def paint_lines(self, what: RenderableType, width: int, *, crop: bool = False) -> Iterator[str]:
+        """The lines of ``paint``, a few at a time as they are asked for: a long text takes long."""
+        console, width = self._console, max(width, 8)
+        console.width = width
+        group = Group(what)  # in it a text keeps its own way to wrap
+        lines = iter(Segment.split_lines(console.render(group, console.options)))
+        empty: int | None = None
+        """The number of empty lines that wait for another; None before the first line."""
+        while True:
+            console.width = width  # other texts may have been painted since
+            if not (some := list(islice(lines, AT_ONCE))):
+                return
+            with console.capture() as captured:
+                console.print(
+                    Segments(chain.from_iterable((*line, Segment.line()) for line in some)), crop=crop, end=""
+                )
+            for line in _TRAILING_SPACE.sub(r"\1", captured.get().removesuffix("\n")).split("\n"):
+                if not _EMPTY.fullmatch(line):
+                    yield from ("",) * (empty or 0)
+                    yield line
+                    empty = 0
+                elif empty is not None:
+                    empty += 1
 
     def prose(self, text: str, *, has_links: bool = False, wraps_code: bool = False) -> StreamingMarkdown:
+        from newel.terminal.renderers.painted_markdown import StreamingMarkdown
+
         has_links = has_links and self._knows_links
         return StreamingMarkdown(
             sanitize(text), code_theme=self._code_theme, has_links=has_links, wraps_code=wraps_code
         )
 
-    def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
-        """Finished text has links, which prompt_toolkit, the painter of unfinished text, does not know."""
-        return self.paint(self.prose(text, has_links=not crop), _text_width(text, width), crop=crop)
+    def markdown(self, text: str, width: int, *, crop: bool = False) -> Iterator[str]:
+        """Painted lines. Finished text has links, which prompt_toolkit, the painter of unfinished text, does not know."""
+        yield from self.paint_lines(self.prose(text, has_links=not crop), _text_width(text, width), crop=crop)
 
     def wrapped_markdown(self, text: str, width: int) -> str:
         """Text for a screen that cannot show longer lines, so that code is wrapped, too."""

@@ -24,7 +24,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Always, Condition
-from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
+from prompt_toolkit.formatted_text import AnyFormattedText
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -322,7 +322,7 @@ class PromptToolkitUI:
 
     def _build(self, editing: EditingKeys) -> TerminalApp:
         rows = Rows(
-            live=lambda: ANSI("\n".join(self._live)) if self._live else "",
+            live=lambda: self._live,
             above=lambda: self._mode.above(*self.size()),
             prefix=self._prefix,
             hints=self._hints,

@@ -45,7 +45,7 @@ class TerminalApp(Application[None]):
             output=output,
             color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
             erase_when_done=True,
-            min_redraw_interval=0.02,
+            max_render_postpone_time=None,  # a key is shown at once, whatever else there is to do
             editing_mode=EditingMode.VI if editing == "vi" else EditingMode.EMACS,
         )
         if isinstance(self.input, Vt100Input):

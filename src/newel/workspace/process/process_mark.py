@@ -32,6 +32,9 @@ FEW: Final = 500
 
 MAX_ANCESTORS: Final = 100
 
+OLDER: Final = 10 * os.sysconf("SC_CLK_TCK")
+"""A process that is older than a command by more than these clock ticks was not started by it, so its mark is not read: Esc would wait."""
+
 MAX_SHOWN: Final = 100
 """Characters of a process's command line to show."""
 
@@ -137,10 +140,13 @@ def _targets(commands: Collection[ProcessMark]) -> set[int]:
     }
     marks = {command.mark.encode() for command in commands}
     numbers = {number_of_mark(command.mark) for command in commands}
+    oldest = min((command.began for command in commands), default=0) - OLDER
     targets: set[int] = set()
     for pid, process in processes.items():
         if process.session in sessions:
             targets.add(-process.group)
+        elif process.began < oldest:
+            continue
         elif read_number(pid) in numbers or not marks.isdisjoint(_marks(pid)):
             targets.add(pid)
     return targets

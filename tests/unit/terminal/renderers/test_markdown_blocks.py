@@ -78,6 +78,23 @@ def test_paragraphs_headings_and_code_are_finished_as_soon_as_possible() -> None
 def test_long_code_is_previewed_as_code() -> None:
     blocks = MarkdownBlocks()
     blocks.feed("```py\n" + "x = 1\n" * 1000)
-    preview = blocks.preview(50)
+    preview = blocks.preview(50, 40)
     assert preview.startswith("```py\nx = 1\n")
     assert len(preview) < 60
+    assert blocks.preview(4_000, 3) == "```py\n" + "x = 1\n" * 3
+
+
+def test_a_long_table_is_previewed_as_a_table() -> None:
+    blocks = MarkdownBlocks()
+    blocks.feed(
+        "| n | square |\n|---|---:|\n" + "".join(f"| {n} | {n * n} |\n" for n in range(100)) + "| 100 |"
+    )
+    assert blocks.preview(4_000, 2) == "| n | square |\n|---|---:|\n| 98 | 9604 |\n| 99 | 9801 |\n| 100 |"
+
+
+def test_a_long_list_is_previewed_from_the_beginning_of_an_item() -> None:
+    blocks = MarkdownBlocks()
+    blocks.feed(
+        "".join(f"{n}. item\n    - detail\n\n      ```py\n      x = {n}\n      ```\n" for n in range(100))
+    )
+    assert blocks.preview(4_000, 3) == "99. item\n    - detail\n\n      ```py\n      x = 99\n      ```\n"

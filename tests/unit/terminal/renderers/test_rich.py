@@ -58,6 +58,11 @@ class Paper:
         )
 
 
+def tick(renderer: RichRenderer) -> None:
+    while not renderer.tick():
+        pass
+
+
 def show(
     events: Sequence[AgentEvent], *, columns: int = 80, environ: dict[str, str] = COLOURS, rows: int = 24
 ) -> Paper:
@@ -65,7 +70,7 @@ def show(
     renderer = RichRenderer(paper, Styles(environ), window=lambda: 128_000, clock=lambda: 0.0)
     for event in events:
         renderer.handle(event)
-        renderer.tick()
+        tick(renderer)
     renderer.close()
     return paper
 
@@ -151,7 +156,7 @@ def test_thinking_leaves_one_line(scene: Callable[..., Any]) -> None:
     renderer = RichRenderer(paper, Styles(COLOURS), clock=lambda: now[0])
     for event in scene().say("Done.", BASH, thinking="First I look. " * 20).run(BASH, "stdout:\nx").end():
         renderer.handle(event)
-        renderer.tick()
+        tick(renderer)
         if "thinking" in "".join(paper.live[-1]):
             now[0] += 0.08
     assert paper.text.count("Thought for ") == 1
@@ -180,7 +185,7 @@ def test_however_narrow_the_line_of_state_says_how_to_stop(scene: Callable[..., 
     for event in scene().say("", BASH).start(BASH).events:
         renderer.handle(event)
         now[0] += 11.0
-    renderer.tick()
+    tick(renderer)
     state = SGR.sub("", paper.live[-1][-1])[2:]
     assert state.endswith("Esc stops")
     if columns > 58:

@@ -38,3 +38,22 @@ def test_a_wrapped_line_fits_and_loses_no_word(text: str, width: int) -> None:
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     short = [word for word in text.split() if cell_len(word) <= width]
     assert all(any(word in line for line in lines) for word in short)
+
+
+def test_texts_of_different_widths_can_be_painted_in_turns() -> None:
+    """A long answer is painted with pauses, in which the rows below it are painted."""
+    painter = styles.Styles({"TERM": "xterm-256color"})
+    code = (
+        "```python\n"
+        + '"""\nall of this is one text\n"""\n' * 20
+        + f"x = '{'long ' * 40}'\n```\n\n> ```\n> {'a ' * 60}\n> ```\n"
+    )
+    whole = list(painter.markdown(code, 80))
+    lines = painter.markdown(code, 80)
+    in_turns: list[str] = []
+    for line in lines:
+        in_turns.append(line)
+        painter.paint(Text("narrow " * 20), 20)
+    assert in_turns == whole
+    assert len([line for line in whole if line == whole[2]]) == 20
+    assert "\x1b[" in whole[2]

@@ -1,0 +1,238 @@
+"""Markdown without boxes, and with code that can be copied. Loaded with the first text of a model, as its parsers take long to load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from markdown_it.token import Token
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, Paragraph, TableElement
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from newel.terminal.renderers.diff_styles import paint_diff_code
+from newel.terminal.renderers.palette import DIM
+from newel.text.sanitize import sanitize
+
+URL = r"(?:https?://|mailto:)[!-~]+(?!\S)"
+"""What a terminal may open on a click. A link is only made of an address that is written out, so that nobody opens another one."""
+
+LONG_WORD = 12
+"""Columns up to which a word in a table is never folded."""
+
+TAB = 4
+
+
+class _Heading(Heading):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.text
+
+
+class _Paragraph(Paragraph):
+    """A paragraph whose addresses are links, which keeps those that are wrapped whole for the terminal."""
+
+    has_links = False
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> Paragraph:  # noqa: ARG003 — the base's signature
+        paragraph = cls(justify=markdown.justify or "left")
+        paragraph.has_links = isinstance(markdown, StreamingMarkdown) and markdown.has_links
+        return paragraph
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.has_links:
+            _link_addresses(self.text)
+        yield from super().__rich_console__(console, options)
+
+
+def _link_addresses(text: Text) -> None:
+    for found in re.finditer(URL, text.plain):
+        url = _without_marks(found[0])
+        text.stylize(Style(link=url), found.start(), found.start() + len(url))
+
+
+def _without_marks(url: str) -> str:
+    """Without the marks at its end that belong to the sentence around it."""
+    url = re.split(r"[\"'<>`]", url, maxsplit=1)[0]
+    while url and (url[-1] in ".,;:!?*_]}" or (url[-1] == ")" and url.count(")") > url.count("("))):
+        url = url[:-1]
+    return url
+
+
+class _Item(ListItem):
+    """An item of a list, and of a list of tasks with its box in place of the bullet."""
+
+    bullet = "•"
+
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in super().render_bullet(console, options):
+            if isinstance(segment, Segment) and segment.text == " • ":
+                yield Segment(f" {self.bullet} ", segment.style)
+            else:
+                yield segment
+
+
+class _DoneItem(_Item):
+    bullet = "☑"
+
+
+class _OpenItem(_Item):
+    bullet = "☐"
+
+
+class _Code(CodeBlock):
+    """Code below the name of its language, without an edge, so that it can be copied."""
+
+    wraps = False
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> CodeBlock:
+        code = super().create(markdown, token)
+        if isinstance(code, _Code) and isinstance(markdown, StreamingMarkdown):
+            code.wraps = markdown.wraps_code
+        return code
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip("\n")
+        if self.lexer_name != "text":
+            yield Text(self.lexer_name, style=DIM, no_wrap=True, overflow="ellipsis")
+        # Inside a list or quotation there is no room to run over.
+        is_wide = options.max_width == console.width and not self.wraps
+        for line in self._lines(code):
+            if is_wide:
+                line.no_wrap, line.overflow = True, "ignore"
+            yield line
+
+    def _lines(self, code: str) -> Iterable[Text]:
+        """The lines, each painted when it is asked for: code can be long."""
+        if self.lexer_name in {"diff", "patch"}:
+            yield from paint_diff_code(code).split("\n", allow_blank=True)
+            return
+        syntax = Syntax("", self.lexer_name, theme=self.theme, background_color="default")
+        lexer, theme = syntax.lexer or syntax.default_lexer, Syntax.get_theme(self.theme)
+        line = Text(tab_size=TAB)
+        for kind, value in lexer.get_tokens(code):
+            first, *more = value.split("\n")
+            line.append(first, theme.get_style_for_token(kind))
+            for piece in more:
+                yield line
+                line = Text(tab_size=TAB).append(piece, theme.get_style_for_token(kind))
+
+
+class _Table(TableElement):
+    """A table that loses no text: cells are folded, and if columns would be too narrow, each row becomes a record."""
+
+    has_links = False
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _Table:  # noqa: ARG003 — the base's signature
+        table = cls()
+        table.has_links = isinstance(markdown, StreamingMarkdown) and markdown.has_links
+        return table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        header = self.header.row.cells if self.header and self.header.row else []
+        headings = [cell.content for cell in header]
+        rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
+        columns = zip(headings, *rows, strict=False)
+        widths = [max(min(_longest_word(cell), LONG_WORD) for cell in column) for column in columns]
+        for row in rows if self.has_links else ():
+            for cell in row:
+                _link_addresses(cell)
+        if sum(widths) + 2 * len(widths) > options.max_width:
+            yield from _records(headings, rows)
+            return
+        table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border", collapse_padding=True)
+        for heading, width in zip(headings, widths, strict=True):
+            heading.stylize("markdown.table.header")
+            table.add_column(heading, overflow="fold", min_width=width)
+        for row in rows:
+            table.add_row(*row)
+        yield table
+
+
+def _records(headings: list[Text], rows: list[list[Text]]) -> Iterable[Text]:
+    for number, row in enumerate(rows or [[Text()] * len(headings)]):
+        yield Text("\n" if number else "", end="")
+        for heading, cell in zip(headings, row, strict=False):
+            name = heading.plain.strip()
+            yield Text.assemble((f"{name}: " if name else "", "markdown.table.header"), cell, overflow="fold")
+
+
+def _longest_word(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split()), default=1)
+
+
+class StreamingMarkdown(Markdown):
+    """Rich's Markdown in Newel's style. The text must be inert; decoded entities are made so."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "paragraph_open": _Paragraph,
+        "list_item_open": _Item,
+        "done_item_open": _DoneItem,
+        "open_item_open": _OpenItem,
+        "fence": _Code,
+        "code_block": _Code,
+        "table_open": _Table,
+    }
+
+    def __init__(
+        self, text: str, *, code_theme: str, has_links: bool = False, wraps_code: bool = False
+    ) -> None:
+        super().__init__(text, code_theme=code_theme, hyperlinks=False)
+        self.has_links = has_links
+        self.wraps_code = wraps_code
+        _make_inert(self.parsed)
+        _mark_tasks(self.parsed)
+        for token in self.parsed:
+            token.children = _without_repeated_urls(token.children) if token.children else token.children
+
+
+def _make_inert(tokens: Iterable[Token]) -> None:
+    """Sanitize again: ``&#27;`` has been decoded to an escape character."""
+    for token in tokens:
+        token.content = sanitize(token.content)
+        token.info = sanitize(token.info, keep_newlines=False)
+        token.attrs = {
+            name: sanitize(value, keep_newlines=False) if isinstance(value, str) else value
+            for name, value in token.attrs.items()
+        }
+        _make_inert(token.children or ())
+
+
+def _mark_tasks(tokens: Sequence[Token]) -> None:
+    """Make items of a list of tasks of those that begin with ``[ ]`` or ``[x]``."""
+    for item, paragraph, inline in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        first = inline.children[0] if inline.children else None
+        if item.type != "list_item_open" or paragraph.type != "paragraph_open" or first is None:
+            continue
+        if (box := first.content[:4].lower()) in {"[ ] ", "[x] "} and first.type == "text":
+            item.type = "done_item_open" if "x" in box else "open_item_open"
+            first.content = first.content[4:]
+
+
+def _without_repeated_urls(tokens: list[Token]) -> list[Token]:
+    """Without the tokens of links whose text is their address, which is written once."""
+    result: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        link = tokens[at : at + 3]
+        address = str(link[0].attrs.get("href", ""))
+        if [token.type for token in link] == ["link_open", "text", "link_close"] and link[
+            1
+        ].content == address:
+            result.append(link[1])
+            at += 3
+        else:
+            result.append(tokens[at])
+            at += 1
+    return result
