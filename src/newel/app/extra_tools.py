@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from newel.agent.ports import Model, Tool
     from newel.config.settings import ExtraTool, Settings
 
-IN_CONVERSATION: Final[tuple[ExtraTool, ...]] = ("todo", "task")
+IN_CONVERSATION: Final[tuple[ExtraTool, ...]] = ("todo", "task", "bash_output")
 LEAST_WINDOW: Final = 32_000
 """Tokens. In a smaller window their descriptions would take the room of the work."""
 

@@ -35,6 +35,7 @@ from newel.review.save import LARGEST
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
+from newel.review.tracking.between_commands import BetweenCommands
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, effect_of
 from newel.review.tracking.effects import (
@@ -93,8 +94,7 @@ class ChangeRecorder:
         """Commands whose changes are not recorded yet."""
         self._looked_at = ""
         """When all changes until then had been recorded."""
-        self._background: TrackedRun | None = None
-        """The run that changes between commands belong to, while processes that a command left behind may be making them."""
+        self._between = BetweenCommands(log)
         self._found: list[tuple[TrackedOperation, WorkspaceChanges]] = []
         """Changes that a scan reported, and will not report again, but that could not be recorded yet."""
         self._lock = anyio.Lock(fast_acquire=True)
@@ -178,6 +178,15 @@ class ChangeRecorder:
         """Begin to do what the first command of this process would have to wait for. The workspace must be on this machine."""
         self._snapshots.take_early()
 
+    async def look(self) -> Sequence[str]:
+        """Record what processes in the background have changed until now; returns messages for the user. Raises as ``finish``."""
+        with anyio.move_on_after(self.scan_timeout):
+            async with self._lock:
+                if self._between.run is not None and not self._running:
+                    await self._scan()
+        notices, self.notices = self.notices, []
+        return notices
+
     async def finish(self, run: TrackedRun) -> RunEnd:
         """At the end of a run with commands: record what they changed without its being noticed, under another name of a file
         for example, and say what they changed that is not covered. Raises ``LedgerError`` and what the workspace raises.
@@ -196,7 +205,8 @@ class ChangeRecorder:
                 await self._record_changes(operation, changes)
                 uncovered = self._sink.describe_uncovered(changes.uncovered)
                 background = await self._workspace.background() or ()
-                self._background = run.continued_by(background[0]) if background else None
+                between = run.continued_by(background[0]) if background else None
+                await self._at_once(partial(self._between.belong_to, between))
                 self._looked_at = now()
         if scope.cancelled_caught:
             operation.notices.append(SCAN_TIMED_OUT)
@@ -279,7 +289,7 @@ class ChangeRecorder:
                         self._check_extent(operation)
                         await retry(self._record_ended)
                         if await self._workspace.background() != []:
-                            self._background = operation.run
+                            await self._at_once(partial(self._between.belong_to, operation.run))
                         self._looked_at = now()
                 else:
                     await retry(partial(self._record_write, operation, operation.path))
@@ -300,8 +310,8 @@ class ChangeRecorder:
         await self._record_ended()
         if self._running:
             await self._record_found(self._running[0])
-        elif self._background is not None:
-            await self._record_background(self._background)
+        elif self._between.run is not None:
+            await self._record_background(self._between.run)
         else:
             await self._take()
         self._looked_at = now()
@@ -311,9 +321,8 @@ class ChangeRecorder:
         operation.started_at = self._looked_at
         await self._record_found(operation)
         self.notices += operation.notices
-        background = await self._workspace.background()
-        if background is not None and not background:
-            self._background = None
+        if self._between.is_over(await self._workspace.background()):
+            await self._at_once(partial(self._between.belong_to, None))
 
     async def _take(self) -> None:
         left_out = await self._snapshots.take()

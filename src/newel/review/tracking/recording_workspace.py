@@ -36,6 +36,7 @@ from newel.workspace.tracked import TrackedWorkspace
 if TYPE_CHECKING:
     from newel.agent.agent import Agent
     from newel.permissions.rules import RuleSet
+    from newel.review.project import ProjectReview
     from newel.review.store.retention import Keep
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.review.tracking.outside import OutsideWatch
@@ -262,6 +263,23 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
     async def recorder(self) -> ChangeRecorder:
         """The recorder of this workspace. Raises ``LedgerError``."""
         return await self._recorders.recorder_of(self._inner)
+
+    async def look(self) -> None:
+        """Record what commands in the background have changed until now."""
+        if not self._has_scanned:
+            return
+        try:
+            for notice in await (await self.recorder()).look():
+                await self.notify(notice)
+        except (NewelError, OSError) as error:
+            await self.notify(
+                f"The last changes of commands in the background may not be recorded. {describe_error(error)}"
+            )
+
+    async def project(self) -> ProjectReview:
+        """The review of the project, with all that is to be recorded until now. Raises ``LedgerError``."""
+        await self.look()
+        return (await self.recorder()).project
 
     async def undo_notice(self) -> UserMessage | None:
         """The user's decisions about the session's changes since its model heard of them last, to be sent before the next
