@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from newel.workspace.background import BackgroundCommands
 
 
-def attend_background(
-    agent: CodingAgent, commands: BackgroundCommands, workspaces: WorkspaceFactory
-) -> None:
+def attend_background(agent: CodingAgent, commands: BackgroundCommands, workspaces: WorkspaceFactory) -> None:
     """Record what they change, and tell the model of their end."""
 
     async def record() -> None:

@@ -151,8 +151,16 @@ class BashTool(TypedTool[BashParameters]):
         )
 
     def _in_background(self, arguments: BashParameters, done: Completed) -> ToolResult:
-        whose = "It runs" if _is_in_background(arguments) else "The user has moved it to the background: it runs on"
-        reads = " `bash_output` reads its output, waits for its end or ends it." if self._offers_background else ""
+        whose = (
+            "It runs"
+            if _is_in_background(arguments)
+            else "The user has moved it to the background: it runs on"
+        )
+        reads = (
+            " `bash_output` reads its output, waits for its end or ends it."
+            if self._offers_background
+            else ""
+        )
         output = done.stdout.removesuffix("\n")
         so_far = f"output so far:\n{output}\n" if output else ""
         return ToolResult(
@@ -170,7 +178,11 @@ class BashTool(TypedTool[BashParameters]):
         return "\n".join([text, *self._endings(done, timeout)])
 
     def _longest(self) -> str:
-        how = "with `run_in_background`" if self._offers_background else "in the background, with its output in a file"
+        how = (
+            "with `run_in_background`"
+            if self._offers_background
+            else "in the background, with its output in a file"
+        )
         return f"This is the longest timeout: run the command {how}."
 
     def _endings(self, done: Completed, timeout: float) -> Iterator[str]:
@@ -189,7 +201,11 @@ class BashTool(TypedTool[BashParameters]):
             yield f"{running}."
         if done.left_open:
             running = "" if running else "A process that the command started is still running. "
-            how = "with `run_in_background`" if self._offers_background else "with their output in a file: `command > out.log 2>&1 &`"
+            how = (
+                "with `run_in_background`"
+                if self._offers_background
+                else "with their output in a file: `command > out.log 2>&1 &`"
+            )
             yield f"{running}Further output of background processes is lost. To keep it, start them {how}."
 
 

@@ -26,7 +26,9 @@ class UnknownCommand(NewelError):
 
 
 class BashOutputParameters(Parameters, frozen=True):
-    id: Annotated[str, Meta(description="Id of the command, from the result of `bash`", min_length=1)]
+    id: Annotated[
+        str, Meta(description="Id of the command, from the result of `bash`. Omit for the last one.")
+    ] = ""
     wait: Annotated[
         float,
         Meta(description="Seconds to wait for its end (default 0: only read)", ge=0),
@@ -39,7 +41,9 @@ class BashOutputTool(TypedTool[BashOutputParameters]):
 
     name = NAME
     label = "Read Background Output"
-    description = "Read what a command in the background has printed since the last call, and whether it still runs."
+    description = (
+        "Read what a command in the background has printed since the last call, and whether it still runs."
+    )
     read_only = True
     parameters = BashOutputParameters
 
@@ -50,10 +54,11 @@ class BashOutputTool(TypedTool[BashOutputParameters]):
         return f"background {arguments.id}"
 
     async def preview(self, arguments: BashOutputParameters, /) -> str:
-        return f"{'end' if arguments.stop else 'read the output of'} the background command {arguments.id}"
+        verb = "end" if arguments.stop else "read the output of"
+        return f"{verb} the background command {arguments.id}".rstrip()
 
     async def execute(self, arguments: BashOutputParameters, _: OnOutput, /) -> ToolResult:
-        command = self._commands.find(arguments.id)
+        command = self._commands.find(arguments.id) if arguments.id else self._commands.last
         if command is None:
             raise UnknownCommand(self._unknown(arguments.id))
         if arguments.stop:
@@ -72,7 +77,9 @@ class BashOutputTool(TypedTool[BashOutputParameters]):
 
     def _unknown(self, command_id: str) -> str:
         known = ", ".join(_described(command) for command in self._commands.all)
-        return f"No command in the background has the id {command_id!r}. {f'There are: {known}.' if known else 'There is none.'}"
+        if not known:
+            return "There are no commands in the background."
+        return f"No command in the background has the id {command_id!r}. There are: {known}."
 
 
 def _described(command: BackgroundCommand) -> str:

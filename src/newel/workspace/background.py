@@ -218,6 +218,10 @@ class BackgroundCommands:
         return [command for command in self._background.values() if command.state == "running"]
 
     @property
+    def last(self) -> BackgroundCommand | None:
+        return next(reversed(self._background.values()), None)
+
+    @property
     def can_detach(self) -> bool:
         """Whether a command runs that may go to the background."""
         return bool(self._foreground)

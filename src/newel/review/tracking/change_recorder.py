@@ -28,10 +28,9 @@ from newel.agent.messages import now
 from newel.permissions.rules import RuleSet
 from newel.review.checkpoints import new_checkpoint
 from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
-from newel.review.model.file_lines import MODE, content_of, text_hash
+from newel.review.model.file_lines import content_of, text_hash
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
-from newel.review.save import LARGEST
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
@@ -46,12 +45,12 @@ from newel.review.tracking.effects import (
     TrackedRun,
     retry,
 )
-from newel.review.tracking.file_states import FileTooLarge, changes_of_killed, read_state, too_large
+from newel.review.tracking.file_states import FileTooLarge, changes_of_killed, read_state, state_after_write
 from newel.review.tracking.secret_tests import secret_tests
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
 from newel.workspace.snapshots.secret_files import SecretTests
-from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, state_mode
+from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
 
@@ -365,7 +364,7 @@ class ChangeRecorder:
     async def _record_write(self, operation: TrackedOperation, path: str) -> None:
         is_recorded = False
         try:
-            after, blobs = await self._state_after_write(operation, path)
+            after, blobs = await state_after_write(self._workspace, self._ledger, operation, path)
         except FileTooLarge as error:
             operation.notices.append(str(error))
         else:
@@ -375,23 +374,6 @@ class ChangeRecorder:
                 self._snapshots.acknowledge(path, after)
         if not is_recorded:
             await self._at_once(partial(self._log.end, operation.effect_id))
-
-    async def _state_after_write(
-        self, operation: TrackedOperation, path: str
-    ) -> tuple[FileSnapshot | None, Sequence[bytes]]:
-        """The state of a file after a write, and contents of it that are not in the ledger yet."""
-        if operation.write is None or not operation.write[0].is_exact:
-            return await read_state(self._workspace, self._ledger, path), ()
-        result, data = operation.write
-        if len(data) > LARGEST:
-            raise too_large(path)
-        mode = result.mode
-        if mode is None:  # the host does not report it
-            node = await self._workspace.lstat(below(self._workspace, path))
-            mode = state_mode(node.mode) if node is not None and node.is_file else MODE
-        if operation.before is not None and result.replaced_mode is not None:
-            operation.before = FileSnapshot(operation.before.blob, result.replaced_mode)
-        return FileSnapshot(result.sha256, mode), (data,)
 
     # -- after a crash ------------------------------------------------------------------------------
 

@@ -291,7 +291,10 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         from newel.review.undo_notices import undo_notice
 
         try:
-            ledger = (await self.recorder()).project.ledger
+            recorder = await self.recorder()
+            while recorder.notices:  # about what a killed process has left
+                await self.notify(recorder.notices.pop(0))
+            ledger = recorder.project.ledger
             messages, tree = of.agent.state.messages, of.session.get_tree()
             return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages, tree)
         except NewelError:  # a ledger that cannot be used is reported with the next operation
@@ -413,9 +416,7 @@ def _describe_background(processes: Sequence[str]) -> list[str]:
     if not processes:
         return []
     names = join_names(processes, shown=3)
-    return [
-        f"Still running: {names}. Later changes here are recorded separately, when Newel next works in this folder."
-    ]
+    return [f"Still running: {names}. Later changes here are recorded separately."]
 
 
 def title_of(text: str) -> str:

@@ -201,8 +201,8 @@ class GrepTool(FileSearchTool[GrepParameters]):
 
 async def _search(texts: dict[str, bytes], arguments: GrepParameters, limit: int) -> list[FileMatches]:
     """Search texts in a process, which ends with a cancellation. Raises ``ToolError``."""
-    from newel.workspace.process.environment import child_env
     from newel.workspace.port import TimeLimit
+    from newel.workspace.process.environment import child_env
     from newel.workspace.process.output import Output, OutputLimits
     from newel.workspace.process.runner import ChildProcess, to_completed, wait_for_exit
 

@@ -1,0 +1,245 @@
+"""If these fail, a server or a long build blocks the conversation, outlives Newel, or changes files behind the record's back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import ends, is_alive
+from tests.served import wait_until
+from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+DONE = {"content": "Done."}
+NOTED = {"content": "Noted."}
+
+WAITS = "while [ ! -e ../go ]; do sleep 0.02; done"
+STUBBORN = "trap '' TERM; echo $$ > ../pid; echo begun; while :; do sleep 0.1; done"
+
+
+def in_background(command: str) -> dict[str, Any]:
+    arguments = {"command": command, "run_in_background": True}
+    return {"tool_calls": [{"function": {"name": "bash", "arguments": arguments}}]}
+
+
+def read(**arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": "bash_output", "arguments": arguments}}]}
+
+
+def scenarios(*each: dict[str, Any]) -> dict[str, Any]:
+    return {"scenarios": [one["scenarios"][0] for one in each]}
+
+
+def conversation(newel: Newel, *arguments: str) -> Tmux:
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    return Tmux([str(BIN / "newel"), *arguments], newel.project, environ, columns=100)
+
+
+def begin(terminal: Tmux, prompt: str) -> None:
+    terminal.wait_for("Enter sends")
+    terminal.type(prompt, "Enter")
+
+
+def results(newel: Newel) -> list[str]:
+    """What the model got from its calls."""
+    messages = newel.requests[-1]["messages"]
+    return [str(message["content"]) for message in messages if message["role"] == "tool"]
+
+
+def prompts(newel: Newel) -> list[str]:
+    messages = newel.requests[-1]["messages"]
+    return [str(message["content"]) for message in messages if message["role"] == "user"]
+
+
+def pid_of(newel: Newel) -> int:
+    file = newel.project.parent / "pid"
+    wait_until(lambda: file.exists() and bool(file.read_text().strip()), "the command")
+    return int(file.read_text())
+
+
+def go(newel: Newel) -> None:
+    (newel.project.parent / "go").touch()
+
+
+def test_ctrl_b_moves_the_command_that_runs_to_the_background(with_model: Make) -> None:
+    command = f"echo begun; {WAITS}; echo late > late.txt; echo at last"
+    newel = with_model(scenarios(scenario("build", bash(command), DONE), scenario("how is it", NOTED)))
+    with conversation(newel) as terminal:
+        begin(terminal, "build")
+        terminal.wait_for("Ctrl+B to the background")
+        terminal.wait_for("begun")
+        terminal.type("", "C-b")
+        terminal.wait_for("Done.")
+        terminal.wait_for("1 in background")
+        (result,) = results(newel)
+        assert "begun" in result
+        assert "The user has moved it to the background" in result
+        go(newel)
+        terminal.wait_for("has ended: exit code 0")
+        assert "in background" not in terminal.view
+        terminal.type("how is it", "Enter")
+        terminal.wait_for("Noted.")
+        notice, last = prompts(newel)[-2:]
+        assert last == "how is it"
+        assert re.match(r"The background command b[0-9a-f]{4} has ended \(exit code 0, ", notice)
+        assert "at last" in notice
+
+
+def test_what_it_writes_after_its_run_is_undone_by_itself(with_model: Make) -> None:
+    command = f"{WAITS}; echo theirs > late.txt; echo theirs > both.txt"
+    newel = with_model(scenario("run it", bash("echo first > both.txt"), in_background(command), DONE))
+    with conversation(newel) as terminal:
+        begin(terminal, "run it")
+        terminal.wait_for("Done.")
+        go(newel)
+        terminal.wait_for("has ended: exit code 0")
+        terminal.type("/undo", "Enter")
+        terminal.wait_for("[y/N")
+        assert "ran in the background" in terminal.text
+        terminal.type("y", "Enter")
+        wait_until(lambda: not (newel.project / "late.txt").exists(), "the undo")
+        both = newel.project / "both.txt"
+        wait_until(lambda: both.read_text() == "first\n", "the other file")
+        terminal.wait_for("Undone")
+        terminal.type("/undo", "Enter")
+        terminal.wait_for("Undo: run it")
+        terminal.wait_for("[y/N")
+        terminal.type("y", "Enter")
+        wait_until(lambda: not both.exists(), "the other undo")
+
+
+def test_what_runs_still_is_looked_at_before_an_undo(with_model: Make) -> None:
+    command = f"{WAITS}; echo theirs > late.txt; sleep 600"
+    newel = with_model(scenario("run it", in_background(command), DONE))
+    with conversation(newel) as terminal:
+        begin(terminal, "run it")
+        terminal.wait_for("Done.")
+        go(newel)
+        wait_until((newel.project / "late.txt").exists, "the write")
+        terminal.type("/undo", "Enter")
+        terminal.wait_for("[y/N")
+        assert "ran in the background" in terminal.text
+        terminal.type("y", "Enter")
+        wait_until(lambda: not (newel.project / "late.txt").exists(), "the undo")
+
+
+def test_the_model_reads_waits_and_ends(with_model: Make) -> None:
+    steps = [
+        in_background(f"echo begun; {WAITS}; echo then; sleep 600"),
+        read(),
+        bash("touch ../go; sleep 0.3"),
+        read(wait=0.1),
+        read(stop=True),
+        read(id="b0"),
+    ]
+    newel = with_model(scenario("run it", *steps, DONE))
+    done = newel("--tools", "bash,bash_output", "run it")
+    assert done.returncode == 0, done.stderr
+    started, first, _, second, ended, unknown = results(newel)
+    assert re.search(r"It runs in the background as b[0-9a-f]{4}\.", started)
+    assert "begun" in started + first
+    assert first.startswith("running after")
+    assert "then" in second
+    assert "begun" not in second
+    assert ended.startswith("stopped after")
+    assert "No command in the background has the id" in unknown
+
+
+def test_a_command_that_fails_at_once_has_an_ordinary_result(with_model: Make) -> None:
+    newel = with_model(scenario("run it", in_background("exit 3"), DONE))
+    newel("--tools", "bash,bash_output", "run it")
+    assert "exit code: 3" in results(newel)[0]
+
+
+@pytest.mark.parametrize("how", ["/quit", "SIGTERM", "SIGKILL"])
+def test_it_ends_with_newel(with_model: Make, how: str) -> None:
+    newel = with_model(scenario("run it", in_background(STUBBORN), DONE))
+    with conversation(newel) as terminal:
+        begin(terminal, "run it")
+        terminal.wait_for("1 in background")
+        pid = pid_of(newel)
+        assert is_alive(pid)
+        if how == "/quit":
+            terminal.type("/quit", "Enter")
+        else:
+            terminal.kill(how)
+        terminal.wait_for_end()
+        assert ends(pid)
+
+
+def test_a_one_shot_run_ends_it_and_does_not_wait(with_model: Make) -> None:
+    newel = with_model(scenario("run it", in_background(STUBBORN), DONE))
+    done = newel("--tools", "bash,bash_output", "run it")
+    assert done.stdout.rstrip().endswith("Done.")
+    assert ends(pid_of(newel))
+
+
+def test_after_a_kill_the_model_is_told_that_it_has_ended(with_model: Make) -> None:
+    newel = with_model(
+        scenarios(
+            scenario("run it", in_background(f"{WAITS}; echo theirs > late.txt; sleep 600"), DONE),
+            scenario("go on", NOTED),
+            scenario("once more", NOTED),
+        )
+    )
+    with conversation(newel) as terminal:
+        begin(terminal, "run it")
+        terminal.wait_for("1 in background")
+        go(newel)
+        wait_until((newel.project / "late.txt").exists, "the write")
+        terminal.kill("SIGKILL")
+        terminal.wait_for_end()
+    done = newel("-c", "go on")
+    assert re.search(r"The background command b[0-9a-f]{4} has ended, because Newel did", prompts(newel)[-2])
+    assert "what it left running or by you, so it is not recorded: late.txt" in done.stderr
+    newel("-c", "once more")
+    assert sum("because Newel did" in prompt for prompt in prompts(newel)) == 1
+
+
+def test_the_list_shows_and_ends_them(with_model: Make) -> None:
+    steps = [in_background("echo first one; sleep 601"), in_background("echo second one; sleep 602"), DONE]
+    newel = with_model(scenario("run it", *steps))
+    with conversation(newel) as terminal:
+        begin(terminal, "run it")
+        terminal.wait_for("2 in background")
+        terminal.type("/bashes", "Enter")
+        terminal.wait_for("Commands in the background")
+        terminal.wait_for("Ctrl+X ends it")
+        terminal.type("", "Down", "C-x")
+        terminal.wait_for("stopped")
+        terminal.type("", "Up", "Enter")
+        wait_until(lambda: "q closes" in terminal.view or "first one" in terminal.view, "the output")
+        assert "echo first one" in terminal.view
+        terminal.type("q")
+        terminal.wait_for("1 in background")
+
+
+def test_a_flood_stays_bounded_and_too_many_are_refused(with_model: Make) -> None:
+    many = [in_background(f"sleep {600 + number}") for number in range(8)]
+    newel = with_model(scenario("run it", in_background("yes"), *many, read(id=""), DONE))
+    done = newel("--tools", "bash,bash_output", "run it")
+    assert done.returncode == 0
+    assert "8 commands run in the background already" in results(newel)[-2]
+    assert all(len(result) < 200_000 for result in results(newel))
+
+
+@pytest.mark.parametrize("mode", ["review"])
+def test_it_is_not_offered_where_it_cannot_be(with_model: Make, mode: str) -> None:
+    newel = with_model(scenario("go", DONE))
+    newel("--approve", mode, "--tools", "bash,bash_output", "go")
+    (tool,) = newel.requests[-1]["tools"]
+    assert "run_in_background" not in tool["function"]["parameters"]["properties"]
+
+
+def test_scripts_are_not_offered_it_unasked(with_model: Make) -> None:
+    newel = with_model(scenario("go", DONE))
+    newel("go")
+    offered = {tool["function"]["name"]: tool["function"] for tool in newel.requests[-1]["tools"]}
+    assert "bash_output" not in offered
+    assert "run_in_background" not in offered["bash"]["parameters"]["properties"]
