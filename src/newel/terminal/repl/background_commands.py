@@ -26,8 +26,9 @@ END: Final = "end"
 
 
 def has_ended(command: BackgroundCommand) -> str:
-    """``b3f2 has ended: exit code 1, 12 s · npm test · /bashes``"""
-    return f"{command.id} has ended: {command.outcome}, {_duration(command)} · {one_line(command.command, 60)} · /bashes"
+    """``b3f2 has ended: exit code 1, 12 s · npm test``"""
+    outcome = f"{one_line(command.outcome, 60)}, {_duration(command)}"
+    return f"{command.id} has ended: {outcome} · {one_line(command.command, 40)}"
 
 
 def watch(agent: CodingAgent, note: Callable[[str], None], refresh: Callable[[], None]) -> None:
