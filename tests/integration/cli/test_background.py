@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import ends, is_alive
+from tests.requirements import require_program
 from tests.served import wait_until
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
@@ -19,8 +20,14 @@ Make = Callable[..., Newel]
 DONE = {"content": "Done."}
 NOTED = {"content": "Noted."}
 
-WAITS = "while [ ! -e ../go ]; do sleep 0.02; done"
-STUBBORN = "trap '' TERM; echo $$ > ../pid; echo begun; while :; do sleep 0.1; done"
+WAITS = "while [ ! -e node_modules/go ]; do sleep 0.02; done"
+"""Until the test says go, in a folder that is never recorded."""
+
+
+def stubborn() -> tuple[str, str]:
+    """A command that TERM does not end, and a mark in its command line."""
+    mark = f"mark_{os.urandom(8).hex()}"
+    return f"trap '' TERM; : {mark}; echo begun; while :; do sleep 0.1; done", mark
 
 
 def in_background(command: str) -> dict[str, Any]:
@@ -57,14 +64,14 @@ def prompts(newel: Newel) -> list[str]:
     return [str(message["content"]) for message in messages if message["role"] == "user"]
 
 
-def pid_of(newel: Newel) -> int:
-    file = newel.project.parent / "pid"
-    wait_until(lambda: file.exists() and bool(file.read_text().strip()), "the command")
-    return int(file.read_text())
+def runs(mark: str) -> bool:
+    listed = subprocess.run(["ps", "-eo", "stat=,args="], capture_output=True, text=True, check=True).stdout
+    return any(mark in line and not line.startswith("Z") for line in listed.splitlines())
 
 
 def go(newel: Newel) -> None:
-    (newel.project.parent / "go").touch()
+    (newel.project / "node_modules").mkdir()
+    (newel.project / "node_modules/go").touch()
 
 
 def test_ctrl_b_moves_the_command_that_runs_to_the_background(with_model: Make) -> None:
@@ -96,7 +103,7 @@ def test_what_it_writes_after_its_run_is_undone_by_itself(with_model: Make) -> N
     newel = with_model(scenario("run it", bash("echo first > both.txt"), in_background(command), DONE))
     with conversation(newel) as terminal:
         begin(terminal, "run it")
-        terminal.wait_for("recorded separately")  # the run has ended
+        terminal.wait_for("Still running:")  # the run has ended
         go(newel)
         terminal.wait_for("has ended: exit code 0")
         terminal.type("/undo", "Enter")
@@ -119,7 +126,7 @@ def test_what_runs_still_is_looked_at_before_an_undo(with_model: Make) -> None:
     newel = with_model(scenario("run it", in_background(command), DONE))
     with conversation(newel) as terminal:
         begin(terminal, "run it")
-        terminal.wait_for("recorded separately")  # the run has ended
+        terminal.wait_for("Still running:")  # the run has ended
         go(newel)
         wait_until((newel.project / "late.txt").exists, "the write")
         terminal.type("/undo", "Enter")
@@ -133,7 +140,7 @@ def test_the_model_reads_waits_and_ends(with_model: Make) -> None:
     steps = [
         in_background(f"echo begun; {WAITS}; echo then; sleep 600"),
         read(),
-        bash("touch ../go; sleep 0.3"),
+        bash("mkdir node_modules; touch node_modules/go; sleep 0.3"),
         read(wait=0.1),
         read(stop=True),
         read(id="b0"),
@@ -157,27 +164,31 @@ def test_a_command_that_fails_at_once_has_an_ordinary_result(with_model: Make) -
     assert "exit code: 3" in results(newel)[0]
 
 
+@pytest.mark.parametrize("sandbox", ["off", "workspace"])
 @pytest.mark.parametrize("how", ["/quit", "SIGTERM", "SIGKILL"])
-def test_it_ends_with_newel(with_model: Make, how: str) -> None:
-    newel = with_model(scenario("run it", in_background(STUBBORN), DONE))
-    with conversation(newel) as terminal:
+def test_it_ends_with_newel(with_model: Make, how: str, sandbox: str) -> None:
+    if sandbox != "off":
+        require_program("bwrap")
+    command, mark = stubborn()
+    newel = with_model(scenario("run it", in_background(command), DONE))
+    with conversation(newel, "--sandbox", sandbox) as terminal:
         begin(terminal, "run it")
         terminal.wait_for("1 in background")
-        pid = pid_of(newel)
-        assert is_alive(pid)
+        assert runs(mark)
         if how == "/quit":
             terminal.type("/quit", "Enter")
         else:
             terminal.kill(how)
         terminal.wait_for_end()
-        assert ends(pid)
+        wait_until(lambda: not runs(mark), "the end of the command")
 
 
 def test_a_one_shot_run_ends_it_and_does_not_wait(with_model: Make) -> None:
-    newel = with_model(scenario("run it", in_background(STUBBORN), DONE))
+    command, mark = stubborn()
+    newel = with_model(scenario("run it", in_background(command), DONE))
     done = newel("--tools", "bash,bash_output", "run it")
     assert done.stdout.rstrip().endswith("Done.")
-    assert ends(pid_of(newel))
+    assert not runs(mark)
 
 
 def test_after_a_kill_the_model_is_told_that_it_has_ended(with_model: Make) -> None:
@@ -190,7 +201,7 @@ def test_after_a_kill_the_model_is_told_that_it_has_ended(with_model: Make) -> N
     )
     with conversation(newel) as terminal:
         begin(terminal, "run it")
-        terminal.wait_for("1 in background")
+        terminal.wait_for("Still running:")
         go(newel)
         wait_until((newel.project / "late.txt").exists, "the write")
         terminal.kill("SIGKILL")
