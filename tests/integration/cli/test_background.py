@@ -12,6 +12,7 @@ import pytest
 
 from tests.requirements import require_program
 from tests.served import wait_until
+from tests.sshd import Sshd
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
 
@@ -25,9 +26,9 @@ WAITS = "while [ ! -e node_modules/go ]; do sleep 0.02; done"
 
 
 def stubborn() -> tuple[str, str]:
-    """A command that TERM does not end, and a mark in its command line."""
-    mark = f"mark_{os.urandom(8).hex()}"
-    return f"trap '' TERM; : {mark}; echo begun; while :; do sleep 0.1; done", mark
+    """A command that TERM does not end, and the mark of its processes."""
+    mark = f"600.{int.from_bytes(os.urandom(5), 'big')}"
+    return f"trap '' TERM; echo begun; sleep {mark}; :", mark
 
 
 def in_background(command: str) -> dict[str, Any]:
@@ -254,3 +255,26 @@ def test_scripts_are_not_offered_it_unasked(with_model: Make) -> None:
     offered = {tool["function"]["name"]: tool["function"] for tool in newel.requests[-1]["tools"]}
     assert "bash_output" not in offered
     assert "run_in_background" not in offered["bash"]["parameters"]["properties"]
+
+
+def test_on_a_host_it_is_recorded_and_ends_as_well(with_model: Make, sshd: Sshd) -> None:
+    project = sshd.project("background")
+    command, mark = stubborn()
+    late = f"{WAITS}; echo theirs > late.txt; {command}"
+    newel = with_model(scenario("run it", in_background(late), DONE))
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    with conversation(newel, "--host", f"host:{project}", "--approve", "auto") as terminal:
+        begin(terminal, "run it")
+        terminal.wait_for("Still running:")
+        say_go = f"mkdir {project}/node_modules && touch {project}/node_modules/go"
+        assert sshd.ssh("sh", "-c", say_go).returncode == 0
+        wait_until((project / "late.txt").exists, "the write")
+        wait_until(lambda: runs(mark), "the next part")
+        terminal.type("/undo", "Enter")
+        terminal.wait_for("[y/N")
+        assert "ran in the background" in terminal.text
+        terminal.type("y", "Enter")
+        wait_until(lambda: not (project / "late.txt").exists(), "the undo")
+        terminal.type("/quit", "Enter")
+        terminal.wait_for_end()
+    wait_until(lambda: not runs(mark), "the end of the command")
