@@ -51,7 +51,7 @@ def count_running(agent: CodingAgent) -> str:
 
 
 async def bashes(context: CommandContext, text: str) -> None:
-    """``/bashes [ID | end ID]``"""
+    """``/bashes``, ``/bashes ID`` or ``/bashes end ID``"""
     commands = context.agent.background
     if commands is None:
         context.say(NOT_UNDER_REVIEW if context.agent.approve == "review" else NONE_HERE)
@@ -90,7 +90,7 @@ async def _show(context: CommandContext, command: BackgroundCommand) -> None:
     output = command.output.text
     where = f"{command.whole}\n" if command.whole else ""
     shown = output if len(output) <= SHOWN else f"…{output[-SHOWN:]}"
-    head = f"{command.id} · {command.outcome} · {_duration(command)}"
+    head = f"{command.id} · {one_line(command.outcome, 60)} · {_duration(command)}"
     sections = [Section("user", command.command), Section("note", f"{where}{shown or 'No output yet.'}")]
     await context.ui.page(head, sections, at_end=True)
 
@@ -111,7 +111,7 @@ def _rows(commands: Sequence[BackgroundCommand]) -> list[str]:
                 command.id,
                 one_line(command.outcome, 40).ljust(12),
                 _duration(command).rjust(7),
-                one_line(command.command, 40).ljust(30),
+                one_line(command.command, 40).ljust(40),
                 one_line(sanitize(command.output.last_line()), 60),
             ]
         ).rstrip()
