@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 def attend_background(agent: CodingAgent, commands: BackgroundCommands, workspaces: WorkspaceFactory) -> None:
     """Record what they change, and tell the model of their end."""
 
-    async def record() -> None:
-        for workspace in workspaces.attending:
-            await workspace.look()
-
     async def notice() -> UserMessage | None:
         return ended_notice(agent.state.messages, commands.find)
 
     agent.background = commands
     agent.before_prompt.append(notice)
-    commands.before_report = record
+    if workspaces.recording is not None:
+        commands.before_report = workspaces.recording.look

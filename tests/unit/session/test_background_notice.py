@@ -38,7 +38,8 @@ def test_what_a_call_has_told_is_not_told_again() -> None:
 
 
 def test_hostile_details_do_no_harm() -> None:
-    for background in (1, None, [], "b1+b2", "x" * 100, "../../etc"):
+    hostile: list[Any] = [1, None, [], "b1+b2", "x" * 100, "../../etc"]
+    for background in hostile:
         assert told([result(background=background)]) == ""
     assert told([result(background="b1a2", command={"a": "\x1b[2J"})]).isprintable()
     assert told([UserMessage(content="", id="ended_b1a2_0"), STARTED]) != ""
