@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -65,9 +66,12 @@ def prompts(newel: Newel) -> list[str]:
     return [str(message["content"]) for message in messages if message["role"] == "user"]
 
 
-def runs(mark: str) -> bool:
-    listed = subprocess.run(["ps", "-eo", "stat=,args="], capture_output=True, text=True, check=True).stdout
-    return any(mark in line and not line.startswith("Z") for line in listed.splitlines())
+def runs(mark: str) -> list[int]:
+    """The processes with this mark in their command lines."""
+    words = ["ps", "-eo", "pid=,stat=,args="]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    lines = [line.split(maxsplit=2) for line in listed.splitlines() if mark in line]
+    return [int(pid) for pid, state, _ in lines if not state.startswith("Z")]
 
 
 def go(newel: Newel) -> None:
@@ -278,3 +282,15 @@ def test_on_a_host_it_is_recorded_and_ends_as_well(with_model: Make, sshd: Sshd)
         terminal.type("/quit", "Enter")
         terminal.wait_for_end()
     wait_until(lambda: not runs(mark), "the end of the command")
+
+
+def test_what_the_user_starts_on_its_own_lives_on(with_model: Make) -> None:
+    _, mark = stubborn()
+    newel = with_model(scenario("run it", DONE))
+    with conversation(newel, "--sandbox", "off") as terminal:
+        begin(terminal, f"!nohup sleep {mark} > out.log 2>&1 &")
+        terminal.wait_for("The model gets this")
+        terminal.type("/quit", "Enter")
+        terminal.wait_for_end()
+    (pid,) = runs(mark)
+    os.kill(pid, signal.SIGKILL)
