@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import termios
 import time
@@ -83,6 +84,10 @@ class Tmux:
         with self._tty() as tty:
             wait_until_accepted(tty, self._look)
         self.type(words, *keys)
+
+    def kill(self, name: str) -> None:
+        """Send the command a signal, by its name."""
+        os.kill(self.pid, signal.Signals[name])
 
     def resize(self, columns: int, rows: int) -> None:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))

@@ -10,6 +10,7 @@ from newel.acp import protocol as p
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, SlashCommand
 from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.transcript import Section
 from newel.terminal.repl.slash_commands import COMMANDS
 
 OFFERED: Final = (
@@ -112,11 +113,23 @@ class _NoteUI:
 
     view = None
 
-    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+    async def pick(
+        self,
+        title: str,
+        rows: Sequence[str],
+        selected: int = 0,
+        *,
+        on_end: Callable[[int], None] | None = None,
+    ) -> int | None:
         """A client has no lists to choose from: it shows them, and the user names a row."""
-        del selected
+        del selected, on_end
         self.renderer.note("\n".join([title, *rows]))
         return None
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
+        del title, at_end
+        for section in sections:
+            self.renderer.note(section.plain())
 
     def restore_input(self, text: str) -> None:
         """The client owns its input."""

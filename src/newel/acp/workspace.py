@@ -31,6 +31,7 @@ from newel.workspace.port import (
     DelegatingWorkspace,
     FileNode,
     RunOptions,
+    TimeLimit,
     WriteResult,
     leads_elsewhere,
     stale,
@@ -168,7 +169,9 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         try:
             async with shell as terminal:
                 self._on_terminal(terminal.id)
-                done = await _run(terminal, mark, options.get("timeout"), began, self._limits.output)
+                done = await _run(
+                    terminal, mark, TimeLimit.of(options.get("timeout")).seconds, began, self._limits.output
+                )
         except TimeoutError as error:
             raise WorkspaceError("The editor did not open a terminal in time.") from error
         except JsonRpcError as error:

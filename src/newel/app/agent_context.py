@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
     from newel.tools.selection import ToolSelection
+    from newel.workspace.background import BackgroundCommands
     from newel.workspace.execution_host import ExecutionHost
 
 
@@ -22,7 +23,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
     of another mode, ``ask`` for approvals, ``notices`` for what the agent's surroundings have to tell the user, ``journal`` for each event
     before any subscriber sees it, the recorders of its file changes, the tools that are ``offered``, all if it is None, and ``more_tools``
-    than Newel's own.
+    than Newel's own. Commands can go to the ``background``, where there is one.
     """
 
     host: ExecutionHost
@@ -36,3 +37,4 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     recorders: RecorderRegistry | None = None
     offered: ToolSelection | None = None
     more_tools: Sequence[Tool] = ()
+    background: BackgroundCommands | None = None

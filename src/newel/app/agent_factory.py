@@ -17,7 +17,7 @@ from newel.config.settings import Flags, Settings
 if TYPE_CHECKING:
     from newel.agent.ports import Provider, Tool
     from newel.app.model_resolver import ResolvedModel
-    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.app.workspace_factory import OpenFolder, WorkspaceFactory
     from newel.context.attachments import Attachable
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
@@ -121,6 +121,7 @@ async def open_agent(
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
+    from newel.workspace.background import open_background_commands
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
@@ -133,6 +134,10 @@ async def open_agent(
         recorders = open_recorders(settings, ephemeral=options.ephemeral)
         host = parts.host(place.host, settings.sandbox.mode or "read-only") if parts.host else place.host
         stack.callback(recorders.close)
+        # An editor's commands run in its own terminals, and under review the folder that they work in is renewed for each prompt.
+        has_background = parts.host is None and settings.approve != "review"
+        opened_background = open_background_commands() if has_background else nullcontext()
+        background = await stack.enter_async_context(opened_background)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
         context = AgentContext(
@@ -146,6 +151,7 @@ async def open_agent(
             recorders=recorders,
             offered=offered,
             more_tools=parts.tools,
+            background=background,
         )
         agent = await build_agent(settings, model, context, manner=options.system_prompt)
         stack.callback(agent.session.close)
@@ -225,6 +231,7 @@ async def build_agent(
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
     from newel.app.agent_tools import own_tools, policy_finder, with_more
+    from newel.app.background import attend_background
     from newel.app.run_config import prompt_context, run_config
     from newel.app.subagents import subagent_parts
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
@@ -232,7 +239,7 @@ async def build_agent(
     from newel.session.coding_agent import CodingAgent
     from newel.session.subagents import Subagents, subagent_policies
 
-    open_folder = partial(context.host.workspace, context.folder)
+    open_folder = _folder_opener(context)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     book = await _rule_book(settings, workspaces.workspace, context.host)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
@@ -276,6 +283,8 @@ async def build_agent(
     )
     workspaces.attend(agent)
     context.notices.attend(agent)
+    if context.background is not None:
+        attend_background(agent, context.background, workspaces)
     _prepare_commands(agent, context, workspaces, offered)
     parts = subagent_parts(
         settings,
@@ -291,6 +300,16 @@ async def build_agent(
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent
+
+
+def _folder_opener(context: AgentContext) -> OpenFolder:
+    open_folder = partial(context.host.workspace, context.folder)
+    commands = context.background
+    if commands is None:
+        return open_folder
+    from newel.workspace.background import DetachingWorkspace
+
+    return lambda limits: DetachingWorkspace(open_folder(limits), commands)
 
 
 def _prepare_commands(

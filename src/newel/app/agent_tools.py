@@ -33,6 +33,7 @@ async def own_tools(
     from newel.app.sandbox import watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
+    from newel.tools.bash_output import BashOutputTool
     from newel.tools.task import TaskTool
     from newel.tools.todo import TodoTool
 
@@ -47,18 +48,28 @@ async def own_tools(
     )
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
-    tools = coding_tools(workspace, timeout=settings.bash_timeout, may_leave=may_leave, room=room)
+    background = context.background if run_subagent else None  # those of a subagent would outlive its work
     extra: list[Tool] = [TodoTool(), TaskTool(run_subagent)] if run_subagent else []
+    extra += [BashOutputTool(background)] if background else []
+    extra = context.offered.of(extra) if context.offered is not None else suitable(settings, model, extra)
+    tools = coding_tools(
+        workspace,
+        timeout=settings.bash_timeout,
+        may_leave=may_leave,
+        room=room,
+        background=background,
+        offers_background=any(isinstance(tool, BashOutputTool) for tool in extra),
+    )
     if context.offered is None and settings.approve not in {"plan", "read-only"}:
-        return tools + suitable(settings, model, extra)
+        return tools + extra
     from newel.tools.search import search_tools
 
     tools += search_tools(
         workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
     )
     if context.offered is not None:
-        return context.offered.of([*tools, *extra])
-    return tools + suitable(settings, model, extra)
+        return [*context.offered.of(tools), *extra]
+    return tools + extra
 
 
 def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:

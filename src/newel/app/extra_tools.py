@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from newel.config.settings import ExtraTool, Settings
 
 IN_CONVERSATION: Final[tuple[ExtraTool, ...]] = ("todo", "task")
+IN_TERMINAL: Final[tuple[ExtraTool, ...]] = (*IN_CONVERSATION, "bash_output")
+"""The terminal lists commands in the background, and ends them."""
 LEAST_WINDOW: Final = 32_000
 """Tokens. In a smaller window their descriptions would take the room of the work."""
 
 
-def for_conversation(settings: Settings) -> Settings:
+def for_conversation(settings: Settings, tools: Sequence[ExtraTool] = IN_CONVERSATION) -> Settings:
     """The settings of a conversation that a user watches: in the terminal, an editor, or the workbench."""
     if settings.extra_tools is not None:
         return settings
-    return msgspec.structs.replace(settings, extra_tools=IN_CONVERSATION)
+    return msgspec.structs.replace(settings, extra_tools=tools)
 
 
 def suitable(settings: Settings, model: Model, tools: Sequence[Tool]) -> list[Tool]:

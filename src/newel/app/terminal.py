@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
-from newel.app.extra_tools import for_conversation
+from newel.app.extra_tools import IN_TERMINAL, for_conversation
 from newel.app.model_resolver import NoModelChosen, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import Settings, load_settings
@@ -96,7 +96,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     warn_of_project_server(settings)
     format_command = shell_command_for(settings.host)
     if interactive and not json_in:
-        settings = for_conversation(settings)
+        settings = for_conversation(settings, IN_TERMINAL)
     async with open_agent(
         settings, options, approver, elicit, wait_for_tools=not interactive or bool(options.prompts)
     ) as agent:

@@ -53,7 +53,7 @@ class WorkspaceFactory(msgspec.Struct, frozen=True):
         for workspace in self.attending:
             workspace.attend(agent)
         if self.recording is not None:
-            agent.undo_notice = self.recording.undo_notice
+            agent.before_prompt.append(self.recording.undo_notice)
 
 
 async def open_workspaces(

@@ -25,6 +25,7 @@ from newel.context.prompt_templates import Template
 from newel.permissions.approval import ApprovalMode
 from newel.permissions.rule_book import RuleBook
 from newel.session.manager import SessionManager
+from newel.workspace.background import BackgroundCommands
 from newel.workspace.port import Workspace
 from newel.workspace.sandbox.policy import SandboxMode
 
@@ -142,8 +143,10 @@ class CodingAgent(Agent):
         """The permission rules, if it works under some."""
         self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
         """Returns the name and the state of each MCP server."""
-        self.undo_notice: Callable[[], Awaitable[UserMessage | None]] | None = None
-        """Returns a message to insert before the next prompt, about changes that the user has undone since the last one."""
+        self.background: BackgroundCommands | None = None
+        """Its commands in the background, where there can be any."""
+        self.before_prompt: list[Callable[[], Awaitable[UserMessage | None]]] = []
+        """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""
         self._open_session = open_session
         self._journal = journal
         super().__init__(transport, config, messages=session.get_messages(), record=self._save_event)
@@ -162,8 +165,9 @@ class CodingAgent(Agent):
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
     ) -> AgentEnd:
-        if prompts and self.undo_notice is not None and (message := await self.undo_notice()):
-            await self.append_message(message)
+        for notice in self.before_prompt if prompts else ():
+            if message := await notice():
+                await self.append_message(message)
         return await super().answer(prompts, transport=transport)
 
     def set_model(self, model: Model | str) -> None:

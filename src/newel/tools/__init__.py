@@ -11,6 +11,7 @@ from newel.tools.edit import EditTool
 from newel.tools.file_tool import FileTracker
 from newel.tools.read import ROOM, ReadTool
 from newel.tools.write import WriteTool
+from newel.workspace.background import BackgroundCommands
 from newel.workspace.port import Workspace
 
 
@@ -22,17 +23,27 @@ def coding_tools(
     max_timeout: float = 600,
     may_leave: bool = False,
     room: int = ROOM,
+    background: BackgroundCommands | None = None,
+    offers_background: bool = False,
 ) -> list[Tool]:
     """The four tools on a workspace, in the order in which they are offered to a model.
 
     They share ``tracker``: pass one to keep it longer than the tools. ``timeout`` and ``max_timeout`` limit a command, in
     seconds, by default and if the model asks for more, and with ``may_leave`` it may ask to run one outside of the sandbox; ``room`` is
-    the most bytes of output of one read.
+    the most bytes of output of one read. Commands can go to the ``background``: by ``BashTool``'s rules.
     """
     seen = tracker or FileTracker()
     return [
         ReadTool(workspace, seen, room=room),
-        BashTool(workspace, seen, timeout=timeout, max_timeout=max_timeout, may_leave=may_leave),
+        BashTool(
+            workspace,
+            seen,
+            timeout=timeout,
+            max_timeout=max_timeout,
+            may_leave=may_leave,
+            background=background,
+            offers_background=offers_background,
+        ),
         EditTool(workspace, seen),
         WriteTool(workspace, seen),
     ]

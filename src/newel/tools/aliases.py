@@ -15,6 +15,7 @@ _TOOLS: Final = {
     "replace replace_in_file",
     "bash": "Bash shell run run_command run_shell_command run_terminal_cmd run_in_terminal execute_command "
     "execute_bash exec_command exec terminal",
+    "bash_output": "BashOutput TaskOutput get_command_output read_output check_command_status command_status",
     "grep": "Grep grep_search search search_files search_file_content ripgrep rg",
     "find": "Glob glob find_files file_search glob_file_search",
     "ls": "LS list_dir list_directory list_files",
@@ -41,6 +42,12 @@ _ARGUMENTS: Final = {
     "bash": {
         "command": "cmd script code shell_command bash_command",
         "timeout": "timeout_seconds timeoutSeconds timeout_secs",
+        "run_in_background": "background is_background isBackground runInBackground",
+    },
+    "bash_output": {
+        "id": "bash_id shell_id task_id session_id command_id",
+        "wait": "wait_seconds",
+        "stop": "kill",
     },
     "grep": {
         "pattern": "query regex regexp text",

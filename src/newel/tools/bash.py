@@ -11,7 +11,11 @@ from msgspec import Meta
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.file_tool import FileTracker
-from newel.workspace.port import Completed, Workspace
+from newel.workspace.background import BackgroundCommand, BackgroundCommands
+from newel.workspace.port import Completed, TimeLimit, Workspace
+
+BACKGROUND: Final = "background"
+"""The entry of a result's details with the id of a command that went to the background."""
 
 MAX_CHANGES: Final = 20
 """Files in the details of a result."""
@@ -28,13 +32,30 @@ class BashParameters(Parameters, frozen=True):
     ] = None
 
 
+InBackground = Annotated[
+    bool,
+    Meta(
+        description="True returns at once and lets the command run on, such as a server or a long build, until it ends or the session does. `bash_output` reads its output."
+    ),
+]
+Unsandboxed = Annotated[
+    bool,
+    Meta(
+        description="True runs the command outside of the sandbox, if the user agrees: only for what cannot work inside, such as `git push`."
+    ),
+]
+
+
 class UnsandboxedParameters(BashParameters, frozen=True):
-    unsandboxed: Annotated[
-        bool,
-        Meta(
-            description="True runs the command outside of the sandbox, if the user agrees: only for what cannot work inside, such as `git push`."
-        ),
-    ] = False
+    unsandboxed: Unsandboxed = False
+
+
+class BackgroundParameters(BashParameters, frozen=True):
+    run_in_background: InBackground = False
+
+
+class AllParameters(BackgroundParameters, frozen=True):
+    unsandboxed: Unsandboxed = False
 
 
 OUTSIDE_SANDBOX: Final = "outside of the sandbox: it can do whatever you can"
@@ -42,7 +63,8 @@ OUTSIDE_SANDBOX: Final = "outside of the sandbox: it can do whatever you can"
 
 class BashTool(TypedTool[BashParameters]):
     """A command that runs to its end is a success, whatever its exit code: for many, failing is a result. ``is_error`` means
-    that it did not run, or was stopped. With ``may_leave`` the model may ask to run one outside of the sandbox.
+    that it did not run, or was stopped. With ``may_leave`` the model may ask to run one outside of the sandbox. Commands can go to the
+    ``background``, if the user wants it, and with ``offers_background`` also if the model does, which then has ``bash_output``, too.
     """
 
     name = "bash"
@@ -58,10 +80,13 @@ class BashTool(TypedTool[BashParameters]):
         timeout: float = 30,
         max_timeout: float = 600,
         may_leave: bool = False,
+        background: BackgroundCommands | None = None,
+        offers_background: bool = False,
     ) -> None:
         self.may_leave = may_leave
-        if may_leave:
-            self.parameters = UnsandboxedParameters
+        self.parameters = _PARAMETERS[may_leave, offers_background]
+        self._background = background
+        self._offers_background = offers_background
         self._workspace = workspace
         self._tracker = tracker or FileTracker()
         self._timeout = timeout
@@ -91,14 +116,24 @@ class BashTool(TypedTool[BashParameters]):
         )
 
     async def execute(self, arguments: BashParameters, on_output: OnOutput, /) -> ToolResult:
+        in_background = _is_in_background(arguments)
         timeout = min(self._max_timeout, arguments.timeout or self._timeout)
+        limit = TimeLimit(arguments.timeout or None if in_background else timeout)
+        command: BackgroundCommand | None = None
+        if self._background is not None:
+            command = BackgroundCommand(self._background, arguments.command, limit, on_output)
+            if in_background:
+                command.detach(keep_limit=True)
         done = await self._workspace.run(
             arguments.command,
-            timeout=timeout,
+            timeout=limit,
             on_output=on_output,
             unsandboxed=_is_unsandboxed(arguments),
+            detachable=command,
         )
         self._tracker.printed(done.stdout)
+        if done.background:
+            return self._in_background(arguments, done)
         return ToolResult(
             output=self._output(done, timeout),
             details={
@@ -115,6 +150,25 @@ class BashTool(TypedTool[BashParameters]):
             whole=done.whole,
         )
 
+    def _in_background(self, arguments: BashParameters, done: Completed) -> ToolResult:
+        whose = (
+            "It runs"
+            if _is_in_background(arguments)
+            else "The user has moved it to the background: it runs on"
+        )
+        reads = (
+            " `bash_output` reads its output, waits for its end or ends it."
+            if self._offers_background
+            else ""
+        )
+        output = done.stdout.removesuffix("\n")
+        so_far = f"output so far:\n{output}\n" if output else ""
+        return ToolResult(
+            output=f"{so_far}{whose} in the background as {done.background}.{reads} You will be told when it has ended.",
+            details={"command": arguments.command, "duration": done.duration, BACKGROUND: done.background}
+            | _changes(done),
+        )
+
     def _output(self, done: Completed, timeout: float) -> str:
         text = (
             f"stdout:\n{done.stdout.removesuffix(chr(10))}\n"
@@ -122,6 +176,14 @@ class BashTool(TypedTool[BashParameters]):
             f"exit code: {done.exit_code}"
         )
         return "\n".join([text, *self._endings(done, timeout)])
+
+    def _longest(self) -> str:
+        how = (
+            "with `run_in_background`"
+            if self._offers_background
+            else "in the background, with its output in a file"
+        )
+        return f"This is the longest timeout: run the command {how}."
 
     def _endings(self, done: Completed, timeout: float) -> Iterator[str]:
         """Notes for the model on how the command ended."""
@@ -131,7 +193,7 @@ class BashTool(TypedTool[BashParameters]):
             longer = (
                 f"If it needs longer, set a larger `timeout` (at most {self._max_timeout:g})."
                 if timeout < self._max_timeout
-                else "This is the longest timeout: run the command in the background, with its output in a file."
+                else self._longest()
             )
             yield f"Stopped after {timeout:g} seconds{ending} {longer}"
             return
@@ -139,14 +201,29 @@ class BashTool(TypedTool[BashParameters]):
             yield f"{running}."
         if done.left_open:
             running = "" if running else "A process that the command started is still running. "
-            yield (
-                f"{running}Further output of background processes is lost. "
-                "To keep it, start them with their output in a file: `command > out.log 2>&1 &`."
+            how = (
+                "with `run_in_background`"
+                if self._offers_background
+                else "with their output in a file: `command > out.log 2>&1 &`"
             )
+            yield f"{running}Further output of background processes is lost. To keep it, start them {how}."
+
+
+_PARAMETERS: Final = {
+    (False, False): BashParameters,
+    (True, False): UnsandboxedParameters,
+    (False, True): BackgroundParameters,
+    (True, True): AllParameters,
+}
+"""By whether a command may leave the sandbox, and run in the background."""
 
 
 def _is_unsandboxed(arguments: BashParameters) -> bool:
-    return isinstance(arguments, UnsandboxedParameters) and arguments.unsandboxed
+    return isinstance(arguments, UnsandboxedParameters | AllParameters) and arguments.unsandboxed
+
+
+def _is_in_background(arguments: BashParameters) -> bool:
+    return isinstance(arguments, BackgroundParameters) and arguments.run_in_background
 
 
 def _changes(done: Completed) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from newel.agent.errors import UsageError
 from newel.agent.ports import Tool
 from newel.text.format import join_names, one_line
 
-OWN_NAMES: Final = ("read", "bash", "edit", "write", "grep", "find", "ls", "todo", "task")
-"""The coding agent's own tools. ``grep``, ``find`` and ``ls`` are offered on demand, and to an agent that may only read; ``todo`` and
-``task`` on demand, and in a conversation in the terminal.
+OWN_NAMES: Final = ("read", "bash", "edit", "write", "grep", "find", "ls", "todo", "task", "bash_output")
+"""The coding agent's own tools. ``grep``, ``find`` and ``ls`` are offered on demand, and to an agent that may only read; ``todo``,
+``task`` and ``bash_output`` on demand, and in a conversation in the terminal.
 """
 
 SERVED: Final = "__"

@@ -96,7 +96,8 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     ``truncated``, ``stdout`` and ``stderr`` lack their middle, and ``output_file`` names the file with both in
     order of arrival. ``left_open``: the shell has ended, but a process that it started still holds its output.
     ``left_running`` describes its processes that still run, if known. ``whole`` tells the reader where all output
-    is. ``changed`` are the files that the command has changed, where changes are recorded.
+    is. ``changed`` are the files that the command has changed, where changes are recorded. ``background`` is the id of a command that goes
+    on in the background (see ``newel.workspace.background``): it has not ended, and the rest is what is known so far.
     """
 
     stdout: str
@@ -110,6 +111,38 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     left_running: Sequence[str] = ()
     whole: str = ""
     changed: Sequence[ChangedFile] = ()
+    background: str = ""
+
+
+class TimeLimit:
+    """The time that a command has, in seconds, from its ``start`` on. It can be lifted while the command runs."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.until = float("inf")
+        """When it is over, on the clock that ``start`` is given."""
+        self._is_started = False
+
+    @classmethod
+    def of(cls, given: float | TimeLimit | None) -> TimeLimit:
+        return given if isinstance(given, TimeLimit) else cls(given)
+
+    def start(self, now: float) -> None:
+        """Begin to count; only the first call does."""
+        if not self._is_started and self.seconds is not None:
+            self.until = now + self.seconds
+        self._is_started = True
+
+    def lift(self) -> None:
+        self.seconds, self.until = None, float("inf")
+
+
+class Detachable(Protocol):
+    """A command that may go on in the background while the call that started it returns."""
+
+    async def attach(self, run: RunCommand, folder: str, /) -> Completed:
+        """Run it by ``run`` in ``folder``, until it has ended or goes to the background. Raises what ``run`` raises."""
+        ...
 
 
 class CommandTerminal(Protocol):
@@ -129,17 +162,25 @@ class CommandTerminal(Protocol):
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a command. ``timeout`` is in seconds; the result then has the output so far, which it would not after a cancellation.
+    """Options of a command. ``timeout`` is in seconds, or a limit that can be lifted; the result then has the output so far, which it would not after a cancellation.
     ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
     the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. On this machine, ``terminal``
-    lets it converse with the user: it gets no other option then.
+    lets it converse with the user: it gets no other option then. ``detachable`` is for where a workspace keeps commands in the background;
+    elsewhere it has no effect.
     """
 
-    timeout: float | None
+    timeout: float | TimeLimit | None
     on_output: OnOutput | None
     env: Mapping[str, str] | None
     unsandboxed: bool
     terminal: CommandTerminal | None
+    detachable: Detachable | None
+
+
+class RunCommand(Protocol):
+    """Runs a command with an output that the caller chooses."""
+
+    async def __call__(self, *, on_output: OnOutput) -> Completed: ...
 
 
 class Workspace(Protocol):

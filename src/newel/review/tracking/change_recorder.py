@@ -28,13 +28,13 @@ from newel.agent.messages import now
 from newel.permissions.rules import RuleSet
 from newel.review.checkpoints import new_checkpoint
 from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
-from newel.review.model.file_lines import MODE, content_of, text_hash
+from newel.review.model.file_lines import content_of, text_hash
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
-from newel.review.save import LARGEST
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
+from newel.review.tracking.between_commands import BetweenCommands
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, effect_of
 from newel.review.tracking.effects import (
@@ -45,12 +45,12 @@ from newel.review.tracking.effects import (
     TrackedRun,
     retry,
 )
-from newel.review.tracking.file_states import FileTooLarge, changes_of_killed, read_state, too_large
+from newel.review.tracking.file_states import FileTooLarge, changes_of_killed, read_state, state_after_write
 from newel.review.tracking.secret_tests import secret_tests
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
 from newel.workspace.snapshots.secret_files import SecretTests
-from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, state_mode
+from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
 
@@ -93,8 +93,7 @@ class ChangeRecorder:
         """Commands whose changes are not recorded yet."""
         self._looked_at = ""
         """When all changes until then had been recorded."""
-        self._background: TrackedRun | None = None
-        """The run that changes between commands belong to, while processes that a command left behind may be making them."""
+        self._between = BetweenCommands(log)
         self._found: list[tuple[TrackedOperation, WorkspaceChanges]] = []
         """Changes that a scan reported, and will not report again, but that could not be recorded yet."""
         self._lock = anyio.Lock(fast_acquire=True)
@@ -178,6 +177,15 @@ class ChangeRecorder:
         """Begin to do what the first command of this process would have to wait for. The workspace must be on this machine."""
         self._snapshots.take_early()
 
+    async def look(self) -> Sequence[str]:
+        """Record what processes in the background have changed until now; returns messages for the user. Raises as ``finish``."""
+        with anyio.move_on_after(self.scan_timeout):
+            async with self._lock:
+                if self._between.run is not None and not self._running:
+                    await self._scan()
+        notices, self.notices = self.notices, []
+        return notices
+
     async def finish(self, run: TrackedRun) -> RunEnd:
         """At the end of a run with commands: record what they changed without its being noticed, under another name of a file
         for example, and say what they changed that is not covered. Raises ``LedgerError`` and what the workspace raises.
@@ -196,7 +204,8 @@ class ChangeRecorder:
                 await self._record_changes(operation, changes)
                 uncovered = self._sink.describe_uncovered(changes.uncovered)
                 background = await self._workspace.background() or ()
-                self._background = run.continued_by(background[0]) if background else None
+                between = run.continued_by(background[0]) if background else None
+                await self._at_once(partial(self._between.belong_to, between))
                 self._looked_at = now()
         if scope.cancelled_caught:
             operation.notices.append(SCAN_TIMED_OUT)
@@ -279,7 +288,7 @@ class ChangeRecorder:
                         self._check_extent(operation)
                         await retry(self._record_ended)
                         if await self._workspace.background() != []:
-                            self._background = operation.run
+                            await self._at_once(partial(self._between.belong_to, operation.run))
                         self._looked_at = now()
                 else:
                     await retry(partial(self._record_write, operation, operation.path))
@@ -300,8 +309,8 @@ class ChangeRecorder:
         await self._record_ended()
         if self._running:
             await self._record_found(self._running[0])
-        elif self._background is not None:
-            await self._record_background(self._background)
+        elif self._between.run is not None:
+            await self._record_background(self._between.run)
         else:
             await self._take()
         self._looked_at = now()
@@ -311,9 +320,8 @@ class ChangeRecorder:
         operation.started_at = self._looked_at
         await self._record_found(operation)
         self.notices += operation.notices
-        background = await self._workspace.background()
-        if background is not None and not background:
-            self._background = None
+        if self._between.is_over(await self._workspace.background()):
+            await self._at_once(partial(self._between.belong_to, None))
 
     async def _take(self) -> None:
         left_out = await self._snapshots.take()
@@ -356,7 +364,7 @@ class ChangeRecorder:
     async def _record_write(self, operation: TrackedOperation, path: str) -> None:
         is_recorded = False
         try:
-            after, blobs = await self._state_after_write(operation, path)
+            after, blobs = await state_after_write(self._workspace, self._ledger, operation, path)
         except FileTooLarge as error:
             operation.notices.append(str(error))
         else:
@@ -366,23 +374,6 @@ class ChangeRecorder:
                 self._snapshots.acknowledge(path, after)
         if not is_recorded:
             await self._at_once(partial(self._log.end, operation.effect_id))
-
-    async def _state_after_write(
-        self, operation: TrackedOperation, path: str
-    ) -> tuple[FileSnapshot | None, Sequence[bytes]]:
-        """The state of a file after a write, and contents of it that are not in the ledger yet."""
-        if operation.write is None or not operation.write[0].is_exact:
-            return await read_state(self._workspace, self._ledger, path), ()
-        result, data = operation.write
-        if len(data) > LARGEST:
-            raise too_large(path)
-        mode = result.mode
-        if mode is None:  # the host does not report it
-            node = await self._workspace.lstat(below(self._workspace, path))
-            mode = state_mode(node.mode) if node is not None and node.is_file else MODE
-        if operation.before is not None and result.replaced_mode is not None:
-            operation.before = FileSnapshot(operation.before.blob, result.replaced_mode)
-        return FileSnapshot(result.sha256, mode), (data,)
 
     # -- after a crash ------------------------------------------------------------------------------
 

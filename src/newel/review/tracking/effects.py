@@ -49,6 +49,8 @@ class TrackedRun:
         """When the first command began, in nanoseconds since 1970; 0 without one."""
         self.effect_id = ""
         """Of the run in the effect log, from its first command to its end."""
+        self.is_between = False
+        """Whether it stands for what happens after a run, until the next one."""
         self.has_acted = False
         """Whether a tool was called that may change something."""
         self.checkpoint: Checkpoint | None = None
@@ -59,6 +61,7 @@ class TrackedRun:
         """
         between = TrackedRun(self.session, title=f"While {process} ran in the background"[:MAX_TITLE])
         between.created = between.started_at
+        between.is_between = True
         return between
 
 

@@ -10,11 +10,13 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.review.model.file_lines import MODE
 from newel.review.model.file_review import ReviewError
 from newel.review.save import LARGEST
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.applied_sink import SHOWN
 from newel.review.tracking.effect_log import PendingEffect, recorded_since
+from newel.review.tracking.effects import TrackedOperation
 from newel.text.format import join_names
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import FileChange, WorkspaceChanges
@@ -64,6 +66,24 @@ async def read_state_or_none(workspace: TrackedWorkspace, ledger: Ledger, path: 
         return await read_state(workspace, ledger, path)
     except (FileTooLarge, WorkspaceError):
         return None
+
+
+async def state_after_write(
+    workspace: TrackedWorkspace, ledger: Ledger, operation: TrackedOperation, path: str
+) -> tuple[FileSnapshot | None, Sequence[bytes]]:
+    """The state of a file after a write, and contents of it that are not in the ledger yet. Raises ``FileTooLarge``."""
+    if operation.write is None or not operation.write[0].is_exact:
+        return await read_state(workspace, ledger, path), ()
+    result, data = operation.write
+    if len(data) > LARGEST:
+        raise too_large(path)
+    mode = result.mode
+    if mode is None:  # the host does not report it
+        node = await workspace.lstat(below(workspace, path))
+        mode = state_mode(node.mode) if node is not None and node.is_file else MODE
+    if operation.before is not None and result.replaced_mode is not None:
+        operation.before = FileSnapshot(operation.before.blob, result.replaced_mode)
+    return FileSnapshot(result.sha256, mode), (data,)
 
 
 async def changes_of_killed(

@@ -36,6 +36,7 @@ from newel.workspace.tracked import TrackedWorkspace
 if TYPE_CHECKING:
     from newel.agent.agent import Agent
     from newel.permissions.rules import RuleSet
+    from newel.review.project import ProjectReview
     from newel.review.store.retention import Keep
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.review.tracking.outside import OutsideWatch
@@ -263,6 +264,23 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         """The recorder of this workspace. Raises ``LedgerError``."""
         return await self._recorders.recorder_of(self._inner)
 
+    async def look(self) -> None:
+        """Record what commands in the background have changed until now."""
+        if not self._has_scanned:
+            return
+        try:
+            for notice in await (await self.recorder()).look():
+                await self.notify(notice)
+        except (NewelError, OSError) as error:
+            await self.notify(
+                f"The last changes of commands in the background may not be recorded. {describe_error(error)}"
+            )
+
+    async def project(self) -> ProjectReview:
+        """The review of the project, with all that is to be recorded until now. Raises ``LedgerError``."""
+        await self.look()
+        return (await self.recorder()).project
+
     async def undo_notice(self) -> UserMessage | None:
         """The user's decisions about the session's changes since its model heard of them last, to be sent before the next
         prompt.
@@ -273,7 +291,10 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         from newel.review.undo_notices import undo_notice
 
         try:
-            ledger = (await self.recorder()).project.ledger
+            recorder = await self.recorder()
+            while recorder.notices:  # about what a killed process has left
+                await self.notify(recorder.notices.pop(0))
+            ledger = recorder.project.ledger
             messages, tree = of.agent.state.messages, of.session.get_tree()
             return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages, tree)
         except NewelError:  # a ledger that cannot be used is reported with the next operation
@@ -395,9 +416,7 @@ def _describe_background(processes: Sequence[str]) -> list[str]:
     if not processes:
         return []
     names = join_names(processes, shown=3)
-    return [
-        f"Still running: {names}. Later changes here are recorded separately, when Newel next works in this folder."
-    ]
+    return [f"Still running: {names}. Later changes here are recorded separately."]
 
 
 def title_of(text: str) -> str:

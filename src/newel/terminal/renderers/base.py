@@ -378,7 +378,8 @@ class ToolCallTracker:
         output = end.result if ran else end.output
         failed = end.is_error or bool(end.details.get("exitCode"))
         call = self._asked.get(call_id)
-        is_shown = ran and not failed and (name == "bash" or name not in SUBJECT)
+        has_ended = ran and not failed and not end.details.get("background")
+        is_shown = has_ended and (name == "bash" or name not in SUBJECT)
         printed = last_lines(output, EXAMINED) if is_shown else []
         before = output[:-EXAMINED].count("\n") if printed else 0
         return CallOutcome(
@@ -407,6 +408,8 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
         return "stopped"
     if exit_code := details.get("exitCode"):
         return f"exit code {exit_code}"
+    if command_id := _text(details, "background"):
+        return f"in the background as {one_line(command_id, 20)}"
     if is_error:
         return "failed"
     match name:

@@ -17,6 +17,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
+from newel.terminal.repl.background_commands import watch
 from newel.terminal.repl.own_commands import OwnCommands, hint_for
 from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
@@ -109,6 +110,7 @@ class CodingRepl(Repl[CommandContext]):
         self._typed: dict[str, str] = {}
         """Queued messages, by id, as they were before files and templates were read."""
         self._own_commands = OwnCommands(agent, ui)
+        watch(agent, lambda text: ui.renderer.note(text, "aside"), ui.refresh)
 
     async def follow_status(self, program: Sequence[str]) -> None:
         """Let the user's program write the status line, until cancelled."""
@@ -174,6 +176,18 @@ class CodingRepl(Repl[CommandContext]):
     def rewind(self) -> None:
         self.submit("/rewind")
 
+    @property
+    def can_detach(self) -> bool:
+        return self._agent.background is not None and self._agent.background.can_detach
+
+    def detach(self) -> None:
+        if self._agent.background is None:
+            return
+        try:
+            self._agent.background.detach()
+        except NewelError as error:
+            self.ui.renderer.note(str(error))
+
     def next_approval_mode(self) -> None:
         try:
             switch_approval_mode(self._agent)
@@ -195,7 +209,8 @@ class CodingRepl(Repl[CommandContext]):
         if typed.startswith("!"):
             lines.append(hint_for(typed))
         elif self._is_prompting:
-            lines.append("Enter sends now · Tab sends after the run · Esc stops")
+            detach = "Ctrl+B to the background · " if self.can_detach else ""
+            lines.append(f"{detach}Enter sends now · Tab sends after the run · Esc stops")
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
         elif self._agent.approve == "plan" and self._agent.state.messages:

@@ -199,6 +199,13 @@ class Repl(Generic[Context]):
     def next_approval_mode(self) -> None:
         """There are none."""
 
+    @property
+    def can_detach(self) -> bool:
+        return False
+
+    def detach(self) -> None:
+        """There is no background."""
+
     def stop(self) -> bool:
         """Cancel the running job and drop the queued ones; False if none is running."""
         if self._running is None:

@@ -67,7 +67,7 @@ async def rewind(context: CommandContext, _: str) -> None:
 
 async def _project(context: CommandContext) -> ProjectReview | None:
     workspace = context.agent.workspace
-    return (await workspace.recorder()).project if isinstance(workspace, RecordingWorkspace) else None
+    return await workspace.project() if isinstance(workspace, RecordingWorkspace) else None
 
 
 async def _prompts(context: CommandContext, project: ProjectReview | None) -> list[_Prompt]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
+from newel.terminal.repl.background_commands import bashes
 from newel.terminal.repl.clipboard_commands import copy
 from newel.terminal.repl.model_commands import agent_mode, model, thinking
 from newel.terminal.repl.permission_commands import approve, implement, permissions
@@ -29,6 +30,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Esc Esc", "when nothing runs and the input is empty: /rewind"),
         ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
+        ("Ctrl+B", "let the command that runs go on in the background; in tmux twice"),
         ("Ctrl+O", "show the whole transcript, unfolded"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))
@@ -71,6 +73,9 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
         "list the rules for calls, or revoke kept ones",
         permissions,
         at_once=True,
+    ),
+    SlashCommand(
+        "bashes", "[ID|end ID]", "list the commands in the background: show or end one", bashes, at_once=True
     ),
     SlashCommand("show", "[N]", "show the last tool call in full, or the Nth last", show, at_once=True),
     SlashCommand(

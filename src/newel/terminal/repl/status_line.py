@@ -9,6 +9,7 @@ from typing import Final
 
 from newel.session.coding_agent import CodingAgent, SessionTotals
 from newel.storage.files import read_regular
+from newel.terminal.repl.background_commands import count_running
 from newel.text.format import format_cost, one_line, short_folder, short_number
 from newel.workspace.port import SCHEME
 
@@ -58,6 +59,7 @@ class StatusLine:
             (4, f"thinking: {thinking}" if thinking != "off" else ""),
             (3, mode if mode != "remote" else ""),
             (1, f"approve: {agent.approve}"),
+            (1, count_running(agent)),
             (2, used if totals.context else ""),
             (5, format_cost(totals.cost) if totals.cost else ""),
             (6, self._branch.name()),

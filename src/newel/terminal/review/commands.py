@@ -93,4 +93,4 @@ async def project_of(context: CommandContext) -> ProjectReview | None:
     if not isinstance(workspace, RecordingWorkspace):
         context.say(NOT_RECORDING)
         return None
-    return (await workspace.recorder()).project
+    return await workspace.project()

@@ -177,7 +177,7 @@ async def _project(agent: CodingAgent) -> ProjectReview:
         raise NotRecorded(
             "The changes of this agent are not recorded. See `record` in [review] of config.toml, and --ephemeral."
         )
-    return (await workspace.recorder()).project
+    return await workspace.project()
 
 
 async def _changes(project: ProjectReview, limit: int) -> p.ChangesData:

@@ -155,6 +155,14 @@ class WritingMode:
         else:
             self._buffer.auto_up()
 
+    def can_detach(self) -> bool:
+        handler = self._handler()
+        return handler is not None and handler.can_detach
+
+    def on_detach(self) -> None:
+        if handler := self._handler():
+            handler.detach()
+
     def on_interrupt(self) -> bool:
         handler = self._handler()
         if handler is not None and handler.stop():
@@ -287,11 +295,22 @@ class ListMode:
 
 
 class ChoosingMode(ListMode):
-    """``choice`` is the position that a command waits for."""
+    """``choice`` is the position that a command waits for. ``on_end`` is for a row that the user wants to end."""
 
-    def __init__(self, buffer: Buffer, picker: Picker) -> None:
+    def __init__(self, buffer: Buffer, picker: Picker, on_end: Callable[[int], None] | None = None) -> None:
         super().__init__(buffer, picker)
+        self._on_end = on_end
         self.choice: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def hints(self) -> list[str]:
+        if self._on_end is None:
+            return super().hints()
+        return ["Enter shows its output · Ctrl+X ends it · Esc returns · letters filter"]
+
+    def on_end_row(self) -> None:
+        if self._on_end is not None and (chosen := self._picker.choice) is not None:
+            self._on_end(chosen)
+            self.on_choice(None)
 
     def on_choice(self, choice: int | None) -> None:
         if not self.choice.done():

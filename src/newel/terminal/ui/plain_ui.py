@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TextIO
 
@@ -74,6 +74,8 @@ class PlainUI:
         title: str,
         rows: Sequence[str],
         selected: int = 0,  # noqa: ARG002 — the user enters a number
+        *,
+        on_end: Callable[[int], None] | None = None,  # noqa: ARG002 — as above
     ) -> int | None:
         numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
         answer = (await self.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()

@@ -167,11 +167,18 @@ class PromptToolkitUI:
                 with self._in_mode(mode), self._instead_of_draft(initial):
                     return await mode.answer
 
-    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
+    async def pick(
+        self,
+        title: str,
+        rows: Sequence[str],
+        selected: int = 0,
+        *,
+        on_end: Callable[[int], None] | None = None,
+    ) -> int | None:
         async with self._turn:
             self._leave_search()
             await self._read_keys()
-            mode = ChoosingMode(self._buffer, Picker(title, rows, selected))
+            mode = ChoosingMode(self._buffer, Picker(title, rows, selected), on_end)
             with self._instead_of_draft(""), self._in_mode(mode):
                 return await mode.choice
 
@@ -386,6 +393,8 @@ class PromptToolkitUI:
             (["c-x", "c-e"], self._on_editor, is_writing),
             (["c-g"], self._on_escape, is_list),
             (["c-v"], self._on_paste, is_text),
+            (["c-b"], self._writing.on_detach, is_writing & Condition(self._writing.can_detach)),
+            (["c-x"], self._on_end_row, is_list),
         ):
             keys.add(*names, filter=filter_)(_key(action))
         keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
@@ -423,6 +432,10 @@ class PromptToolkitUI:
     def _on_move(self, rows: int) -> None:
         if isinstance(self._mode, ListMode):
             self._mode.on_move(rows)
+
+    def _on_end_row(self) -> None:
+        if isinstance(self._mode, ChoosingMode):
+            self._mode.on_end_row()
 
     def _on_search(self) -> None:
         sent = list(dict.fromkeys(reversed(self._buffer.history.get_strings())))

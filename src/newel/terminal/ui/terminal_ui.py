@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol
 
@@ -43,6 +43,15 @@ class InputHandler(Protocol):
 
     def next_approval_mode(self) -> None:
         """Switch to the next approval mode, where there are any."""
+        ...
+
+    @property
+    def can_detach(self) -> bool:
+        """Whether a command runs that can go to the background."""
+        ...
+
+    def detach(self) -> None:
+        """Let the command that runs go on in the background."""
         ...
 
     def stop(self) -> bool:
@@ -93,8 +102,21 @@ class CommandUI(Protocol):
         """
         ...
 
-    async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
-        """The position of the row that the user chose; None for none. ``selected`` is the one that is chosen at first."""
+    async def pick(
+        self,
+        title: str,
+        rows: Sequence[str],
+        selected: int = 0,
+        *,
+        on_end: Callable[[int], None] | None = None,
+    ) -> int | None:
+        """The position of the row that the user chose; None for none. ``selected`` is the one that is chosen at first. Where keys are read
+        one by one, Ctrl+X chooses none, and calls ``on_end`` with the position of the row.
+        """
+        ...
+
+    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
+        """Show a long text on a screen of its own, until the user closes it; ``at_end`` shows its end first."""
         ...
 
     @property
@@ -125,10 +147,6 @@ class TerminalUI(CommandUI, Protocol):
 
     def suspend(self) -> AbstractAsyncContextManager[None]:
         """Inside, another program has the terminal, and output is held back."""
-        ...
-
-    async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
-        """Show a long text on a screen of its own, until the user closes it; ``at_end`` shows its end first."""
         ...
 
     def hand_over(self) -> AbstractAsyncContextManager[CommandTerminal | None]:

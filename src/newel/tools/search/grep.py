@@ -201,6 +201,7 @@ class GrepTool(FileSearchTool[GrepParameters]):
 
 async def _search(texts: dict[str, bytes], arguments: GrepParameters, limit: int) -> list[FileMatches]:
     """Search texts in a process, which ends with a cancellation. Raises ``ToolError``."""
+    from newel.workspace.port import TimeLimit
     from newel.workspace.process.environment import child_env
     from newel.workspace.process.output import Output, OutputLimits
     from newel.workspace.process.runner import ChildProcess, to_completed, wait_for_exit
@@ -218,10 +219,8 @@ async def _search(texts: dict[str, bytes], arguments: GrepParameters, limit: int
     stdin = b"".join([msgspec.json.encode(task), b"\n", *texts.values()])
     program = [sys.executable, "-I", "-S", regex_worker_main.__file__]
     output = Output(OutputLimits(output=2 * WORKER_ROOM), None)
-    done = to_completed(
-        output,
-        await wait_for_exit(ChildProcess(program, "/", child_env(os.environ), output, stdin=stdin), None),
-    )
+    child = ChildProcess(program, "/", child_env(os.environ), output, stdin=stdin)
+    done = to_completed(output, await wait_for_exit(child, TimeLimit(None)))
     if done.exit_code != 0:
         (*_, reason) = ("", *done.stderr.splitlines())
         raise ToolError(f"The search failed: {reason or f'exit code {done.exit_code}'}.")

@@ -17,7 +17,7 @@ from typing import Final
 
 from newel.concurrency import background_tasks
 from newel.text.terminal_output import TerminalText
-from newel.workspace.port import CommandTerminal, Completed
+from newel.workspace.port import CommandTerminal, Completed, TimeLimit
 from newel.workspace.process.environment import UNATTENDED
 from newel.workspace.process.launcher import ProcessLauncher, StartedProcess
 from newel.workspace.process.output import Output, OutputLimits
@@ -51,7 +51,7 @@ async def run_in_terminal(
     output = TerminalOutput(limits, terminal)
     child = TerminalProcess(argv, cwd, _attended(environ), output, launcher)
     async with background_tasks(child.pass_keys):
-        ending = await wait_for_exit(child, None)
+        ending = await wait_for_exit(child, TimeLimit(None))
     return to_completed(output.kept, ending)
 
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Unpack
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.port import Completed, RunOptions
+from newel.workspace.port import Completed, RunOptions, TimeLimit
 from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess, WithDescriptor
 from newel.workspace.process.output import Output, OutputLimits, OutputSink
 from newel.workspace.process.process_tree import ProcessTree
@@ -57,7 +57,7 @@ async def run_process(
     output = Output(limits, options.get("on_output"))
     env = {**environ, **(options.get("env") or {})}
     child = ChildProcess(argv, cwd, env, output, launcher=launcher)
-    return to_completed(output, await wait_for_exit(child, options.get("timeout")))
+    return to_completed(output, await wait_for_exit(child, TimeLimit.of(options.get("timeout"))))
 
 
 class ExitInfo(NamedTuple):
@@ -70,11 +70,13 @@ class ExitInfo(NamedTuple):
     left_running: Sequence[str] = ()
 
 
-async def wait_for_exit(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — the output until then is returned, which cancelling cannot
+async def wait_for_exit(child: ChildProcess, limit: TimeLimit) -> ExitInfo:
     """Wait until a process has ended; end it on timeout or cancellation."""
     began = anyio.current_time()
+    limit.start(began)
     try:
-        exit_info = await child.wait(began + timeout if timeout is not None else float("inf"))
+        while not (exit_info := await child.wait(until := limit.until)) and until < limit.until:
+            pass  # the limit was lifted in the meantime
         if not exit_info:
             with anyio.CancelScope(shield=True):
                 await child.stop()

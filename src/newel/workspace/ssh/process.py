@@ -23,7 +23,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.workspace.port import Completed, ProgramEnded, RunOptions
+from newel.workspace.port import Completed, ProgramEnded, RunOptions, TimeLimit
 from newel.workspace.process.environment import DROPPED, SENSITIVE, UNATTENDED
 from newel.workspace.process.output import Capture, Output, OutputSink
 from newel.workspace.process.process_mark import new_mark, number_of_mark
@@ -135,7 +135,7 @@ async def run_on_host(
     env = options.get("env") or {}
     order = _Order(words=[command], by_shell=True, root=root, env=env, inside=inside)
     try:
-        return to_completed(output, await _run(client, order, output, options.get("timeout")))
+        return to_completed(output, await _run(client, order, output, TimeLimit.of(options.get("timeout"))))
     except ConnectionLost as lost:
         received = output.stdout.text("the rest is lost") + output.stderr.text("the rest is lost")
         raise ConnectionLost(
@@ -152,7 +152,7 @@ async def run_program_on_host(
     exception from it ends the program, as cancellation does. Raises as ``run_on_host`` does.
     """
     passed = _PassedOn(on_stdout)
-    ending = await _run(client, _Order(words=argv, by_shell=False, stdin=stdin), passed, None)
+    ending = await _run(client, _Order(words=argv, by_shell=False, stdin=stdin), passed, TimeLimit(None))
     return ProgramEnded(ending.exit_code, passed.stderr.text("the whole output is not kept").encode())
 
 
@@ -168,7 +168,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     inside: Inside | None = None
 
 
-async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
+async def _run(client: Client, order: _Order, sink: OutputSink, limit: TimeLimit) -> ExitInfo:
     nonce = os.urandom(16).hex()  # no program can guess it, and so forge the end of its frame
     try:
         line = encode_line(_script(order, nonce, client.timing))
@@ -176,18 +176,18 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
         raise start_error(order.root, error, order.words) from error
     if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
         raise start_error(order.root, _system_error(errno.E2BIG), order.words)
-    until = anyio.current_time() + (BUSY if timeout is None else timeout)
+    limit.start(began := anyio.current_time())
+    until = began + (BUSY if limit.seconds is None else limit.seconds)
     pause = 0.05
     while True:
         channel = _Channel(client, nonce.encode(), sink, line + order.stdin)
-        remaining = None if timeout is None else until - anyio.current_time()
         with client.busy():
-            ending = await wait_for_exit(channel, remaining)
+            ending = await wait_for_exit(channel, limit)
         if channel.code is not None:
             return _raise_for_code(client, order, ending._replace(exit_code=channel.code))
         if _REFUSED not in channel.noise:
             raise _lost(
-                _how_it_was_lost(client, channel.noise, timeout if ending.timed_out else None),
+                _how_it_was_lost(client, channel.noise, limit.seconds if ending.timed_out else None),
                 f" Any process that is still running is ended on the host within {client.timing.silence:g} seconds.",
             )
         if anyio.current_time() + pause > until:

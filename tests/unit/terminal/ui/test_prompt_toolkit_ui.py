@@ -30,6 +30,7 @@ class Listener:
 
     busy = True
     can_rewind = False
+    can_detach = False
 
     def __init__(self) -> None:
         self.sent: list[str] = []
@@ -41,6 +42,9 @@ class Listener:
         return None
 
     def expand(self) -> None:
+        pass
+
+    def detach(self) -> None:
         pass
 
     def stop(self) -> bool:

@@ -1,0 +1,25 @@
+"""Connects an agent with its commands in the background."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from newel.session.background_notice import ended_notice
+
+if TYPE_CHECKING:
+    from newel.agent.messages import UserMessage
+    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.session.coding_agent import CodingAgent
+    from newel.workspace.background import BackgroundCommands
+
+
+def attend_background(agent: CodingAgent, commands: BackgroundCommands, workspaces: WorkspaceFactory) -> None:
+    """Record what they change, and tell the model of their end."""
+
+    async def notice() -> UserMessage | None:
+        return ended_notice(agent.state.messages, commands.find)
+
+    agent.background = commands
+    agent.before_prompt.append(notice)
+    if workspaces.recording is not None:
+        commands.before_report = workspaces.recording.look
