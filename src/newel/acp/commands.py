@@ -111,6 +111,7 @@ class _NoteUI:
         return "y" if await self._confirm(question, about or self.renderer.last) else None
 
     view = None
+    edit_file = None
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         """A client has no lists to choose from: it shows them, and the user names a row."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, UserMessage, new_id
-from newel.review.model.file_review import root_of
+from newel.review.model.file_review import lineage, root_of
 from newel.review.undo_order import UndoOrder
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _still_rejected(
 ) -> int:
     return sum(
         hunk.state == "rejected"
-        and root_of(hunk.id) in roots
+        and not lineage(hunk.id).isdisjoint(roots)
         and any(layer.run in checkpoints for layer in hunk.layers)
         for hunk in ledger.get(path).hunks
     )
