@@ -34,7 +34,6 @@ from newel.review.model.file_review import (
     StaleRevision,
     UnknownHunk,
     buffer,
-    lineage,
     new_hunk_id,
     render,
     root_of,
@@ -248,6 +247,8 @@ def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[st
         for hunk in review.hunks
         if hunk.id == word or (not exact and word and hunk.id.startswith(word))
     ]
+    if parts := [name for _, name in matches if name.startswith(f"{word}-")]:
+        raise UnknownHunk(f"Hunk {word} was split. Name its parts: {', '.join(parts[:NAMED])}.")
     if len(matches) > 1:
         names = ", ".join(name for _, name in matches[:NAMED])
         more = f" and {len(matches) - NAMED} more" if len(matches) > NAMED else ""

@@ -18,7 +18,7 @@ import msgspec
 
 from newel.diff.patience import LineSpan, diff
 from newel.review.model.edits import tidied
-from newel.review.model.file_lines import head_of, is_blob, kind_of
+from newel.review.model.file_lines import MODE, head_of, is_blob, kind_of
 from newel.review.model.file_review import Hunk, Layer, Lines, ReviewError, part_id
 from newel.review.model.proposal import DEFAULT_SIZE
 
@@ -53,6 +53,9 @@ def _why_whole(versions: Sequence[Lines]) -> str:
         return "it changes what kind of file this is"
     if head_of(versions[0]) is not None and not versions[-1]:
         return "it deletes the file"
+    if not versions[0] and head_of(versions[-1]) not in {None, MODE}:
+        # Only one part could have the mode; if it was rejected, or kept after another, the file would lose it.
+        return "it creates a file whose mode is not the usual one"
     return ""
 
 

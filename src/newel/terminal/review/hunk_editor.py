@@ -81,7 +81,8 @@ def draft_of(review: FileReview, hunk: Hunk) -> HunkDraft:
 def _outside(sign: str, lines: Lines) -> Iterator[str]:
     for line in lines:
         if not is_head(line):
-            yield f"{sign}{line.rstrip('\r\n')}\n"
+            text = line.rstrip("\r\n")
+            yield f"{sign}{text}\n"
 
 
 def text_in(draft: HunkDraft, data: bytes) -> str:
@@ -109,19 +110,19 @@ async def edit_in_editor(
     if ui.edit_file is None:
         raise UsageError("There is no editor here. Use `newel decide` in a terminal.")
     with _draft_file(project.ledger.folder, review.path, draft) as file:
-        failure = ""
         try:
             await ui.edit_file(file.path)
         except UsageError as error:
-            failure = str(error)
+            data = await anyio.to_thread.run_sync(_read, file.path)
+            file.is_kept = data not in {b"", draft.content.encode()}
+            ui.say(str(error), f"The hunk is as it was. Your text is in {file.path}." if file.is_kept else "")
+            return None
         data = await anyio.to_thread.run_sync(_read, file.path)
         if data in {b"", draft.content.encode()}:
-            ui.say(failure or UNCHANGED)
+            ui.say(UNCHANGED)
             return None
         file.is_kept = True
         try:
-            if failure:
-                raise UnusableEdit(failure)
             after = await edit_hunk(project, review.path, hunk.id, text_in(draft, data))
         except (UnusableEdit, ReviewError, WorkspaceError) as error:
             file.is_kept = not isinstance(error, NothingLeft)
