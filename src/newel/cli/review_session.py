@@ -117,11 +117,15 @@ async def _edit_file(path: Path, /) -> None:
     from newel.terminal.ui.editor import edit_file, editor_command
 
     command = editor_command()
-    before = signal.signal(signal.SIGINT, lambda *_: None)  # a handler, which a program does not inherit
+    before = signal.signal(signal.SIGINT, _ignore)  # a handler, which the editor does not inherit
     try:
         await edit_file(path, command)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _ignore(number: int, frame: object) -> None:
+    del number, frame
 
 
 def _renderer(out: TextIO) -> Renderer:

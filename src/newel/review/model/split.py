@@ -130,14 +130,16 @@ _WAYS: Final = (_between_kept_lines, _behind_blank_lines, _in_half)
 def _changing(versions: Sequence[Lines], parts: Iterable[Part]) -> list[Part]:
     """The parts, each together with those before it that are as in the base: a lower layer may have changed them."""
     changing: list[Part] = []
-    start: Part | None = None
+    same: Part | None = None
     for part in parts:
-        start = start or part
-        if _lines(versions[-1], part[-1]) != _lines(versions[0], part[0]):
-            changing.append(_joined(start, part))
-            start = None
-    if start is not None and changing:
-        changing[-1] = _joined(changing[-1], part)
+        whole = _joined(same, part) if same else part
+        if _lines(versions[-1], part[-1]) == _lines(versions[0], part[0]):
+            same = whole
+        else:
+            changing.append(whole)
+            same = None
+    if same and changing:
+        changing[-1] = _joined(changing[-1], same)
     return changing
 
 

@@ -170,9 +170,7 @@ class InteractiveReview:
         for line in hunk_format.describe_problems(pending.problems):
             self._ui.say(line)
         for path in await anyio.to_thread.run_sync(unapplied_edits, self._project):
-            self._ui.say(
-                f"A text that you edited earlier was not applied: {path}. Delete it when you no longer need it."
-            )
+            self._ui.say(f"This edit was not applied. Delete the file when it is no longer needed:\n  {path}")
         if not pending.waiting:
             self._ui.say(NO_PENDING)
             return False
