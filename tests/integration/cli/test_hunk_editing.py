@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from newel.review.tracking.recording_workspace import ledger_folder
-from newel.session.paths import read_metadata
 from tests.answering import PATIENCE
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.support import BIN, Newel, scenario
@@ -24,6 +23,16 @@ from tests.tmux import Tmux
 APP = "one\ntwo\nthree\nfour\nfive\n"
 NEW = "def a():\n    1\n\n\ndef b():\n    2\n"
 
+EDITS = {
+    "tool_calls": [
+        {
+            "function": {
+                "name": "edit",
+                "arguments": {"file_path": "app.py", "old_string": "two", "new_string": "TWO"},
+            }
+        }
+    ]
+}
 EDITOR = """\
 import pathlib, sys, time
 path = pathlib.Path(sys.argv[-1])
@@ -35,7 +44,9 @@ TYPE = "path.write_bytes(draft.replace(b'TWO\\n', b'TWO and mine\\n'))"
 
 @pytest.fixture
 def newel(with_model: Callable[..., Newel]) -> Newel:
-    newel = with_model(scenario("thanks", {"content": "Oh."}))
+    steps = scenario("go", EDITS, {"content": "I did."})
+    steps["scenarios"] += scenario("thanks", {"content": "Oh."})["scenarios"]
+    newel = with_model(steps)
     (newel.project / "app.py").write_bytes(APP.encode())
     return newel
 
@@ -239,22 +250,21 @@ def test_ctrl_c_in_the_editor_is_the_editors(
     assert app(newel) == APP.replace("two", "TWO and mine").encode()
 
 
-def test_a_model_is_told_what_the_user_changed(
-    newel: Newel, proposals: Proposals, decide: Callable[..., Tmux]
+def test_in_a_conversation_a_hunk_is_edited_and_the_model_is_told_what_the_user_changed(
+    newel: Newel, decide: Callable[..., Tmux]
 ) -> None:
-    newel("thanks")
-    (path,) = (newel.home / ".newel" / "sessions").rglob("*.jsonl")
-    metadata = read_metadata(path)
-    assert metadata is not None
-    proposals.propose("shout", {"app.py": [replace(2, 2, "TWO\n")]}, session=metadata.id)
-    terminal = decide("-c", editor=TYPE, columns=100)
-    terminal.wait_for("── Resumed")
+    terminal = decide("--approve", "review", editor=TYPE, columns=100)
+    terminal.wait_for("Enter sends")
+    terminal.type("go", "Enter")
+    terminal.wait_for("Review them with `/decide`.")
     terminal.type("/decide", "Enter")
-    answer(terminal, ("1 of 1 · app.py · shout", "e"), ("To be written:", "y"))
-    terminal.wait_for("Kept 1 hunk")
+    answer(terminal, ("1 of 1 · app.py · go", "e"), ("To be written:", "y"))
+    terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
+    assert app(newel) == APP.replace("two", "TWO and mine").encode()
     terminal.type("thanks", "Enter")
-    terminal.wait_for("Oh.", times=2)
+    terminal.wait_for("Oh.")
     told = newel.requests[-1]["messages"][-2]["content"]
+    assert "in the files now:\n- app.py (1 hunk)" in told
     assert "Edited by me before I kept them:\n- app.py:\n-TWO\n+TWO and mine\n" in told
 
 
@@ -269,7 +279,7 @@ def test_keys_of_earlier_versions_decide_nothing(
     terminal = decide()
     answer(terminal, ("1 of 2", "k"), ("This is the first hunk. y keeps it.\n\n1 of 2", "s"))
     answer(terminal, ("This hunk cannot be split further.\n\n1 of 2", "q"))
-    terminal.wait_for("Nothing was decided.")
+    terminal.wait_for("2 hunks left to decide")
     assert {hunk["state"] for hunk in pending(newel)} == {"pending"}
     assert app(newel) == APP.encode()
 
