@@ -202,4 +202,4 @@ def _read(path: Path) -> bytes:
 
 
 def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+    return hashlib.sha256(data).hexdigest()[:8]
