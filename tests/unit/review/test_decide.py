@@ -291,8 +291,9 @@ async def _decide_in_parts(
             await project.apply(plan)
             undone = path.read_bytes() if path.exists() else None
             assert undone == before or (plan.conflicts and not is_at_once)
-            await project.apply(await project.redo())
-            assert (path.read_bytes() if path.exists() else None) == now
+            if now != before:  # else only pending hunks were undone, which no redo restores
+                await project.apply(await project.redo())
+                assert (path.read_bytes() if path.exists() else None) == now
         await project.apply(await project.rollback(point))
         assert (path.read_bytes() if path.exists() else None) == before
 
