@@ -21,7 +21,7 @@ from newel.review.model.file_review import (
     StaleRevision,
     buffer,
 )
-from newel.review.model.history import entry, patched, reverse
+from newel.review.model.history import HistoryEntry, entry, patched, reverse
 from newel.review.model.hunk_text import NotEditable, NothingLeft, text_of, with_text
 from newel.review.model.rebase import rebased, saved
 from newel.review.model.split import CannotSplit
@@ -103,11 +103,14 @@ def test_any_mix_of_splits_edits_and_decisions_is_undone_and_redone_exactly(
     steps: list[tuple[str, int, str]],
 ) -> None:
     base, proposed = lines(before), lines(after)
-    own = [("user", lines(mine))] if lines(mine) not in {base, proposed, ()} else []
+    own: list[tuple[Origin, Lines]] = (
+        [("user", lines(mine))] if lines(mine) not in {base, proposed, ()} else []
+    )
     if base == proposed:
         return
     review = one_hunk(base, proposed, *own)
-    states, entries, ids = [review], [], count(10)
+    states, ids = [review], count(10)
+    entries: list[HistoryEntry] = []
     for step in steps:
         try:
             after_step = take(review, *step, ids)
