@@ -112,6 +112,7 @@ class _NoteUI:
         return "y" if await self._confirm(question, about or self.renderer.last) else None
 
     view = None
+    edit_file = None
 
     async def pick(
         self,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import anyio
@@ -90,7 +92,7 @@ class Prompter:
             self.show_long(text)
 
         format_command = shell_command_for(options.host)
-        return ReviewUI(self._renderer.note, self._ask_at_terminal, format_command, columns, view)
+        return ReviewUI(self._renderer.note, self._ask_at_terminal, format_command, columns, view, _edit_file)
 
     def show_long(self, text: str) -> None:
         """Show text with diffs in it, in the pager if it does not fit the screen."""
@@ -108,6 +110,22 @@ def check_terminal(remedy: str) -> None:
     """Raises ``UsageError`` with the remedy where nobody can be asked."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(f"Cannot ask for confirmation: not a terminal. Nothing was changed. {remedy}")
+
+
+async def _edit_file(path: Path, /) -> None:
+    """Until the editor ends, only it handles Ctrl+C, which is a command in many."""
+    from newel.terminal.ui.editor import edit_file, editor_command
+
+    command = editor_command()
+    before = signal.signal(signal.SIGINT, _ignore)  # a handler, which the editor does not inherit
+    try:
+        await edit_file(path, command)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ignore(number: int, frame: object) -> None:
+    del number, frame
 
 
 def _renderer(out: TextIO) -> Renderer:

@@ -34,10 +34,12 @@ from newel.review.model.file_review import (
     StaleRevision,
     UnknownHunk,
     buffer,
+    new_hunk_id,
     render,
     root_of,
 )
 from newel.review.model.history import Kind
+from newel.review.model.hunk_text import with_text
 from newel.review.model.patch import file_patch
 from newel.review.project import ProjectReview
 from newel.review.save import Saved, SaveFailed
@@ -245,6 +247,8 @@ def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[st
         for hunk in review.hunks
         if hunk.id == word or (not exact and word and hunk.id.startswith(word))
     ]
+    if parts := [name for _, name in matches if name.startswith(f"{word}-")]:
+        raise UnknownHunk(f"Hunk {word} was split. Name its parts: {', '.join(parts[:NAMED])}.")
     if len(matches) > 1:
         names = ", ".join(name for _, name in matches[:NAMED])
         more = f" and {len(matches) - NAMED} more" if len(matches) > NAMED else ""
@@ -353,6 +357,23 @@ _KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {
     "reject": "reject",
     "later": "reopen",
 }
+
+
+async def split_hunk(project: ProjectReview, review: FileReview, hunk: Hunk) -> FileReview:
+    """Replace a hunk by its parts. Raises ``CannotSplit`` and ``StaleRevision``."""
+    make = partial(decided, hunk_ids=[hunk.id], verdict="split")
+    change = partial(project.ledger.change, review.path, "split", make, rev=review.rev, hunks=(hunk.id,))
+    return (await anyio.to_thread.run_sync(change)).review
+
+
+async def edit_hunk(project: ProjectReview, path: str, hunk_id: str, text: str) -> FileReview:
+    """Replace the new lines of a hunk by the user's ``text``, on the current version of its file. Raises as ``with_text``; then
+    nothing has changed.
+    """
+    await project.saver.refresh(path)
+    make = partial(with_text, hunk_id=hunk_id, text=text, new_id=new_hunk_id)
+    change = partial(project.ledger.change, path, "user_edit", make, hunks=(hunk_id,))
+    return (await anyio.to_thread.run_sync(change)).review
 
 
 def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:

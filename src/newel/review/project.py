@@ -22,7 +22,7 @@ from newel.review.checkpoints import Checkpoints, FileVersions, RollbackPlan, Un
 from newel.review.last_run import LastRun
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind
-from newel.review.model.file_review import FileReview, ReviewError, root_of
+from newel.review.model.file_review import FileReview, ReviewError, lineage, root_of
 from newel.review.model.history import NothingToUndo, made_by
 from newel.review.model.patch import file_patch
 from newel.review.revert import restore_intact
@@ -290,12 +290,12 @@ def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str
     shown = [
         hunk.id
         for hunk in review.hunks
-        if hunk.is_shown and (root_of(hunk.id) in restored or is_of(hunk, run))
+        if hunk.is_shown and (is_of(hunk, run) or not lineage(hunk.id).isdisjoint(restored))
     ]
     applied = [
         applied_hunk.id
         for applied_hunk in review.applied
-        if applied_hunk.run == run or root_of(applied_hunk.id) in restored
+        if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(restored)
     ]
     return shown, applied
 

@@ -18,6 +18,7 @@ from newel.review.model.file_review import (
     Layer,
     Lines,
     buffer,
+    lineage,
     new_hunk_id,
     placed,
     root_of,
@@ -163,12 +164,12 @@ def revert_hunks(
     proposed = {
         hunk.id
         for hunk in review.hunks
-        if root_of(hunk.id) in created or any(layer.run == run for layer in hunk.layers)
+        if not lineage(hunk.id).isdisjoint(created) or any(layer.run == run for layer in hunk.layers)
     }
     standing = {
         applied_hunk.id
         for applied_hunk in review.applied
-        if applied_hunk.run == run or root_of(applied_hunk.id) in created
+        if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(created)
     } - proposed
     named = list(dict.fromkeys(ids))
     whole = restore_intact(review, entries, standing.intersection(named))
@@ -178,7 +179,7 @@ def revert_hunks(
         name: hunk for name in named if name not in proposed | standing and (hunk := review.successor(name))
     }
     stale = {
-        name: f"{review.path}: hunk {name} has changed since it had that id; now it is {hunk.id} now."
+        name: f"{review.path}: hunk {name} has changed since it had that id; it is {hunk.id} now."
         for name, hunk in changed.items()
         if hunk.id in proposed
     }

@@ -26,6 +26,7 @@ from newel.review.model.file_review import (
     accepted,
     buffer,
     is_head,
+    lineage,
     placed,
     root_of,
 )
@@ -320,13 +321,12 @@ def _change(step: _Step, now: FileReview, undone: set[str]) -> ChangeView:
 def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
     """The state of a change's hunks: that of the least advanced one that still exists."""
     roots = {root_of(hunk_id) for hunk_id in ids}
-    states = {hunk.state for hunk in now.hunks if root_of(hunk.id) in roots}
+    states = {hunk.state for hunk in now.hunks if not lineage(hunk.id).isdisjoint(roots)}
     for state in ("pending", "rejected", "accepted"):
         if state in states:
             return state
-    return (
-        "applied" if any(root_of(applied_hunk.id) in roots for applied_hunk in now.applied) else "superseded"
-    )
+    is_applied = any(not lineage(applied_hunk.id).isdisjoint(roots) for applied_hunk in now.applied)
+    return "applied" if is_applied else "superseded"
 
 
 # -- checkpoints --------------------------------------------------------------------------------------
@@ -362,10 +362,10 @@ def checkpoint_view(
 def _reverses(review: FileReview, run: str, restored: Collection[str]) -> Iterator[CheckpointHunk]:
     text = buffer(review)
     for hunk, start, end in placed(review):
-        if is_of(hunk, run) or root_of(hunk.id) in restored:
+        if is_of(hunk, run) or not lineage(hunk.id).isdisjoint(restored):
             back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if hunk.is_shown else ""
             yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
     for applied_hunk in review.applied:
-        if applied_hunk.run == run or root_of(applied_hunk.id) in restored:
+        if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(restored):
             back = _patch(review.base, applied_hunk.a, applied_hunk.b, applied_hunk.before)
             yield CheckpointHunk(hunk_id=applied_hunk.id, state="applied", reverse_patch=back)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, UserMessage, new_id
-from newel.review.model.file_review import root_of
+from newel.diff.patience import diff
+from newel.review.model.file_review import lineage, root_of
 from newel.review.undo_order import UndoOrder
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from newel.session.message_tree import TreeEntry
 
 _ID: Final = r"decided_(?P<n>\d+)_[0-9a-f]+"
+
+MAX_EDIT: Final = 2000
+"""Characters of the user's edits of a file that the model is told; it reads the file for the rest."""
 
 KINDS: Final = ("rollback", "save", "reject")
 
@@ -75,6 +79,7 @@ def _describe_decisions(
     kept_counts: Counter[str] = Counter()
     rejected: dict[str, set[str]] = {}
     reasons: dict[str, dict[str, None]] = {}
+    edits: dict[str, str] = {}
     for entry in entries:
         match entry.kind:
             case "rollback" if entry.run in checkpoints:
@@ -87,6 +92,8 @@ def _describe_decisions(
                 kept_counts[entry.path] += sum(
                     hunk.run in checkpoints and hunk.id not in fresh for hunk in entry.forward.applied.new
                 )
+                if edited := _describe_edits(entry, checkpoints):
+                    edits[entry.path] = edits.get(entry.path, "") + edited
             case "reject":
                 roots = {root_of(name) for name in entry.hunks}
                 rejected.setdefault(entry.path, set()).update(roots)
@@ -101,6 +108,7 @@ def _describe_decisions(
             for title in dict.fromkeys(back.values())
         ),
         _format_list("Kept, and in the files now", _count_lines(kept_counts)),
+        _format_list("Edited by me before I kept them", _cut_edits(edits)),
         _format_list("Rejected, and not in the files", _count_lines(dropped, reasons)),
     ]
     paragraphs = [part for part in parts if part]
@@ -111,12 +119,31 @@ def _describe_decisions(
     )
 
 
+def _describe_edits(entry: HistoryEntry, runs: Collection[str]) -> str:
+    """What the user changed in the saved hunks of runs: lines with ``-`` and ``+``."""
+    lines: list[str] = []
+    for hunk in entry.forward.hunks.old:
+        proposed = next((layer for layer in reversed(hunk.layers) if layer.origin == "agent"), None)
+        if hunk.id in entry.hunks and hunk.top.origin == "user" and proposed and proposed.run in runs:
+            for span in diff(proposed.lines, hunk.top.lines):
+                lines += [f"\n-{line.rstrip()}" for line in proposed.lines[span.a0 : span.a1]]
+                lines += [f"\n+{line.rstrip()}" for line in hunk.top.lines[span.b0 : span.b1]]
+    return "".join(lines)
+
+
+def _cut_edits(edits: Mapping[str, str]) -> list[str]:
+    return [
+        f"{path}:{edit}" if len(edit) <= MAX_EDIT else f"{path}:{edit[:MAX_EDIT].rpartition(chr(10))[0]}\n…"
+        for path, edit in edits.items()
+    ]
+
+
 def _still_rejected(
     ledger: Ledger, path: str, roots: Collection[str], checkpoints: Mapping[str, Checkpoint]
 ) -> int:
     return sum(
         hunk.state == "rejected"
-        and root_of(hunk.id) in roots
+        and not lineage(hunk.id).isdisjoint(roots)
         and any(layer.run in checkpoints for layer in hunk.layers)
         for hunk in ledger.get(path).hunks
     )

@@ -72,12 +72,13 @@ class Decision(Request, frozen=True):
     """``accept``, ``reject``, ``reopen`` and ``peel`` apply to ``hunk_id``, or to all of ``hunk_ids`` together.
     ``accept_all_file`` applies to the undecided hunks of the file without conflict, ``reject_all_file`` to the undecided
     ones; those with edits by the user are included only with ``mine``. ``mine`` decides on the user's own lines in a
-    rejected hunk. ``rev`` is the revision that the user saw.
+    rejected hunk. ``split`` replaces a hunk by its parts, ``HUNK-1``, ``HUNK-2`` and so on, or fails with 409 if it has none. ``rev``
+    is the revision that the user saw.
     """
 
     file_path: Name
     rev: int
-    action: Literal["accept", "reject", "reopen", "peel", "accept_all_file", "reject_all_file"]
+    action: Literal["accept", "reject", "reopen", "peel", "split", "accept_all_file", "reject_all_file"]
     hunk_id: Name = ""
     hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)] = []
     mine: Mine | None = None

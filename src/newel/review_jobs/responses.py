@@ -22,6 +22,7 @@ FileAction = Literal[
     "reject",
     "reopen",
     "peel",
+    "split",
     "accept_all_file",
     "reject_all_file",
     "edit",

@@ -13,6 +13,7 @@ import msgspec
 from newel.review.checkpoints import Checkpoints
 from newel.review.model.edits import edit
 from newel.review.model.file_review import FileReview, Layer
+from newel.review.model.merge import staged
 from newel.review.model.proposal import propose
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
@@ -61,6 +62,19 @@ class Proposals:
             return [hunk.id for path in files for hunk in ledger.get(path).hunks]
 
         return self._with(make)
+
+    def delete(self, title: str, path: str) -> None:
+        """A run proposes to delete a file."""
+
+        async def make(ledger: Ledger, saver: DiskSync) -> None:
+            points = Checkpoints(ledger, saver)
+            point = await points.begin(f"run_{title}", title=title)
+            await points.touch(point.id, path)
+            before = ledger.get(path).base
+            made = partial(staged, before=before, after=(), run=f"run_{title}", new_id=hunk_id)
+            ledger.change(path, "propose", lambda now: made(now).review, run=f"run_{title}")
+
+        self._with(make)
 
     def write(self, path: str, start: int, end: int, text: str) -> None:
         """The user edits lines ``start:end`` of the buffer, including its head."""

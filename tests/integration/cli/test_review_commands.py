@@ -283,8 +283,8 @@ def test_a_user_decides_hunk_by_hunk_and_files_are_written_at_the_end(
     answer(
         terminal,
         ("1 of 3 · app.py · shout", "r\r"),
-        ("2 of 3 · app.py · shout", "k\r"),
-        ("3 of 3 · new.txt · shout", "k\r"),
+        ("2 of 3 · app.py · shout", "y\r"),
+        ("3 of 3 · new.txt · shout", "y\r"),
         (f"To be written:\n  app.py  1 hunk  +1 {MINUS}1\n  new.txt  1 hunk  +1\n", ""),
     )
     assert app(newel) == APP
@@ -301,7 +301,7 @@ def test_leaving_early_writes_nothing_and_loses_no_decision(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide()
-    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", ""))
+    answer(terminal, ("1 of 3", "y\r"), ("2 of 3", ""))
     os.kill(terminal.process.pid, signal.SIGINT)
     assert terminal.end() == 130
     assert app(newel) == APP
@@ -320,10 +320,10 @@ def test_the_rest_of_a_file_is_decided_at_once_except_conflicts_and_user_lines(
     terminal = decide()
     answer(
         terminal,
-        ("1 of 3", "f\r"),
-        ("2 of 3 · app.py · conflict", "k\r"),
+        ("1 of 3", "a\r"),
+        ("2 of 3 · app.py · conflict", "y\r"),
         ("Overwrite the current lines?", "\r"),
-        ("2 of 3 · app.py · conflict", "s\r"),
+        ("2 of 3 · app.py · conflict", "u\r"),
         ("3 of 3", "d\r"),
         ("Write this?", "y\r"),
     )
@@ -338,7 +338,7 @@ def test_a_decision_can_be_revised(
 ) -> None:
     terminal = decide()
     back = "app.py · kept, not written yet"
-    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", "b\r"), (back, "r\r"), ("2 of 3", "q\r"))
+    answer(terminal, ("1 of 3", "y\r"), ("2 of 3", "k\r"), (back, "r\r"), ("2 of 3", "q\r"))
     assert terminal.end() == 0
     assert proposals.states("app.py") == ["rejected", "pending"]
     assert app(newel) == APP
@@ -351,7 +351,7 @@ def test_the_users_lines_are_asked_about_and_the_hunk_below_is_decided_afterward
     proposals.write("app.py", 2, 3, "TWO and mine\n")
     terminal = decide()
     mine = ("1 of 1 · app.py · shout, edited by you", "r\r")
-    answer(terminal, mine, ("Drop only yours (m)", "m\r"), ("1 of 1 · app.py · shout\n", "k\r"))
+    answer(terminal, mine, ("Drop only yours (m)", "m\r"), ("1 of 1 · app.py · shout\n", "y\r"))
     answer(terminal, ("Write this?", "y\r"))
     assert terminal.end() == 0
     assert app(newel) == APP.replace("two", "TWO")
@@ -361,7 +361,7 @@ def test_a_file_that_changes_during_the_decision_is_not_overwritten(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide()
-    answer(terminal, ("1 of 3", "f\r"), ("3 of 3", "k\r"))
+    answer(terminal, ("1 of 3", "a\r"), ("3 of 3", "y\r"))
     terminal.wait_for(partial(is_asked, terminal, "To be written:"))
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
     terminal.send("y\r")
@@ -377,8 +377,8 @@ def test_a_decision_on_a_changed_hunk_is_asked_again(
     terminal = decide()
     answer(terminal, ("1 of 3 · app.py · shout", ""))
     proposals.write("app.py", 2, 3, "TWO and mine\n")
-    answer(terminal, ("1 of 3 · app.py · shout", "k\r"))
-    answer(terminal, ("shout, edited by you", "k\r"), ("2 of 3", "q\r"), ("To be written:", "y\r"))
+    answer(terminal, ("1 of 3 · app.py · shout", "y\r"))
+    answer(terminal, ("shout, edited by you", "y\r"), ("2 of 3", "q\r"), ("To be written:", "y\r"))
     assert terminal.end() == 0
     assert app(newel) == APP.replace("two", "TWO and mine")
 
@@ -387,9 +387,9 @@ def test_a_kept_hunk_that_is_skipped_later_is_not_reported_as_kept(
     newel: Newel, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide(columns=100)
-    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", "b\r"), ("1 of 3", "s\r"), ("2 of 3", ""))
+    answer(terminal, ("1 of 3", "y\r"), ("2 of 3", "k\r"), ("1 of 3", "u\r"), ("2 of 3", ""))
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
-    answer(terminal, ("2 of 3", "k\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
+    answer(terminal, ("2 of 3", "y\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
     assert terminal.end() == 0
     assert "must be decided again" not in terminal.screen.text
     assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
@@ -399,9 +399,9 @@ def test_a_kept_hunk_that_changed_elsewhere_is_not_dropped_silently(
     newel: Newel, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide(columns=100)
-    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", ""))
+    answer(terminal, ("1 of 3", "y\r"), ("2 of 3", ""))
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
-    answer(terminal, ("2 of 3", "k\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
+    answer(terminal, ("2 of 3", "y\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
     assert terminal.end() == 0
     assert "app.py was changed meanwhile: 1 hunk you kept must be decided again." in terminal.screen.text
     assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
@@ -419,7 +419,7 @@ def test_added_and_removed_lines_are_coloured_unless_colours_are_off(
 ) -> None:
     for environ, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         terminal = decide(**environ)
-        terminal.wait_for("Keep this hunk?")
+        terminal.wait_for("Keep this?")
         terminal.send("q\r")
         terminal.end()
         assert ("\x1b[38;5;33m+TWO" in terminal.raw) == coloured
@@ -430,7 +430,7 @@ def test_hostile_text_is_inert_during_decisions(
 ) -> None:
     proposals.propose("\x1b]0;title\x07go", {"a\x1b[2Jb\nc": [insert(1, "\x1b]52;c;QQ==\x07red\n")]})
     terminal = decide()
-    answer(terminal, ("1 of 1", "k\r"), ("Write this?", "y\r"))
+    answer(terminal, ("1 of 1", "y\r"), ("Write this?", "y\r"))
     assert terminal.end() == 0
     assert "\x1b]" not in terminal.raw
     assert "\x1b[2J" not in terminal.raw
@@ -485,7 +485,7 @@ def test_decisions_in_a_conversation_are_told_to_the_model(
     terminal.wait_for("2 pending hunks")
     terminal.send("/decide\r")
     answer(
-        terminal, ("1 of 2 · a.txt · go", "r\r"), ("2 of 2 · app.py · go", "k\r"), ("To be written:", "y\r")
+        terminal, ("1 of 2 · a.txt · go", "r\r"), ("2 of 2 · app.py · go", "y\r"), ("To be written:", "y\r")
     )
     terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
     terminal.wait_for("Rejected 1 hunk in 1 file: a.txt.")
@@ -554,15 +554,15 @@ def test_a_key_decides_without_enter_and_words_tell_the_model_why(
         terminal.wait_for("── Resumed")
         terminal.send("/decide\r")
     terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt"))
-    terminal.send("k")
+    terminal.send("y")
     terminal.wait_for(partial(is_asked, terminal, "2 of 2 · app.py"))
-    terminal.send("b")
+    terminal.send("k")
     terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt", 2))
     terminal.send("r")
     terminal.send(" too aggressive: keep the name\r")
     terminal.wait_for(partial(is_asked, terminal, "2 of 2 · app.py", 2))
     terminal.send("\r")  # no answer
-    terminal.send("k")
+    terminal.send("y")
     terminal.wait_for(partial(is_asked, terminal, "Write this?"))
     assert app(newel) == APP
     terminal.send("\r")  # no answer either

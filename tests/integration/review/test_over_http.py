@@ -269,6 +269,26 @@ def test_the_proposals_of_a_cancelled_job_can_be_reviewed(tmp_path: Path) -> Non
             assert at.get("/pending")["files"] == []
 
 
+def test_a_hunk_is_split_and_its_parts_are_decided_apart(tmp_path: Path) -> None:
+    edit = line("a.md", 1, "eins\nzwei\n") | {"end_line": 2}
+    with running(scenario("Propose", proposes(edit), {"content": "Done."}), strict=True) as model:
+        newel = Newel(tmp_path, model)
+        with served_review(newel) as at:
+            at.write(a=TEXT)
+            (whole,) = hunk_ids(at.settled(at.start("Propose")))
+            seen = {"file_path": "a.md", "rev": at.get("/file", file_path="a.md")["rev"]}
+            done = at.post("/decide", **seen, action="split", hunk_id=whole)
+            parts = [hunk["hunk_id"] for hunk in done["hunks"]]
+            assert parts == [f"{whole}-1", f"{whole}-2"]
+            seen |= {"rev": done["rev"]}
+            assert at.ask("POST", "/decide", seen | {"action": "split", "hunk_id": parts[0]})[0] == 409
+            status, refused = at.ask("POST", "/decide", seen | {"action": "accept", "hunk_id": whole})
+            assert (status, parts[1] in refused["error"]["message"]) == (409, True)
+            at.post("/decide", **seen, action="accept", hunk_id=parts[1])
+            at.post("/save", files=[{"file_path": "a.md"}])
+            assert (newel.project / "a.md").read_text() == "one\nzwei\nthree\n"
+
+
 # -- the desk of a workbench --------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -18,13 +19,16 @@ from newel.review.decide import (
     accepted_hunks,
     decide,
     decide_hunks,
+    edit_hunk,
     files_with_pending,
     load_pending,
     patch_of,
     select_hunks,
+    split_hunk,
     write,
 )
 from newel.review.model.decisions import Mine
+from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import (
     FileReview,
     Hunk,
@@ -32,12 +36,17 @@ from newel.review.model.file_review import (
     Layer,
     NeedsChoice,
     Origin,
+    ReviewError,
     StaleRevision,
     UnknownHunk,
+    new_hunk_id,
 )
+from newel.review.model.history import NothingToUndo
+from newel.review.model.merge import staged
 from newel.review.project import ProjectReview
 from newel.review.store.ledger import Checkpoint, Ledger
 from newel.workspace.local import LocalWorkspace
+from tests.properties import examples
 from tests.unit.review.project import Project as Folder
 
 pytestmark = pytest.mark.anyio
@@ -230,3 +239,83 @@ async def _decide_and_write(where: Path, verdicts: list[Step]) -> None:
         assert not written.problems
         assert folder.agrees("f")
         assert [each.name for each in folder.folder.iterdir()] == ["f"]
+
+
+LINE = st.sampled_from(["a\r\n", "b\n", "\n", "c\n", "d\n", "end"])
+CONTENT = st.one_of(st.none(), st.lists(LINE, max_size=8).map(lambda lines: "".join(lines).encode()))
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["split", "split", "keep", "keep", "reject", "edit", "write"]),
+        st.integers(0, 10**6),
+        st.lists(LINE, max_size=3).map("".join),
+    ),
+    max_size=12,
+)
+
+
+@given(CONTENT, CONTENT, ACTIONS)
+@settings(max_examples=examples(50), deadline=None)
+def test_a_run_decided_in_parts_and_with_edits_is_undone_and_redone_to_the_byte(
+    before: bytes | None, after: bytes | None, actions: list[tuple[str, int, str]]
+) -> None:
+    with tempfile.TemporaryDirectory() as where:
+        anyio.run(partial(_decide_in_parts, Path(where), before, after, actions))
+
+
+async def _decide_in_parts(
+    where: Path, before: bytes | None, after: bytes | None, actions: list[tuple[str, int, str]]
+) -> None:
+    with Ledger.open(None) as ledger:
+        folder = Folder(where / "project", ledger)
+        path = folder.folder / "f"
+        if before is not None:
+            folder.file("f", before)
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        point = await project.checkpoints.begin("r", title="a run")
+        await project.checkpoints.touch(point.id, "f")
+        then, proposed = lines_of(before), lines_of(after)
+        make = partial(staged, before=then, after=proposed, run="r", new_id=new_hunk_id)
+        ledger.change("f", "propose", lambda now: make(now).review, run="r")
+        for action in [*actions, ("write", 0, "")]:
+            with contextlib.suppress(ReviewError):
+                await _act(project, *action)
+        now = path.read_bytes() if path.exists() else None
+        assert folder.agrees("f")
+        # Parts that are written at different times may be in each other's way, which the user is told.
+        is_at_once = all(action != "write" for action, *_ in actions)
+        try:
+            plan = await project.undo()
+        except NothingToUndo:
+            assert now == before or not is_at_once
+        else:
+            await project.apply(plan)
+            undone = path.read_bytes() if path.exists() else None
+            assert undone == before or (plan.conflicts and not is_at_once)
+            if now != undone:  # else only pending hunks were undone, which no redo restores
+                await project.apply(await project.redo())
+                assert (path.read_bytes() if path.exists() else None) == now
+        await project.apply(await project.rollback(point))
+        assert (path.read_bytes() if path.exists() else None) == before
+
+
+async def _act(project: ProjectReview, action: str, number: int, text: str) -> None:
+    review = await project.saver.refresh("f")
+    if action == "write":
+        await write(project, [review], accepted_hunks([review]))
+    if not review.hunks:
+        return
+    hunk = review.hunks[number % len(review.hunks)]
+    match action:
+        case "split":
+            await split_hunk(project, review, hunk)
+        case "keep":
+            await decide_hunks(project, review, [hunk.id], "keep")
+        case "reject":
+            await decide_hunks(project, review, [hunk.id], "reject", "base")
+        case "edit":
+            edited = await edit_hunk(project, "f", hunk.id, text)
+            await decide_hunks(
+                project, edited, [one.id for one in edited.hunks if one.has_user_layer], "keep"
+            )
+        case _:
+            pass

@@ -9,8 +9,9 @@ import msgspec
 
 from newel.review.model.edits import tidied
 from newel.review.model.file_review import FileReview, Hunk, HunkState, NeedsChoice, ReviewError
+from newel.review.model.split import split_hunk
 
-Verdict = Literal["accept", "reject", "reopen", "peel"]
+Verdict = Literal["accept", "reject", "reopen", "peel", "split"]
 
 Mine = Literal["peel", "base"]
 """What a rejection does to the user's own lines in a hunk: drop only these lines (``peel``), or the whole hunk
@@ -45,6 +46,11 @@ def peel(review: FileReview, hunk_id: str) -> FileReview:
     ``NothingToPeel``.
     """
     return decided(review, [hunk_id], "peel")
+
+
+def split(review: FileReview, hunk_id: str) -> FileReview:
+    """Replace a hunk by its parts, in its state. Raises ``UnknownHunk`` and ``CannotSplit``."""
+    return decided(review, [hunk_id], "split")
 
 
 def decided(
@@ -90,6 +96,8 @@ def _one(review: FileReview, hunk: Hunk, verdict: Verdict, mine: Mine | None) ->
             return _peeled(review, hunk)
         case "reject" if hunk.has_user_layer and mine == "peel":
             return _peeled(review, hunk)
+        case "split":
+            return split_hunk(review.base, hunk)
         case _:
             return (msgspec.structs.replace(hunk, state=_STATES[verdict]),)
 

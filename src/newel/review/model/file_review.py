@@ -134,7 +134,11 @@ class FileReview(Wire, frozen=True, kw_only=True):
                 return hunk
         if now := self.successor(hunk_id):
             raise StaleRevision(
-                f"{self.path}: hunk {hunk_id} has changed since it had that id; now it is {now.id} now. Read the review again."
+                f"{self.path}: hunk {hunk_id} has changed since it had that id; it is {now.id} now. Read the review again."
+            )
+        if parts := [hunk.id for hunk in self.hunks if root_of(hunk_id) in lineage(hunk.id)]:
+            raise StaleRevision(
+                f"{self.path}: hunk {hunk_id} was split; its parts are {', '.join(parts)}. Read the review again."
             )
         raise UnknownHunk(f"{self.path} has no hunk {hunk_id} now. Read the review again.")
 
@@ -173,13 +177,25 @@ def new_hunk_id() -> str:
 #
 #     h_4c8dc09514ecaf52                  when it was created
 #     h_9f31ab02.h_4c8dc09514ecaf52       after its content changed; the first part is new each time
+#     h_9f31ab02.h_4c8dc09514ecaf52-1     the first part of that hunk, if it was split
 #
-# The parts are random, so no content can be made to match an id that was seen.
+# All but the numbers is random, so no content can be made to match an id that was seen.
 
 
 def root_of(hunk_id: str) -> str:
-    """The id under which a hunk was created."""
+    """The id under which a hunk, or a part of one, was created."""
     return hunk_id.rpartition(".")[2]
+
+
+def part_id(hunk_id: str, number: int) -> str:
+    """The id of a part of a hunk; its content follows from that of the hunk."""
+    return f"{hunk_id}-{number}"
+
+
+def lineage(hunk_id: str) -> frozenset[str]:
+    """The root of a hunk, and the roots of those that were split to make it."""
+    whole, *numbers = root_of(hunk_id).split("-")
+    return frozenset("-".join([whole, *numbers[:depth]]) for depth in range(len(numbers) + 1))
 
 
 def identified(before: FileReview, after: FileReview) -> FileReview:

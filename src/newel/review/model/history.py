@@ -35,6 +35,7 @@ Kind = Literal[
     "reject",
     "reopen",
     "peel",
+    "split",
     "save",
     "rebase",
     "record",

@@ -59,7 +59,6 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
                 b=span.b1,
                 before=review.base[span.a0 : span.a1],
                 run=next((layer.run for layer in hunk.layers if layer.run), ""),
-                intact=len({layer.origin for layer in hunk.layers}) == 1,
             )
         )
         shift += size - (hunk.b - hunk.a)

@@ -21,7 +21,7 @@ LISTED = 10
 
 
 def conversation_ui(ui: CommandUI) -> ReviewUI:
-    return ReviewUI(ui.renderer.note, ui.ask, slash_command, ui.columns(), ui.view)
+    return ReviewUI(ui.renderer.note, ui.ask, slash_command, ui.columns(), ui.view, ui.edit_file)
 
 
 async def show_review(context: CommandContext, checkpoint: str) -> None:

@@ -26,15 +26,17 @@ from newel.review.decide import (
     decide_hunks,
     load_pending,
     select_hunks,
+    split_hunk,
     write,
 )
 from newel.review.model.decisions import Mine
-from newel.review.model.file_review import FileReview, Hunk, ReviewError, root_of
+from newel.review.model.file_review import FileReview, Hunk, ReviewError, lineage, root_of
 from newel.review.project import ProjectReview
 from newel.review.store.ledger import Checkpoint
 from newel.review.store.schema import LedgerError
 from newel.terminal.commands import full_review_command
 from newel.terminal.review import hunk_format
+from newel.terminal.review.hunk_editor import edit_in_editor, unapplied_edits
 from newel.terminal.review.review_ui import NO_PENDING, UNCHANGED, ReviewUI, is_yes
 from newel.text.format import format_columns
 from newel.text.sanitize import escape_line
@@ -45,17 +47,23 @@ QUESTIONS: Final[dict[Verdict, str]] = {
     "reject": "Reject these?",
 }
 
-QUESTION: Final = "Keep this hunk? [k,r,f,d,s,b,q,?] "
+QUESTION: Final = "Keep this? [y,n,r,a,d,s,e,j,k,u,q,?] "
 KEYS: Final = {
-    "k": "keep this hunk",
+    "y": "keep this hunk",
+    "n": "reject this hunk",
     "r": "reject it; words after it tell the agent why",
-    "f": "keep the rest of this file",
-    "d": "reject the rest of this file",
-    "s": "skip: leave it pending",
-    "b": "go back to the previous hunk",
+    "a": "keep this and the rest of the file",
+    "d": "reject this and the rest of the file",
+    "s": "split it into smaller hunks",
+    "e": "edit it in your editor, and keep it",
+    "j": "go to the next hunk",
+    "k": "go back to the previous hunk",
+    "u": "undo the decision: it is pending again",
     "q": "stop, and write the kept hunks",
 }
-AT_ONCE: Final = "kfdsbq?"
+"""Those of ``git add -p``, and ``r`` and ``u``. No key that kept or rejected something in an earlier version does the opposite now."""
+
+AT_ONCE: Final = "ynadsejkuq?"
 """Keys that answer without Enter: words may follow ``r``."""
 WRITE: Final = "Write this? [y,n] "
 OVERRIDE: Final = "Overwrite the current lines? [y/N] "
@@ -161,6 +169,8 @@ class InteractiveReview:
         ]
         for line in hunk_format.describe_problems(pending.problems):
             self._ui.say(line)
+        for path in await anyio.to_thread.run_sync(unapplied_edits, self._project):
+            self._ui.say(f"This edit was not applied. Delete the file when it is no longer needed:\n  {path}")
         if not pending.waiting:
             self._ui.say(NO_PENDING)
             return False
@@ -253,7 +263,7 @@ class InteractiveReview:
             return await self._apply_key(key, at, review, hunk, reason.strip())
         except LedgerError:
             raise
-        except ReviewError as error:
+        except (ReviewError, UsageError) as error:
             self._ui.say(escape_line(str(error), 400))
             return at
 
@@ -263,20 +273,52 @@ class InteractiveReview:
 
     async def _apply_key(self, key: str, at: int, review: FileReview, hunk: Hunk, reason: str) -> int:
         """Do as one of ``KEYS`` says; return the index of the next hunk."""
-        verdict: Verdict = "keep" if key in {"k", "f"} else "reject"
+        verdict: Verdict = "keep" if key in {"y", "a"} else "reject"
         match key:
-            case "k" | "r":
+            case "y" | "n" | "r":
                 return at + 1 if await self._verdict(verdict, review, hunk, reason) else at
-            case "f" | "d":
+            case "a" | "d":
                 return await self._rest(verdict, at, review)
             case "s":
+                await self._split(at, review, hunk)
+                return at
+            case "e":
+                return await self._edit(at, review, hunk)
+            case "j":
+                return at + 1
+            case "k":
+                if at == 0:
+                    self._ui.say("This is the first hunk. y keeps it.")
+                return max(at - 1, 0)
+            case "u":
                 await decide_hunks(self._project, review, [hunk.id], "later")
                 self._record(review, [hunk.id], None)
                 return at + 1
-            case "b":
-                return max(at - 1, 0)
             case _:
                 return len(self._hunks)
+
+    async def _split(self, at: int, review: FileReview, hunk: Hunk) -> None:
+        """Put the parts of a hunk in its place."""
+        after = await split_hunk(self._project, review, hunk)
+        parts = [part.id for part in after.hunks if root_of(hunk.id) in lineage(part.id)]
+        whole = (review.path, root_of(hunk.id))
+        self._hunks[at : at + 1] = [(review.path, root_of(part)) for part in parts]
+        verdict: Verdict | None = (
+            "keep" if whole in self._kept else "reject" if whole in self._rejected else None
+        )
+        self._record(review, [hunk.id], None)
+        self._record(review, parts, verdict)
+        self._ui.say(f"Split into {len(parts)} hunks.")
+
+    async def _edit(self, at: int, review: FileReview, hunk: Hunk) -> int:
+        """Let the user edit a hunk, and keep the result."""
+        after = await edit_in_editor(self._project, review, hunk, self._ui)
+        if after is None:
+            return at
+        edited = after.successor(root_of(hunk.id))
+        if edited is None:  # it is part of a hunk beside it now
+            return at + 1
+        return at + 1 if await self._verdict("keep", after, edited, "") else at
 
     async def _verdict(self, verdict: Verdict, review: FileReview, hunk: Hunk, reason: str) -> bool:
         """Decide on one hunk, after another question where needed; False if it stays pending."""
@@ -324,7 +366,7 @@ class InteractiveReview:
         if rest:
             await self._decide(verdict, review, rest, None)
         if is_apart and not rest:
-            self._ui.say("This hunk needs its own decision: k or r.")
+            self._ui.say("This hunk needs its own decision: y or n.")
         return following
 
     async def _decide(

@@ -16,7 +16,7 @@ from newel.agent.formatting import pluralize
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, rewrite_commands, slash_command
-from newel.terminal.ui.terminal_ui import ViewText
+from newel.terminal.ui.terminal_ui import EditFile, ViewText
 from newel.text.sanitize import escape_diff
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class AskAbout(Protocol):
 
 class ReviewUI(NamedTuple):
     """``show`` displays a text with its code, as ``Renderer.note``. ``format_command`` writes commands for the user; questions fit into ``columns``. ``view`` shows a long text
-    with diffs in it; None where only yes or no can be answered.
+    with diffs in it; None where only yes or no can be answered. ``edit_file`` opens the user's editor; None where none can be shown.
     """
 
     show: Callable[[str, str], None]
@@ -77,6 +77,7 @@ class ReviewUI(NamedTuple):
     format_command: CommandFormatter
     columns: int = 80
     view: ViewText | None = None
+    edit_file: EditFile | None = None
 
     def say(self, *lines: str) -> None:
         """Show the lines that are not empty."""

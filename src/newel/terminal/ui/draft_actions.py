@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import anyio
 from prompt_toolkit.buffer import Buffer
@@ -11,7 +12,7 @@ from prompt_toolkit.document import Document
 
 from newel.agent.errors import NewelError
 from newel.terminal.ui.clipboard import PastedImages, read_clipboard
-from newel.terminal.ui.editor import edit, editor_command
+from newel.terminal.ui.editor import edit, edit_file, editor_command
 from newel.terminal.ui.input_modes import typed_text
 
 
@@ -41,6 +42,12 @@ class DraftActions:
     async def paste(self) -> None:
         """Insert what is in the clipboard."""
         await self._safely(self._paste)
+
+    async def edit_file(self, path: Path) -> None:
+        """Open another file than the draft in the editor. Raises ``UsageError``."""
+        command = editor_command()
+        async with self._turn, self._suspend():
+            await edit_file(path, command)
 
     async def _edit(self) -> None:
         command = editor_command()

@@ -46,25 +46,31 @@ async def edit(text: str, command: list[str], environ: Mapping[str, str] = os.en
     with tempfile.TemporaryDirectory(prefix="newel-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "message.md")
         _write(path, text and f"{text}\n")
-        own = {"TERM": environ.get("TERM", "dumb"), "PATH": own_path(environ=environ)}
-        process = await anyio.open_process(
-            [*command, str(path)], stdin=None, stdout=None, stderr=None, env=child_env(environ, own)
-        )
         try:
-            code = await process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        if code:
-            raise UsageError(
-                f"The editor {one_line(command[0], 80)} ended with exit code {code}. The draft is as it was."
-            )
+            await edit_file(path, command, environ)
+        except UsageError as error:
+            raise UsageError(f"{error} The draft is as it was.") from error
         try:
             return _read(path).removesuffix("\n")
         except OSError as error:
             raise UsageError(
                 f"The editor left no file ({error.strerror}). The draft is as it was."
             ) from error
+
+
+async def edit_file(path: Path, command: list[str], environ: Mapping[str, str] = os.environ) -> None:
+    """Open a file in the editor, and wait for its end. The terminal must be free for it. Raises ``UsageError`` if it fails."""
+    own = {"TERM": environ.get("TERM", "dumb"), "PATH": own_path(environ=environ)}
+    process = await anyio.open_process(
+        [*command, str(path)], stdin=None, stdout=None, stderr=None, env=child_env(environ, own)
+    )
+    try:
+        code = await process.wait()
+    except BaseException:
+        process.kill()
+        raise
+    if code:
+        raise UsageError(f"The editor {one_line(command[0], 80)} ended with exit code {code}.")
 
 
 def _write(path: Path, text: str) -> None:

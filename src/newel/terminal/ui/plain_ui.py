@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TextIO
 
 import anyio
@@ -13,6 +14,7 @@ from anyio.lowlevel import checkpoint
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.renderers.transcript import Section
+from newel.terminal.ui.editor import edit_file, editor_command
 from newel.terminal.ui.line_reader import LineReader, until_quiet
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import one_line
@@ -95,6 +97,11 @@ class PlainUI:
 
     async def view(self, text: str, short: str = "", /) -> None:
         self.renderer.note(short or text, "diff")
+
+    async def edit_file(self, path: Path, /) -> None:
+        command = editor_command()
+        async with self.suspend():
+            await edit_file(path, command)
 
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:

@@ -188,6 +188,9 @@ class PromptToolkitUI:
         else:
             await self.page("Changes", [Section("exact", text)])
 
+    async def edit_file(self, path: Path, /) -> None:
+        await self._draft.edit_file(path)
+
     @contextmanager
     def _in_mode(self, mode: InputMode) -> Generator[None]:
         self._set_mode(mode)

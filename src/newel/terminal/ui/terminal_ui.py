@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Literal, Protocol
 
 from newel.agent.messages import Attachment
@@ -20,6 +21,12 @@ class ViewText(Protocol):
         """Show a text with diffs in it, in the pager if it is longer than the screen. Where there is no pager, ``short`` is shown
         instead, if it is not empty.
         """
+        ...
+
+
+class EditFile(Protocol):
+    async def __call__(self, path: Path, /) -> None:
+        """Open a file in the user's editor, and wait for its end. Raises ``UsageError`` if there is no editor, or if it fails."""
         ...
 
 
@@ -122,6 +129,11 @@ class CommandUI(Protocol):
     @property
     def view(self) -> ViewText | None:
         """Shows a long text; None where only yes or no can be answered."""
+        ...
+
+    @property
+    def edit_file(self) -> EditFile | None:
+        """Opens the user's editor; None where none can be shown."""
         ...
 
     def restore_input(self, text: str) -> None:
