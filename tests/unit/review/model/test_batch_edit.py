@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from hypothesis import given, settings
+import msgspec
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.review.model.batch_edit import Piece, edit_each
@@ -39,12 +40,17 @@ def begun(text: str, edits: list[tuple[int, int, Lines, str]]) -> FileReview:
 
 
 def outcome(make: Callable[..., FileReview], review: FileReview, pieces: list[Piece]) -> FileReview | None:
-    """None for a refusal."""
+    """None for a refusal. New hunks are numbered by their place: an edit that changes nothing may take an id or not."""
     ids = count(1)
     try:
-        return make(review, pieces, lambda: f"n_{next(ids)}", few=1)
+        result = make(review, pieces, lambda: f"n_{next(ids)}", few=1)
     except ReviewError:
         return None
+    hunks = (
+        msgspec.structs.replace(hunk, id=f"n_{number}") if hunk.id.startswith("n_") else hunk
+        for number, hunk in enumerate(result.hunks)
+    )
+    return msgspec.structs.replace(result, hunks=tuple(hunks))
 
 
 def one_by_one(review: FileReview, pieces: list[Piece], new_id: NewId, few: int) -> FileReview:
@@ -55,6 +61,11 @@ def one_by_one(review: FileReview, pieces: list[Piece], new_id: NewId, few: int)
 
 @settings(max_examples=examples(100), deadline=None)
 @given(TEXT, st.lists(EDIT, max_size=6), GAPS)
+@example(
+    "a\n" * 7 + "b\na\n",
+    [(5, 2, ("b\n", "b\n"), "agent")],
+    [(0, 0, ()), (0, 2, ()), (2, 0, ()), (0, 2, ()), (0, 0, ()), (0, 0, ())],
+)
 def test_a_batch_of_edits_equals_its_single_edits(
     text: str, edits: list[tuple[int, int, Lines, str]], gaps: list[tuple[int, int, Lines]]
 ) -> None:
