@@ -106,6 +106,50 @@ def test_in_line_mode_a_long_edit_is_printed_whole_on_demand(
     terminal.wait_for("v see all of it", times=2)
 
 
+def test_a_command_is_edited_before_it_runs_and_the_model_is_told(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("n no (Enter) · e edit it ·\nor say what to do instead:")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("-too", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert [path.name for path in (tmp_path / "project").iterdir() if path.name != "tmux"] == ["it-too"]
+    assert "Allowed once, edited: touch it-too" in terminal.text
+    assert "bash touch it-too" in terminal.text
+    [session] = (tmp_path / ".newel" / "sessions").glob("**/*.jsonl")
+    assert "The user edited this command before it ran. It was:\\n\\ntouch it-too" in session.read_text()
+
+
+def test_enter_on_a_command_that_was_not_edited_runs_nothing(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    """The second Enter of a hasty hand is no yes."""
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("e edit it")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("", "Enter")
+    terminal.wait_for("Nothing was edited.")
+    assert not (tmp_path / "project" / "it").exists()
+    terminal.answer("n", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert not (tmp_path / "project" / "it").exists()
+
+
+def test_what_cannot_be_seen_is_not_in_the_command_that_is_edited(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch i\u200bt\u202e", PROGRAM_APPROVE="ask")
+    terminal.wait_for("touch i<U+200B>t<U+202E>")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("2", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it2").exists()
+
+
 PLAIN = {
     "console": ("console", "\n>", "34 out"),
     "simple": ("simple", "You:", "Agent: Done"),
