@@ -52,7 +52,9 @@ def test_resume_goes_on_with_the_latest_session(with_model: Make) -> None:
     newel = with_model(scenario("", {"content": "Done."}))
     assert newel("first").returncode == 0
     assert newel("resume", stdin="second").returncode == 0
-    assert [message["content"] for message in newel.requests[-1]["messages"] if message["role"] == "user"] == [
+    assert [
+        message["content"] for message in newel.requests[-1]["messages"] if message["role"] == "user"
+    ] == [
         "first",
         "second",
     ]
@@ -79,7 +81,9 @@ def completed(shell: str, line: str, newel: Newel) -> set[str]:
     if shell == "bash":
         words = line.split(" ")
         given = " ".join(f"'{word}'" for word in words)
-        script = f'eval "$(newel completion bash)"; COMP_WORDS=({given}); COMP_CWORD={len(words) - 1}; _newel; '
+        script = (
+            f'eval "$(newel completion bash)"; COMP_WORDS=({given}); COMP_CWORD={len(words) - 1}; _newel; '
+        )
         script += 'printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
         [require_program(shell), "-c", script],

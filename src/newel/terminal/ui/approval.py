@@ -199,7 +199,9 @@ def describe_answer(request: ApprovalRequest, approval: Approval) -> str:
     elif decision == "rule":
         subject = request.offer
     else:
-        subject = approval.command or command_of(call.name, call.arguments) or call_text(call.name, call.arguments)
+        subject = (
+            approval.command or command_of(call.name, call.arguments) or call_text(call.name, call.arguments)
+        )
     outside = ", unsandboxed" if decision != "no" and call.arguments.get("unsandboxed") else ""
     edited = ", edited" if approval.command else ""
     return f"{_DECISIONS[decision]}{outside}{edited}: {escape_line(subject, MAX_RECORD)}"
