@@ -76,7 +76,7 @@ def command_completion(arguments: Sequence[str]) -> int:
 
 
 def _commands() -> list[str]:
-    return sorted(set(MODULES) - HIDDEN) + ["help"]
+    return [*sorted(set(MODULES) - HIDDEN), "help"]
 
 
 def _options() -> Iterator[_Option]:

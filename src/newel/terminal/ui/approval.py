@@ -31,8 +31,6 @@ QUESTION_ABOUT_EDIT: Final = "Edit the command. Enter runs it, an empty line goe
 UNEDITED: Final = "Nothing was edited."
 QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p always in this project · n no")
 """What ``p`` allows is said above it."""
-OUTSIDE: Final = ("Run this?", "Run this outside of the sandbox?")
-"""The words above a long command are no longer on the screen."""
 CHANGE: Final = ("Run this?", "Make this change?")
 """The words above an edit."""
 VIEW: Final = " v see all of it ·"
@@ -62,6 +60,10 @@ SHOWN: Final = 30
 """Lines of an edit that are shown at once; of a longer one, ``HEAD`` lines and the last ``TAIL``."""
 HEAD: Final = 20
 TAIL: Final = 8
+
+MANY_LINES: Final = 12
+MANY_CHARACTERS: Final = 800
+"""Of a longer call, the question says how long it is: its beginning may be out of sight."""
 
 View = Callable[[str], Awaitable[None]]
 """Shows a text, with its hidden characters written out, until the user has read it."""
@@ -134,22 +136,28 @@ async def _approve(
 ) -> Approval:
     whole = present(request)
     about = present(request, fold=True)
-    command = command_of(request.call.name, request.call.arguments) if edit else ""
-    question = question_of(request, is_folded=about != whole, can_edit=bool(command))
+    is_call = request.kind == "call"
+    command = command_of(request.call.name, request.call.arguments) if is_call else ""
+    question = question_of(request, is_folded=about != whole, can_edit=bool(edit and command))
     while True:
         answer = await ask(question, about, interrupting=True)
-        if edit and command and (answer or "").strip().lower() == "e":
+        typed = (answer or "").strip().lower()
+        if edit and command and typed == "e":
             shown = without_invisible(command)
             edited = await edit(QUESTION_ABOUT_EDIT, "", shown)
             if edited and edited.strip() and edited != shown:
                 approval = Approval("once", command=edited)
                 break
             about = UNEDITED
-        elif request.call.name in EDITING and (answer or "").strip().lower() == "v":
+        elif request.call.name in EDITING and typed == "v":
             about = "" if view else whole
             if view:
                 await view(whole)
-        elif is_unclear(answer) or (understand(answer).decision == "rule" and not request.offer):
+        elif (
+            is_unclear(answer)
+            or (command and typed == "e")  # offered elsewhere
+            or (understand(answer).decision == "rule" and not request.offer)
+        ):
             about = again(answer or "")
         else:
             approval = understand(answer)
@@ -167,13 +175,24 @@ def question_of(request: ApprovalRequest, *, is_folded: bool, can_edit: bool = F
     question = QUESTION_WITH_RULE if request.offer else QUESTION
     if request.call.name in EDITING:
         question = question.replace(*CHANGE)
+    elif size := _size(request.preview):
+        question = question.replace("Run this", f"Run all {size}", 1)
     if can_edit:
         question = question.replace(*EDIT)
     if is_folded:
         question = question.replace("? ", f"?{VIEW} ", 1)
     if request.preview.startswith(f"({OUTSIDE_SANDBOX})"):
-        question = question.replace(*OUTSIDE)
+        # The words above a long command are no longer on the screen.
+        question = question.replace("?", " outside of the sandbox?", 1)
     return question
+
+
+def _size(preview: str) -> str:
+    """How long a preview is that may not fit into the window; empty for a short one."""
+    lines = preview.removesuffix("\n").count("\n") + 1
+    if lines > MANY_LINES:
+        return f"{lines:,} lines"
+    return f"{len(preview):,} characters" if len(preview) > MANY_CHARACTERS else ""
 
 
 def present(request: ApprovalRequest, *, fold: bool = False) -> str:

@@ -72,6 +72,11 @@ _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 1
 """Rows that a key moves the choice in a list."""
 
 
+_UP = (("up",), ("c-p",), ("escape", "<"))
+_HISTORY_KEYS = (*_UP, ("down",), ("c-n",), ("escape", ">"))
+"""Keys that go through what was sent earlier while a message is written."""
+
+
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
     screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the
@@ -391,6 +396,9 @@ class PromptToolkitUI:
         keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
         for name, rows in _MOVES.items():
             keys.add(name, filter=is_list)(_key(partial(self._on_move, rows)))
+        for name in _HISTORY_KEYS:  # an earlier message must not come into an answer
+            move = self._buffer.cursor_up if name in _UP else self._buffer.cursor_down
+            keys.add(*name, filter=~is_writing & ~is_list)(_key(move))
         return keys
 
     def _is_escape_alone(self) -> bool:
