@@ -53,7 +53,7 @@ complete -o default -o bashdefault -F _newel newel"""
 _ZSH: Final = "autoload -Uz +X compinit bashcompinit\n(( $+functions[compdef] )) || compinit\nbashcompinit\n"
 
 
-class _Option(NamedTuple):
+class _CompletedOption(NamedTuple):
     """An option of ``newel``, its values if they are known, and its help."""
 
     name: str
@@ -79,13 +79,13 @@ def _commands() -> list[str]:
     return [*sorted(set(MODULES) - HIDDEN), "help"]
 
 
-def _options() -> Iterator[_Option]:
+def _options() -> Iterator[_CompletedOption]:
     from newel.cli.main import agent_parser
 
     for action in agent_parser("newel")._actions:  # noqa: SLF001 — argparse has no other list of them
         for name in action.option_strings[-1:]:
             choices = [str(choice) for choice in action.choices or ()]
-            yield _Option(name, choices, action.nargs != 0, action.help or "")
+            yield _CompletedOption(name, choices, action.nargs != 0, action.help or "")
 
 
 def _bash() -> str:

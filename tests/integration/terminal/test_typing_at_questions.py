@@ -22,7 +22,7 @@ QUESTIONS: Final = 50
 """In each terminal."""
 
 
-class Typist:
+class HastyTypist:
     """Types at random moments around each question, and answers it once it takes answers. ``typed`` are all the letters that were no answer."""
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -98,7 +98,7 @@ def test_no_key_that_was_begun_before_a_question_answers_it_and_no_letter_is_los
     """A thousand questions, each with a draft, ``y`` and Enter at random moments around its appearance."""
     seed = random.randrange(10**6)  # noqa: S311 — as above
     print(f"seed {seed}")  # noqa: T201 — to repeat it
-    typists = [Typist(tmp_path / str(number), seed + number) for number in range(TERMINALS)]
+    typists = [HastyTypist(tmp_path / str(number), seed + number) for number in range(TERMINALS)]
     try:
         with ThreadPoolExecutor(TERMINALS) as pool:
             for done in [pool.submit(typist.work) for typist in typists]:

@@ -108,7 +108,7 @@ async def test_the_question_shows_the_exact_effect_and_its_place(mode: ApprovalM
     assert request.call.arguments == {"what": "it"}
 
 
-class Shell(Change):
+class CommandTool(Change):
     """A tool that runs a command."""
 
     spec = ToolSpec("bash", "Runs a command.", {"type": "object"})
@@ -119,7 +119,7 @@ class Shell(Change):
 
 async def test_an_edited_command_is_the_one_that_runs_and_the_model_is_told() -> None:
     rules = policy("ask", ask=Person(Approval("once", command="ls -l")))
-    verdict = await decide(rules, Shell(), command="rm -rf .", timeout=5)
+    verdict = await decide(rules, CommandTool(), command="rm -rf .", timeout=5)
     assert verdict.allow
     assert verdict.arguments == {"command": "ls -l", "timeout": 5}
     assert verdict.planned is not None
@@ -131,9 +131,9 @@ async def test_an_edited_command_is_the_one_that_runs_and_the_model_is_told() ->
 async def test_an_edit_allows_nothing_but_itself() -> None:
     person = Person(Approval("once", command="ls -l"), Approval("no"), Approval("no"))
     rules = policy("ask", ask=person)
-    await decide(rules, Shell(), command="rm -rf .")
-    assert not (await decide(rules, Shell(), command="rm -rf .")).allow
-    assert not (await decide(rules, Shell(), command="ls -l")).allow
+    await decide(rules, CommandTool(), command="rm -rf .")
+    assert not (await decide(rules, CommandTool(), command="rm -rf .")).allow
+    assert not (await decide(rules, CommandTool(), command="ls -l")).allow
 
 
 async def test_a_command_does_not_take_the_place_of_another_tools_arguments() -> None:
