@@ -557,7 +557,7 @@ def test_a_key_that_is_held_down_decides_but_writes_nothing(
         terminal.send("/decide\r")
     terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt"))
     for _ in range(60):  # at 30 keys a second
-        terminal._read(1 / 30)
+        terminal.watch(1 / 30)
         if terminal.process.poll() is not None:
             break
         terminal.send(keys)

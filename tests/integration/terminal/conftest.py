@@ -151,6 +151,12 @@ class Terminal:
             assert time.monotonic() < deadline, f"{condition!r} never came. The screen:\n{self.screen.text}"
             self._read(0.05)
 
+    def watch(self, seconds: float) -> None:
+        """Read what the program shows for a while."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._read(left)
+
     def end(self) -> int:
         """Wait for the end; returns the exit code."""
         deadline = time.monotonic() + PATIENCE

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from newel.terminal.ui.line_reader import QUIET_S
-from tests.answering import PATIENCE, TAKEN
+from tests.answering import TAKEN
 from tests.integration.terminal.conftest import PROGRAM, Terminal, environment
 
 TERMINALS: Final = 20
@@ -39,7 +39,7 @@ class HastyTypist:
     def work(self) -> None:
         for number in range(QUESTIONS):
             self._type_meanwhile(f"    touch q{number}\n")
-            self._wait_for(TAKEN)
+            self.terminal.wait_for(self._is_answerable)
             assert f"    touch q{number}\n" in self.terminal.screen.text
             assert f": touch q{number}\n" not in self.terminal.screen.text, "answered before it could be read"
             assert not (self.project / f"q{number}").exists()
@@ -60,9 +60,8 @@ class HastyTypist:
         last = time.monotonic()
         delay = self._random.uniform(0, QUIET_S / 2)
         for key in f"{letters}y\r":
-            until = last + delay
-            while (now := time.monotonic()) < until:
-                self.terminal._read(until - now)
+            self.terminal.watch(last + delay - time.monotonic())
+            now = time.monotonic()
             if now - last > QUIET_S * 0.8:
                 return
             self.terminal.send(key)
@@ -78,10 +77,9 @@ class HastyTypist:
         if is_yes:
             self.terminal.wait_for((self.project / f"q{number}").exists)
 
-    def _wait_for(self, hint: str) -> None:
-        until = time.monotonic() + PATIENCE
-        while hint not in (view := self.terminal._look()):
-            assert time.monotonic() < until, f"{hint!r} never came. The screen:\n{view}"
+    def _is_answerable(self) -> bool:
+        screen = self.terminal.screen
+        return TAKEN in "\n".join(screen.lines[-screen.rows :])
 
     def sent(self) -> Iterator[str]:
         """The messages that the model got, without the first one."""
