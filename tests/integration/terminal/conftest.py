@@ -152,10 +152,10 @@ class Terminal:
             self._read(0.05)
 
     def watch(self, seconds: float) -> None:
-        """Read what the program shows for a while."""
+        """Read what the program shows for a while, and all that it has shown by then."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self._read(left)
+        while self._read(max(until - time.monotonic(), 0)) or time.monotonic() < until:
+            pass
 
     def end(self) -> int:
         """Wait for the end; returns the exit code."""

@@ -223,6 +223,20 @@ def test_where_no_line_can_be_edited_an_e_is_no_refusal(open_terminal: Open, tmp
     assert (tmp_path / "project" / "it").exists()
 
 
+def test_what_arrives_together_with_an_answer_is_not_lost(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    """Over a slow connection, the answer and the beginning of the next message arrive at once."""
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    terminal.type("And ")
+    terminal.wait_for("Enter answers")
+    terminal.type("y\rthen")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it").exists()
+    terminal.wait_for(f"{MARK} And then")
+
+
 PLAIN = {
     "console": ("console", "\n>", "34 out"),
     "simple": ("simple", "You:", "Agent: Done"),

@@ -32,11 +32,12 @@ class HastyTypist:
         self.typed = ""
         self.tries = 0
         self._random = random.Random(seed)  # noqa: S311 — moments, not secrets
-        commands = " && ".join(f"touch q{number}" for number in range(QUESTIONS))
-        program = [*PROGRAM, "rich", f"run {commands}"]
+        program = [*PROGRAM, "rich"]
         self.terminal = Terminal(program, self.project, 80, 24, environment(folder, PROGRAM_APPROVE="ask"))
 
     def work(self) -> None:
+        self.terminal.wait_for("obedient")
+        self.terminal.send(f"run {' && '.join(f'touch q{number}' for number in range(QUESTIONS))}\r")
         for number in range(QUESTIONS):
             self._type_meanwhile(f"    touch q{number}\n")
             self.terminal.wait_for(self._is_answerable)
@@ -51,7 +52,7 @@ class HastyTypist:
 
     def _type_meanwhile(self, question: str) -> None:
         """Type some letters, ``y`` and Enter, beginning up to half a pause before or after the question appears. What the machine
-        holds up for so long that it is typed at a question that could be read is not typed.
+        holds up for so long that the question could be read is not typed.
         """
         letters = "".join(self._random.choices(string.ascii_lowercase, k=self._random.randint(0, 6)))
         after = self._random.random() < 0.5
@@ -61,12 +62,11 @@ class HastyTypist:
         delay = self._random.uniform(0, QUIET_S / 2)
         for key in f"{letters}y\r":
             self.terminal.watch(last + delay - time.monotonic())
-            now = time.monotonic()
-            if now - last > QUIET_S * 0.8:
+            if time.monotonic() - last > QUIET_S * 0.8 or self._is_answerable():
                 return
             self.terminal.send(key)
             self.typed += key.strip()
-            last, delay = now, self._random.uniform(0, 0.06)
+            last, delay = time.monotonic(), self._random.uniform(0, 0.06)
         self.tries += 1
 
     def _answer(self, number: int) -> None:
@@ -105,4 +105,4 @@ def test_no_key_that_was_begun_before_a_question_answers_it_and_no_letter_is_los
         for typist in typists:
             typist.terminal.close()
     tries = sum(typist.tries for typist in typists)
-    assert tries > 0.9 * TERMINALS * QUESTIONS
+    assert tries > 0.8 * TERMINALS * QUESTIONS

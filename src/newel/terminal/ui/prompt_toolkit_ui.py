@@ -48,6 +48,7 @@ from newel.terminal.ui.input_modes import (
     SearchingMode,
     WaitingMode,
     WritingMode,
+    typed_text,
 )
 from newel.terminal.ui.keyboard import ESCAPE_S, begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
@@ -170,7 +171,10 @@ class PromptToolkitUI:
                     self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys
                 )
                 with self._in_mode(mode), self._instead_of_draft(initial):
-                    return await mode.answer
+                    answer = await mode.answer
+                    late = "" if keys else typed_text(self._buffer).removeprefix(answer)
+                self._buffer.insert_text(late)  # it came together with the answer
+                return answer
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         async with self._turn:
