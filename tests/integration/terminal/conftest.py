@@ -49,6 +49,10 @@ class Screen:
     def text(self) -> str:
         return "\n".join(self.lines).rstrip()
 
+    def latest(self, rows: int) -> str:
+        """The last rows: much faster to have than a long text."""
+        return "\n".join("".join(line).rstrip() for line in self._cells[-rows:])
+
     def write(self, text: str) -> None:
         at = 0
         for found in _SEQUENCE.finditer(text):

@@ -41,8 +41,8 @@ class HastyTypist:
         for number in range(QUESTIONS):
             self._type_meanwhile(f"    touch q{number}\n")
             self.terminal.wait_for(self._is_answerable)
-            assert f"    touch q{number}\n" in self.terminal.screen.text
-            assert f": touch q{number}\n" not in self.terminal.screen.text, "answered before it could be read"
+            assert f"    touch q{number}\n" in self._shown()
+            assert f": touch q{number}\n" not in self._shown(), "answered before it could be read"
             assert not (self.project / f"q{number}").exists()
             self._answer(number)
         self.terminal.wait_for(" in · ")  # the line at the end of the run
@@ -51,18 +51,18 @@ class HastyTypist:
         self.terminal.wait_for(lambda: "".join(self.sent()) == self.typed)
 
     def _type_meanwhile(self, question: str) -> None:
-        """Type some letters, ``y`` and Enter, beginning up to half a pause before or after the question appears. What the machine
+        """Type some letters, ``y`` and Enter, beginning up to a third of a pause before or after the question appears. What the machine
         holds up for so long that the question could be read is not typed.
         """
         letters = "".join(self._random.choices(string.ascii_lowercase, k=self._random.randint(0, 6)))
         after = self._random.random() < 0.5
         if after:
-            self.terminal.wait_for(lambda: question in self.terminal.screen.text)
+            self.terminal.wait_for(lambda: question in self._shown())
         last = time.monotonic()
-        delay = self._random.uniform(0, QUIET_S / 2)
+        delay = self._random.uniform(0, QUIET_S / 3)
         for key in f"{letters}y\r":
             self.terminal.watch(last + delay - time.monotonic())
-            if time.monotonic() - last > QUIET_S * 0.8 or self._is_answerable():
+            if time.monotonic() - last > QUIET_S / 2 or self._is_answerable():
                 return
             self.terminal.send(key)
             self.typed += key.strip()
@@ -73,13 +73,16 @@ class HastyTypist:
         is_yes = self._random.random() < 0.25
         self.terminal.send("y\r" if is_yes else self._random.choice(["\r", "n\r"]))
         line = f"{'Allowed once' if is_yes else 'Denied'}: touch q{number}\n"
-        self.terminal.wait_for(lambda: line in self.terminal.screen.text)
+        self.terminal.wait_for(lambda: line in self._shown())
         if is_yes:
             self.terminal.wait_for((self.project / f"q{number}").exists)
 
+    def _shown(self) -> str:
+        """The last question and answer, without those before."""
+        return self.terminal.screen.latest(40)
+
     def _is_answerable(self) -> bool:
-        screen = self.terminal.screen
-        return TAKEN in "\n".join(screen.lines[-screen.rows :])
+        return TAKEN in self._shown()
 
     def sent(self) -> Iterator[str]:
         """The messages that the model got, without the first one."""
