@@ -237,6 +237,18 @@ def test_what_arrives_together_with_an_answer_is_not_lost(
     terminal.wait_for(f"{MARK} And then")
 
 
+def test_a_command_runs_right_after_its_yes_before_the_next_is_asked_about(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch one && touch two", PROGRAM_APPROVE="ask")
+    terminal.wait_for("    touch one")
+    terminal.wait_for("Run this?")
+    terminal.answer("y", "Enter")
+    terminal.wait_for("    touch two")
+    assert (tmp_path / "project" / "one").exists()
+    assert not (tmp_path / "project" / "two").exists()
+
+
 PLAIN = {
     "console": ("console", "\n>", "34 out"),
     "simple": ("simple", "You:", "Agent: Done"),
