@@ -231,12 +231,14 @@ class Tool(Protocol):
 
 class Verdict(msgspec.Struct, frozen=True):
     """With ``allow=False`` the model gets ``reason`` as the call's result. ``planned`` is the call that was judged, and that
-    will run; with None the policy judged no files, and the call is planned when it runs.
+    will run; with None the policy judged no files, and the call is planned when it runs. ``arguments`` are those of ``planned``, if they
+    are not the model's.
     """
 
     allow: bool
     reason: str = ""
     planned: PlannedCall | None = None
+    arguments: dict[str, Any] | None = None
 
 
 class Policy(Protocol):

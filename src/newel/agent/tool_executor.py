@@ -33,6 +33,7 @@ class _PendingCall:
         self.tool: Tool | None = None
         self.arguments: Any = None
         self.planned: PlannedCall | None = None
+        self.shown_arguments = call.arguments
         self.key: str | None = None
         self.refusal = ""
         self.is_invalid = False
@@ -209,6 +210,7 @@ class ToolExecutor:
             return
         verdict = await self.config.refreshed().policy.decide(call.call, call.tool, call.arguments)
         call.planned = verdict.planned
+        call.shown_arguments = verdict.arguments or call.shown_arguments
         if not verdict.allow:
             call.tool, call.refusal = None, verdict.reason
 
@@ -231,7 +233,7 @@ class ToolExecutor:
 
         call.started = True
         await self.emit(
-            ToolExecutionStart(tool_call_id=request.id, tool_name=request.name, args=request.arguments)
+            ToolExecutionStart(tool_call_id=request.id, tool_name=request.name, args=call.shown_arguments)
         )
         started_at = time.monotonic()
         try:

@@ -34,6 +34,7 @@ MODULES = {
     "permissions": "permissions",
     "trust": "trust",
     "keys": "keys",
+    "completion": "completion",
     "config": "config",
     "setup": "setup",
     "mcp": "mcp",
@@ -87,6 +88,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("newel setup", "choose a server, its key and a model, and test them"),
             ("newel config", "show and change the settings"),
+            ("newel completion SHELL", "print a script that completes commands"),
             ("newel doctor", "show the settings and their origin, and test them"),
             ("newel keys", "store, list and remove API keys"),
             ("newel models", "list the server's models, with sizes and prices"),

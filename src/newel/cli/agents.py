@@ -53,7 +53,7 @@ def command_agent(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     options.contract = " ".join(options.contract)
     if bool(options.contract) == bool(options.resume):
-        parser.error("give either a contract or --resume ID")
+        parser.error("give either a contract or --resume ID; `newel agents` lists the runs")
     settings = load_settings(
         flags_of(options), cwd=folder(parser, options.cwd), environ=os.environ, retry=UNATTENDED_LIMITS
     )

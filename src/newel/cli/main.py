@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from newel.agent.errors import NewelError, UsageError
 from newel.cli import MODULES, help_text
+from newel.cli.aliases import canonical
 from newel.workspace.secrecy import hide_secrets
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ exit codes: 0 success, 1 failed, incomplete or limit reached, 2 wrong usage,
 
 def main(argv: Sequence[str] | None = None) -> int:
     """``newel``."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = canonical(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["help"] and (
         len(arguments) == 1 or (arguments[1] in MODULES and len(arguments) == 2)
     ):

@@ -41,13 +41,14 @@ _COMMAND_HINTS: Final = {
         ),
         ("install uninstall", "`newel mcp add` adds tool servers."),
         (
-            "resume session history",
+            "history",
             "`newel --continue` resumes this folder's latest session, `newel --session ID` another; `newel sessions` lists them.",
         ),
         ("pull download", "`newel models pull` downloads a model that runs on this machine."),
         ("model", "`newel models` lists the server's models, `--model NAME` chooses one."),
         ("version", "`newel --version` shows the version."),
-        ("completion completions", "Newel has no shell completion."),
+        ("completions", "`newel completion bash|zsh|fish` prints a script for the shell."),
+        ("exec run", "`newel -p PROMPT` runs a task, prints the answer and exits."),
         ("status diff log changes", "`newel review` shows what agents changed in this folder."),
         ("rewind revert restore", "`newel undo` undoes the last run, `newel rollback` an earlier one."),
         (
@@ -185,7 +186,7 @@ def check_words(arguments: Sequence[str]) -> None:
     rest = arguments[1:]
     if first == "help" and len(rest) == 1:
         first, rest = rest[0], ()
-    is_command_like = not rest or rest[0] in _VERBS or (first == "resume" and _is_id(rest))
+    is_command_like = not rest or rest[0] in _VERBS
     if not (is_command_like and first.isascii() and first.isalpha()):
         return
     plain = first.lower()
@@ -215,14 +216,6 @@ def _near(word: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, names, n=1, cutoff=LIKENESS)), "")
-
-
-def _is_id(arguments: Sequence[str]) -> bool:
-    return (
-        len(arguments) == 1
-        and any(map(str.isdigit, arguments[0]))
-        and set(arguments[0]) <= set("0123456789abcdef-")
-    )
 
 
 def _check_slash(first: str, as_prompt: str) -> None:

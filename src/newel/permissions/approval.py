@@ -25,10 +25,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
+
 from newel.agent.errors import ConfigError, NewelError
 from newel.agent.formatting import escape_newlines
 from newel.agent.messages import ToolCall, ToolResultMessage, Wire
-from newel.agent.ports import AllowAll, PlannedCall, Policy, Preview, Tool, Touch, Verdict
+from newel.agent.ports import (
+    AllowAll,
+    OnOutput,
+    PlannedCall,
+    Policy,
+    Preview,
+    Tool,
+    ToolResult,
+    Touch,
+    Verdict,
+)
 from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
 from newel.permissions.rules import COMMANDS, describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
@@ -78,11 +90,13 @@ class ApprovalRequest(Wire, frozen=True):
 class Approval(Wire, frozen=True):
     """The answer. ``always`` allows this tool with the same arguments and files for the lifetime of the policy, ``rule`` what the rules
     of the request allow, or its server, in this project for good; a server is allowed for the session by the other two. ``word`` is for
-    the model, with a ``no``. ``nobody`` means that no user could answer.
+    the model, with a ``no``. ``nobody`` means that no user could answer. ``command``, with ``once``, runs in place of the shell command that
+    was asked about.
     """
 
     decision: Literal["once", "always", "rule", "no", "nobody"]
     word: str = ""
+    command: str = ""
 
 
 Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
@@ -121,6 +135,7 @@ DECLINED = (
     "Not run: the user declined this call. Do not repeat it; continue without it, or ask what they want."
 )
 DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
+EDITED: Final = "The user edited this command before it ran. It was:\n\n{command}\n\n"
 
 
 _DENIALS: Final = tuple(
@@ -239,8 +254,22 @@ class _AskFirst:
             answer = await self._request(call, tool, judged, changed=shown_preview is not None)
             if answer.decision not in {"once", "always", "rule"}:
                 return self._decline(tool, judged, answer)
+            if answer.decision == "once" and answer.command and tool.spec.name == COMMANDS:
+                return await self._decide_edited(call, tool, answer.command)
             shown_preview = judged.preview
         return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown_preview)))
+
+    async def _decide_edited(self, call: ToolCall, tool: Tool, command: str) -> Verdict:
+        """Judge the command that the user wrote in place of the model's. They have seen it, but their rules may forbid it."""
+        arguments = call.arguments | {"command": command}
+        try:
+            judged = await self._plan(tool, tool.parse(arguments))
+        except (NewelError, OSError) as error:
+            return Verdict(allow=False, reason=f"Not run: {error}")
+        verdict = self._without_asking(tool, judged)
+        if verdict is not None and not verdict.allow:
+            return verdict
+        return Verdict(allow=True, planned=_EditedCommand(judged.planned, command), arguments=arguments)
 
     async def _plan(self, tool: Tool, arguments: Any) -> _Judged:
         """Plan a call and judge it. What nobody will be shown has no preview."""
@@ -377,6 +406,20 @@ class _AskFirst:
         if not (lines and is_named):
             lines.append(preview.text)
         return "\n".join(lines)
+
+
+class _EditedCommand:
+    """A planned command that the user has edited. Its result begins with what ran, as the model asked for something else."""
+
+    def __init__(self, planned: PlannedCall, command: str) -> None:
+        self.touches = planned.touches
+        self.preview = planned.preview
+        self._planned = planned
+        self._command = command
+
+    async def execute(self, on_output: OnOutput, /) -> ToolResult:
+        result = await self._planned.execute(on_output)
+        return msgspec.structs.replace(result, output=EDITED.format(command=self._command) + result.output)
 
 
 class _AskForCommands:

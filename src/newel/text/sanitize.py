@@ -60,6 +60,11 @@ def escape_invisible(text: str) -> str:
     return "".join(char if _clean(char) else _written_out(char) for char in text)
 
 
+def without_invisible(text: str) -> str:
+    """The text without the characters that ``escape_invisible`` writes out: what an input shows of it is all there is."""
+    return "".join(char for char in text if escape_invisible(char) == char)
+
+
 def escape_line(text: str, limit: int | None = None) -> str:
     """``escape_invisible`` on one line: a line feed is ``␊``, a tab ``␉``. Cut after ``limit`` characters; never cut a name that
     the user decides about.

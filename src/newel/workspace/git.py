@@ -62,6 +62,15 @@ def run_git(folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[in
     return done.stdout if done.returncode in ok_codes else None
 
 
+def staged_files(folder: str, paths: Collection[str]) -> list[str]:
+    """The files among ``paths``, which are relative to a folder of this machine, whose content in git's index is not that of the last
+    commit. Blocks.
+    """
+    words = ("diff-index", "--cached", "--name-only", "--relative", "--no-renames", "-z", "HEAD", "--")
+    names = (run_git(folder, *words) or b"").split(b"\0") if Path(folder).is_dir() else []
+    return sorted(set(map(os.fsdecode, names)) & set(paths))
+
+
 def find_repository(folder: str) -> str | None:
     """The top folder of the repository that contains a folder; None if there is none."""
     for place in (folder, *map(str, Path(folder).parents)):

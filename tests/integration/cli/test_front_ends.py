@@ -156,7 +156,7 @@ def test_below_a_command_of_any_length_the_question_says_that_it_leaves_the_sand
     call = {"tool_calls": [{"function": {"name": "bash", "arguments": arguments}}]}
     newel = with_model(scenario("go", call, {"content": "Done."}))
     terminal = open_terminal(newel, "newel", "--sandbox", "workspace", "go")
-    terminal.wait_for("Run this outside of the sandbox? y once")
+    terminal.wait_for("Run all 202 lines outside of the sandbox? y once")
     terminal.answer("n\n")
     assert terminal.end() == 0
     assert not (newel.project / "made").exists()

@@ -58,6 +58,20 @@ def test_a_denied_command_runs_in_no_mode(with_model: Make, approve: str, comman
     assert not (newel.project / "a").exists()
 
 
+def test_a_denied_command_does_not_run_as_an_edited_one_either(with_model: Make) -> None:
+    newel = with_model(scenario("work", bash("echo a"), {"content": "Done."}))
+    rules(newel, deny=["bash(touch *)"], ask=["bash(echo *)"])
+    with conversation(newel) as terminal:
+        terminal.type("work", "Enter")
+        terminal.wait_for("e edit it")
+        terminal.answer("e", "Enter")
+        terminal.wait_for("? echo a")
+        terminal.type("; touch a", "Enter")
+        terminal.wait_for("Done.")
+    assert "the user's rule `deny bash(touch *)` forbids it" in result(newel)
+    assert not (newel.project / "a").exists()
+
+
 @pytest.mark.parametrize("approve", ["auto", "ask", "review"])
 def test_a_denied_file_is_neither_read_nor_written(with_model: Make, approve: str) -> None:
     newel = with_model(scenario("work", write("private/notes.md"), {"content": "Done."}))

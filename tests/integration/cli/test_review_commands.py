@@ -544,6 +544,29 @@ def test_a_conversation_stopped_during_decisions_continues_and_has_written_nothi
     assert "not in the files:\n- a.txt (1 hunk)" in newel.requests[-1]["messages"][-2]["content"]
 
 
+@pytest.mark.parametrize("keys", ["k", "k\r"])
+@pytest.mark.parametrize("front", ["shell", "conversation"])
+def test_a_key_that_is_held_down_decides_but_writes_nothing(
+    front: str, keys: str, newel: Newel, decide: Callable[..., Terminal]
+) -> None:
+    """Decisions can be taken back until the last question, which neither their keys nor Enter answer with yes."""
+    assert newel("--approve", "review", "go").returncode == 0
+    terminal = decide() if front == "shell" else decide("-c", "--approve", "review", columns=100)
+    if front == "conversation":
+        terminal.wait_for("── Resumed")
+        terminal.send("/decide\r")
+    terminal.wait_for(partial(is_asked, terminal, "1 of 2 · a.txt"))
+    for _ in range(60):  # at 30 keys a second
+        terminal.watch(1 / 30)
+        if terminal.process.poll() is not None:
+            break
+        terminal.send(keys)
+    if (front, keys) == ("conversation", "k\r"):
+        assert "To be written:" in terminal.screen.text
+    assert app(newel) == APP
+    assert not (newel.project / "a.txt").exists()
+
+
 @pytest.mark.parametrize("front", ["shell", "conversation"])
 def test_a_key_decides_without_enter_and_words_tell_the_model_why(
     front: str, newel: Newel, decide: Callable[..., Terminal]

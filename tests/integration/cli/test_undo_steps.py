@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -194,3 +195,28 @@ def test_a_review_names_renamed_files_once(with_model: Make) -> None:
     assert f"  same.py {arrow} moved.py " in rows
     assert rows.count("renamed") == 2
     assert rows.count("gone.py") == 1
+
+
+def test_an_undo_of_a_rename_names_it_once_and_says_what_stays_staged(with_model: Make) -> None:
+    """If this fails, `git status` shows `RD` after an undo, and nobody has said why."""
+    newel = with_model(scenario("go", bash("git mv a.py b.py; echo x >> c.txt"), {"content": "Done."}))
+    (newel.project / "a.py").write_text("".join(f"line{number}\n" for number in range(9)))
+    (newel.project / "c.txt").write_text("c\n")
+    git = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for words in (["init", "-q"], ["add", "a.py", "c.txt"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *words], cwd=newel.project, check=True)
+    ran(newel, "go")
+    undone = ran(newel, "undo", "--yes")
+    arrow = "\N{RIGHTWARDS ARROW}"
+    assert f"  b.py {arrow} a.py  renamed\n" in undone
+    staged = "Still staged in git, which an undo leaves alone: a.py, b.py. `git restore --staged FILE` unstages them."
+    assert undone.count(staged) == 1
+    subprocess.run([*git, "restore", "--staged", "a.py", "b.py"], cwd=newel.project, check=True)
+    assert subprocess.check_output([*git, "status", "--porcelain"], cwd=newel.project) == b""
+    assert "staged" not in ran(newel, "redo", "--yes")
+
+
+def test_an_undo_says_nothing_about_git_where_nothing_is_staged(steps: Newel) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=steps.project, check=True)
+    ran(steps, "add one")
+    assert "staged" not in ran(steps, "undo", "--yes")

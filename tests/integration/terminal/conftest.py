@@ -49,6 +49,10 @@ class Screen:
     def text(self) -> str:
         return "\n".join(self.lines).rstrip()
 
+    def latest(self, rows: int) -> str:
+        """The last rows: much faster to have than a long text."""
+        return "\n".join("".join(line).rstrip() for line in self._cells[-rows:])
+
     def write(self, text: str) -> None:
         at = 0
         for found in _SEQUENCE.finditer(text):
@@ -150,6 +154,12 @@ class Terminal:
         while not holds():
             assert time.monotonic() < deadline, f"{condition!r} never came. The screen:\n{self.screen.text}"
             self._read(0.05)
+
+    def watch(self, seconds: float) -> None:
+        """Read what the program shows for a while, and all that it has shown by then."""
+        until = time.monotonic() + seconds
+        while self._read(max(until - time.monotonic(), 0)) or time.monotonic() < until:
+            pass
 
     def end(self) -> int:
         """Wait for the end; returns the exit code."""

@@ -106,6 +106,149 @@ def test_in_line_mode_a_long_edit_is_printed_whole_on_demand(
     terminal.wait_for("v see all of it", times=2)
 
 
+def test_a_command_is_edited_before_it_runs_and_the_model_is_told(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("n no (Enter) · e edit it ·\nor say what to do instead:")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("-too", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert [path.name for path in (tmp_path / "project").iterdir() if path.name != "tmux"] == ["it-too"]
+    assert "Allowed once, edited: touch it-too" in terminal.text
+    assert "bash touch it-too" in terminal.text
+    [session] = (tmp_path / ".newel" / "sessions").glob("**/*.jsonl")
+    assert "The user edited this command before it ran. It was:\\n\\ntouch it-too" in session.read_text()
+
+
+def test_enter_on_a_command_that_was_not_edited_runs_nothing(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    """The second Enter of a hasty hand is no yes."""
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("e edit it")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("", "Enter")
+    terminal.wait_for("Nothing was edited.")
+    assert not (tmp_path / "project" / "it").exists()
+    terminal.answer("n", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert not (tmp_path / "project" / "it").exists()
+
+
+def test_what_cannot_be_seen_is_not_in_the_command_that_is_edited(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch i\u200bt\u202e", PROGRAM_APPROVE="ask")
+    terminal.wait_for("touch i<U+200B>t<U+202E>")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("2", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it2").exists()
+
+
+def test_a_command_that_is_longer_than_the_window_says_how_long_it_is(
+    at_terminal: Callable[..., Tmux],
+) -> None:
+    """If this fails, a hundred harmless lines push a dangerous one out of sight, and nothing tells that there is more."""
+    command = "\n".join(["touch first", *[f": {number}" for number in range(1, 100)]])
+    terminal = at_terminal("rich", f"run {command}", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    assert "touch first" not in terminal.view
+    assert "Run all 100 lines? y once" in terminal.view
+
+
+def test_a_long_line_says_how_long_it_is(at_terminal: Callable[..., Tmux]) -> None:
+    terminal = at_terminal("rich", f"run touch first; {': x; ' * 800}", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    assert "touch first" not in terminal.view
+    assert "Run all 4,013 characters? y once" in terminal.view
+
+
+def test_what_was_sent_earlier_does_not_come_into_an_answer(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    """If this fails, Up in the first line of a command that is edited puts an old message in its place, and Enter runs it."""
+    terminal = at_terminal("rich", PROGRAM_APPROVE="ask")
+    terminal.wait_for("obedient")
+    terminal.type("run touch it", "Enter")
+    terminal.wait_for("e edit it")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("", "Up", "Up", "End")
+    terminal.type("2", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it2").exists()
+
+
+@pytest.mark.parametrize("columns", [40, 120])
+def test_a_question_survives_another_size_of_the_window(
+    at_terminal: Callable[..., Tmux], tmp_path: Path, columns: int
+) -> None:
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    terminal.type("use gi")
+    terminal.resize(columns, 12)
+    terminal.type("t")
+    terminal.wait_for("? use git")
+    assert "or say what to do instead:" in terminal.view
+    terminal.type("", "C-u")
+    terminal.type("y", "Enter")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it").exists()
+
+
+def test_pasted_lines_are_in_the_command_that_is_edited_and_do_not_run_it(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("e edit it")
+    terminal.answer("e", "Enter")
+    terminal.wait_for("? touch it")
+    terminal.type("\x1b[200~-a\ny\n\x1b[201~")
+    terminal.wait_for("? touch it-a\n  y")
+    assert not list((tmp_path / "project").glob("it*"))
+
+
+def test_where_no_line_can_be_edited_an_e_is_no_refusal(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("one-shot-rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this? y once · a exactly this for the session · n no (Enter) · or say")
+    terminal.answer("e\n")
+    terminal.wait_for("'e' is not one of the answers.")
+    terminal.answer("y\n")
+    assert terminal.end() == 0
+    assert (tmp_path / "project" / "it").exists()
+
+
+def test_what_arrives_together_with_an_answer_is_not_lost(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    """Over a slow connection, the answer and the beginning of the next message arrive at once."""
+    terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    terminal.type("And ")
+    terminal.wait_for("Enter answers")
+    terminal.type("y\rthen")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "it").exists()
+    terminal.wait_for(f"{MARK} And then")
+
+
+def test_a_command_runs_right_after_its_yes_before_the_next_is_asked_about(
+    at_terminal: Callable[..., Tmux], tmp_path: Path
+) -> None:
+    terminal = at_terminal("rich", "run touch one && touch two", PROGRAM_APPROVE="ask")
+    terminal.wait_for("    touch one")
+    terminal.wait_for("Run this?")
+    terminal.answer("y", "Enter")
+    terminal.wait_for("    touch two")
+    assert (tmp_path / "project" / "one").exists()
+    assert not (tmp_path / "project" / "two").exists()
+
+
 PLAIN = {
     "console": ("console", "\n>", "34 out"),
     "simple": ("simple", "You:", "Agent: Done"),

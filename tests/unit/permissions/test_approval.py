@@ -73,6 +73,10 @@ class Person:
         return self.answers.pop(0)
 
 
+async def ignore(_: str) -> None:
+    """Output that nobody reads."""
+
+
 async def decide(rules: Policy, tool: Look, **arguments: object) -> Verdict:
     return await rules.decide(ToolCall("1", tool.spec.name, dict(arguments)), tool, arguments)
 
@@ -102,6 +106,39 @@ async def test_the_question_shows_the_exact_effect_and_its_place(mode: ApprovalM
     [request] = person.asked
     assert (request.label, request.preview, request.folder) == ("Change it", "change it", "/src")
     assert request.call.arguments == {"what": "it"}
+
+
+class CommandTool(Change):
+    """A tool that runs a command."""
+
+    spec = ToolSpec("bash", "Runs a command.", {"type": "object"})
+
+    async def preview(self, arguments: Any) -> str:
+        return arguments["command"]
+
+
+async def test_an_edited_command_is_the_one_that_runs_and_the_model_is_told() -> None:
+    rules = policy("ask", ask=Person(Approval("once", command="ls -l")))
+    verdict = await decide(rules, CommandTool(), command="rm -rf .", timeout=5)
+    assert verdict.allow
+    assert verdict.arguments == {"command": "ls -l", "timeout": 5}
+    assert verdict.planned is not None
+    ran = await verdict.planned.execute(ignore)
+    assert ran.output.startswith("The user edited this command before it ran. It was:\n\nls -l\n\n")
+    assert ran.output.endswith("seen {'command': 'ls -l', 'timeout': 5}")
+
+
+async def test_an_edit_allows_nothing_but_itself() -> None:
+    person = Person(Approval("once", command="ls -l"), Approval("no"), Approval("no"))
+    rules = policy("ask", ask=person)
+    await decide(rules, CommandTool(), command="rm -rf .")
+    assert not (await decide(rules, CommandTool(), command="rm -rf .")).allow
+    assert not (await decide(rules, CommandTool(), command="ls -l")).allow
+
+
+async def test_a_command_does_not_take_the_place_of_another_tools_arguments() -> None:
+    verdict = await decide(policy("ask", ask=Person(Approval("once", command="ls"))), Change(), what="it")
+    assert verdict.arguments is None
 
 
 async def test_once_is_once_and_always_is_exactly_this_call() -> None:

@@ -55,7 +55,7 @@ async def run_repl(
     async def view(text: str) -> None:
         await ui.page("The whole change", [Section("exact", text)])
 
-    approver.attend(ui.ask, ui.show_answer, view)
+    approver.attend(ui.ask, ui.show_answer, view, ui.ask)
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from newel.terminal.review.review_ui import (
 )
 from newel.text.format import join_names
 from newel.text.sanitize import escape_line
+from newel.workspace.git import staged_files
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import FilePlan, RollbackPlan
@@ -36,6 +37,10 @@ SHORT = DiffLimit(60, 100_000)
 """How much of a run's diff a conversation shows where there is no pager."""
 
 HARD = "Later changes in these files are undone too, your own edits included; a redo restores them."
+
+STILL_STAGED = (
+    "Still staged in git, which an undo leaves alone: {files}. `git restore --staged FILE` unstages them."
+)
 
 MOST_PAIRS = 10_000
 """Pairs of files that are compared to find renames."""
@@ -114,28 +119,27 @@ def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimi
 def _head(run: RunView, number: int) -> str:
     """A run and its files, each with the size of its change."""
     lines = [run_line(number, run.checkpoint_id, run.created_at, run.title)]
-    lines += file_rows(_rows_of(run.files))
+    files = {file.file_path: file for file in run.files}
+    rows = _with_renames({name: file.patch for name, file in files.items()})
+    lines += file_rows((name, (size, files[path].about, files[path].state)) for path, name, size in rows)
     if not run.files:
         lines.append("  none of its changes remain")
     return "\n".join(lines) + "\n"
 
 
-def _rows_of(files: Sequence[RunFile]) -> Iterator[tuple[str, Iterable[str]]]:
-    """The files with their facts; a renamed one once, as ``old → new``."""
-    old_names = renames(files)
-    for file in files:
-        old = old_names.get(file.file_path)
-        if file.file_path in old_names.values():
-            continue
-        name = f"{old} → {file.file_path}" if old else file.file_path
-        size = "renamed" if old else changed_lines(file.patch)
-        yield name, (size, file.about, file.state)
+def _with_renames(patches: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """The path, the name to show, and the size of the change of each file; a renamed one comes once, as ``old → new``."""
+    old_names = renames(patches)
+    for path, patch in patches.items():
+        old = old_names.get(path)
+        if path not in old_names.values():
+            yield path, f"{old} → {path}" if old else path, "renamed" if old else changed_lines(patch)
 
 
-def renames(files: Sequence[RunFile]) -> dict[str, str]:
-    """The old names of files that a run has renamed, by the new ones: most lines of a file that is gone are in one that is new."""
-    gone = {file.file_path: _lines(file.patch, "-") for file in files if file.change == "deleted"}
-    new = {file.file_path: _lines(file.patch, "+") for file in files if file.change == "created"}
+def renames(patches: Mapping[str, str]) -> dict[str, str]:
+    """The old names of renamed files, by the new ones: most lines of a file that is gone are in one that is new."""
+    gone = {name: _lines(patch, "-") for name, patch in patches.items() if "\ndeleted file mode " in patch}
+    new = {name: _lines(patch, "+") for name, patch in patches.items() if "\nnew file mode " in patch}
     if len(gone) * len(new) > MOST_PAIRS:
         return {}
     found: dict[str, str] = {}
@@ -180,7 +184,9 @@ def describe_files(files: Sequence[FilePlan], conflicts: Sequence[RevertConflict
     lines: list[str] = []
     if files:
         lines.append(f"{pluralize(len(files), 'file')} would change:")
-        lines += file_rows((file.path, (changed_lines(file.patch), file.about)) for file in files)
+        about = {file.path: file.about for file in files}
+        rows = _with_renames({file.path: file.patch for file in files})
+        lines += file_rows((name, (size, about[path])) for path, name, size in rows)
     if conflicts:
         lines.append("Skipped (changed since):")
         lines += [f"  {escape_line(conflict.reason, 400)}" for conflict in conflicts]
@@ -203,7 +209,15 @@ async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *,
     about = f"{head}\n{about}"
     is_wanted = await ui.confirm(about, f"{verb} these changes?", diff, yes=yes)
     saved = await project.apply(plan) if is_wanted else []
-    ui.say(describe_saved(saved, is_redo, ui.format_command) if saved else UNCHANGED)
+    if saved:
+        paths = [file.path for file in saved if file.applied]
+        staged = await anyio.to_thread.run_sync(staged_files, project.workspace.root, paths)
+        ui.say(
+            describe_saved(saved, is_redo, ui.format_command),
+            STILL_STAGED.format(files=join_names(staged)) if staged else "",
+        )
+    else:
+        ui.say(UNCHANGED)
     return bool(saved) and not plan.conflicts
 
 

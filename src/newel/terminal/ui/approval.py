@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeGuard
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeGuard
 
 import anyio
 
@@ -15,7 +15,7 @@ from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.terminal.ui.line_reader import without_paste
 from newel.text.format import call_text, command_of
-from newel.text.sanitize import escape_invisible, escape_line
+from newel.text.sanitize import escape_invisible, escape_line, without_invisible
 from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 QUESTION: Final = (
     "Run this? y once · a exactly this for the session · n no (Enter) · or say what to do instead: "
 )
+EDIT: Final = (" · or say", " · e edit it · or say")
+"""The answer that is offered about a command."""
+QUESTION_ABOUT_EDIT: Final = "Edit the command. Enter runs it, an empty line goes back: "
+UNEDITED: Final = "Nothing was edited."
 QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p always in this project · n no")
 """What ``p`` allows is said above it."""
-OUTSIDE: Final = ("Run this?", "Run this outside of the sandbox?")
-"""The words above a long command are no longer on the screen."""
 CHANGE: Final = ("Run this?", "Make this change?")
 """The words above an edit."""
 VIEW: Final = " v see all of it ·"
@@ -59,8 +61,19 @@ SHOWN: Final = 30
 HEAD: Final = 20
 TAIL: Final = 8
 
+MANY_LINES: Final = 12
+MANY_CHARACTERS: Final = 800
+"""Of a longer call, the question says how long it is: its beginning may be out of sight."""
+
 View = Callable[[str], Awaitable[None]]
 """Shows a text, with its hidden characters written out, until the user has read it."""
+
+
+class EditLine(Protocol):
+    async def __call__(self, question: str, about: str, initial: str, /) -> str | None:
+        """Ask for a text that begins as ``initial``; None if nobody can answer."""
+        ...
+
 
 MAX_RECORD: Final = 400
 """Characters of a call that are shown with its answer: more than the widest window has columns."""
@@ -101,38 +114,60 @@ class Approver:
             return await elicit(request, ask)
 
     def attend(
-        self, ask: AskLine | None, record: Callable[[str], None] | None = None, view: View | None = None
+        self,
+        ask: AskLine | None,
+        record: Callable[[str], None] | None = None,
+        view: View | None = None,
+        edit: EditLine | None = None,
     ) -> None:
         """Ask the user through ``ask`` from now on; None if there is no user. ``record`` shows each answer to a request of a policy,
-        on screens from which the question disappears; ``view`` shows the whole of an edit.
+        on screens from which the question disappears; ``view`` shows the whole of an edit, and ``edit`` changes a command.
         """
         self._ask = ask
-        self.handler = None if ask is None else partial(_approve, ask, record, view)
+        self.handler = None if ask is None else partial(_approve, ask, record, view, edit)
 
 
 async def _approve(
-    ask: AskLine, record: Callable[[str], None] | None, view: View | None, request: ApprovalRequest
+    ask: AskLine,
+    record: Callable[[str], None] | None,
+    view: View | None,
+    edit: EditLine | None,
+    request: ApprovalRequest,
 ) -> Approval:
     whole = present(request)
     about = present(request, fold=True)
-    question = question_of(request, is_folded=about != whole)
+    is_call = request.kind == "call"
+    command = command_of(request.call.name, request.call.arguments) if is_call else ""
+    question = question_of(request, is_folded=about != whole, can_edit=bool(edit and command))
     while True:
         answer = await ask(question, about, interrupting=True)
-        if request.call.name in EDITING and (answer or "").strip().lower() == "v":
+        typed = (answer or "").strip().lower()
+        if edit and command and typed == "e":
+            shown = without_invisible(command)
+            edited = await edit(QUESTION_ABOUT_EDIT, "", shown)
+            if edited and edited.strip() and edited != shown:
+                approval = Approval("once", command=edited)
+                break
+            about = UNEDITED
+        elif request.call.name in EDITING and typed == "v":
             about = "" if view else whole
             if view:
                 await view(whole)
-        elif is_unclear(answer) or (understand(answer).decision == "rule" and not request.offer):
+        elif (
+            is_unclear(answer)
+            or (command and typed == "e")  # offered elsewhere
+            or (understand(answer).decision == "rule" and not request.offer)
+        ):
             about = again(answer or "")
         else:
+            approval = understand(answer)
             break
-    approval = understand(answer)
     if record is not None:
         record(describe_answer(request, approval))
     return approval
 
 
-def question_of(request: ApprovalRequest, *, is_folded: bool) -> str:
+def question_of(request: ApprovalRequest, *, is_folded: bool, can_edit: bool = False) -> str:
     from newel.tools.bash import OUTSIDE_SANDBOX  # loaded with the tools, not with the front end
 
     if request.kind == "server":
@@ -140,11 +175,24 @@ def question_of(request: ApprovalRequest, *, is_folded: bool) -> str:
     question = QUESTION_WITH_RULE if request.offer else QUESTION
     if request.call.name in EDITING:
         question = question.replace(*CHANGE)
+    elif size := _size(request.preview):
+        question = question.replace("Run this", f"Run all {size}", 1)
+    if can_edit:
+        question = question.replace(*EDIT)
     if is_folded:
         question = question.replace("? ", f"?{VIEW} ", 1)
     if request.preview.startswith(f"({OUTSIDE_SANDBOX})"):
-        question = question.replace(*OUTSIDE)
+        # The words above a long command are no longer on the screen.
+        question = question.replace("?", " outside of the sandbox?", 1)
     return question
+
+
+def _size(preview: str) -> str:
+    """How long a preview is that may not fit into the window; empty for a short one."""
+    lines = preview.removesuffix("\n").count("\n") + 1
+    if lines > MANY_LINES:
+        return f"{lines:,} lines"
+    return f"{len(preview):,} characters" if len(preview) > MANY_CHARACTERS else ""
 
 
 def present(request: ApprovalRequest, *, fold: bool = False) -> str:
@@ -170,9 +218,12 @@ def describe_answer(request: ApprovalRequest, approval: Approval) -> str:
     elif decision == "rule":
         subject = request.offer
     else:
-        subject = command_of(call.name, call.arguments) or call_text(call.name, call.arguments)
+        subject = (
+            approval.command or command_of(call.name, call.arguments) or call_text(call.name, call.arguments)
+        )
     outside = ", unsandboxed" if decision != "no" and call.arguments.get("unsandboxed") else ""
-    return f"{_DECISIONS[decision]}{outside}: {escape_line(subject, MAX_RECORD)}"
+    edited = ", edited" if approval.command else ""
+    return f"{_DECISIONS[decision]}{outside}{edited}: {escape_line(subject, MAX_RECORD)}"
 
 
 def _place(folder: str) -> str:

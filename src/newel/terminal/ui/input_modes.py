@@ -14,6 +14,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import AnyFormattedText
 
+from newel.terminal.renderers.palette import wrap
 from newel.terminal.ui.clipboard import PastedImages
 from newel.terminal.ui.history import search_history
 from newel.terminal.ui.picker import Picker
@@ -200,8 +201,8 @@ class WaitingMode(WritingMode):
         super().__init__(buffer, handler)
         self._question = question
 
-    def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — it is wrapped
-        return [("class:question", self._question)]
+    def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — a question is short
+        return [("class:question", "\n".join(wrap(self._question, columns)))]
 
     def hints(self) -> list[str]:
         return ["Pause typing to answer · Esc stops"]

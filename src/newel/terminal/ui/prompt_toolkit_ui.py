@@ -48,6 +48,7 @@ from newel.terminal.ui.input_modes import (
     SearchingMode,
     WaitingMode,
     WritingMode,
+    typed_text,
 )
 from newel.terminal.ui.keyboard import ESCAPE_S, begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
@@ -70,6 +71,11 @@ _FEW_ROWS = 8
 
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
 """Rows that a key moves the choice in a list."""
+
+
+_UP = (("up",), ("c-p",), ("escape", "<"))
+_HISTORY_KEYS = (*_UP, ("down",), ("c-n",), ("escape", ">"))
+"""Keys that go through what was sent earlier while a message is written."""
 
 
 class PromptToolkitUI:
@@ -165,7 +171,10 @@ class PromptToolkitUI:
                     self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys
                 )
                 with self._in_mode(mode), self._instead_of_draft(initial):
-                    return await mode.answer
+                    answer = await mode.answer
+                    late = "" if keys else typed_text(self._buffer).removeprefix(answer)
+                self._buffer.insert_text(late)  # it came together with the answer
+                return answer
 
     async def pick(
         self,
@@ -403,6 +412,9 @@ class PromptToolkitUI:
         keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
         for name, rows in _MOVES.items():
             keys.add(name, filter=is_list)(_key(partial(self._on_move, rows)))
+        for name in _HISTORY_KEYS:  # an earlier message must not come into an answer
+            move = self._buffer.cursor_up if name in _UP else self._buffer.cursor_down
+            keys.add(*name, filter=~is_writing & ~is_list)(_key(move))
         return keys
 
     def _is_escape_alone(self) -> bool:
