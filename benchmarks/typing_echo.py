@@ -11,21 +11,16 @@ last token to the end of the answer on the screen, in milliseconds.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
-import os
-import pty
-import select
 import socket
 import statistics
-import struct
-import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 from pathlib import Path
+
+from benchmarks.pseudo_terminal import PseudoTerminal
 
 PARAGRAPH = (
     "The importer reads the file line by line, and **each line** becomes an order: `parse(line)` returns a record, "
@@ -94,54 +89,21 @@ def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
     )
 
 
-class Typist:
-    """``newel`` on a pseudo-terminal, and the time at which each output arrived."""
-
-    def __init__(self, port: int, columns: int, rows: int, home: str) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        environ = {
-            "PATH": "/usr/bin:/bin",
-            "HOME": home,
-            "TERM": "xterm-256color",
-            "LANG": "C.UTF-8",
-            "LLM_BASE_URL": f"http://127.0.0.1:{port}/v1",
-            "LLM_DEFAULT_MODEL": "m",
-        }
-        project = Path(home) / "project"
-        project.mkdir()
-        command = [sys.executable, "-m", "newel", "--ephemeral", "--sandbox", "off"]
-        self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, cwd=project, env=environ, start_new_session=True
-        )
-        os.close(slave)
-        self.output = ""
-        self.chunks: list[tuple[float, str]] = []
-
-    def send(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def read(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            if select.select([self._master], [], [], left)[0]:
-                text = os.read(self._master, 2**16).decode(errors="replace")
-                self.chunks.append((time.monotonic(), text))
-                self.output += text
-
-    def wait_for(self, words: str) -> None:
-        until = time.monotonic() + 60
-        while words not in self.output:
-            if time.monotonic() > until:
-                raise SystemExit(f"{words!r} never came:\n{self.output[-2000:]}")
-            self.read(0.02)
-
-    def first(self, words: str, since: float) -> float:
-        return next((at for at, text in self.chunks if at >= since and words in text), float("nan"))
-
-    def cpu(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def newel(port: int, home: Path, options: argparse.Namespace) -> PseudoTerminal:
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(home),
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        "LLM_BASE_URL": f"http://127.0.0.1:{port}/v1",
+        "LLM_DEFAULT_MODEL": "m",
+    }
+    project = home / "project"
+    project.mkdir()
+    command = [sys.executable, "-m", "newel", "--ephemeral", "--sandbox", "off"]
+    return PseudoTerminal(
+        command, cwd=project, environ=environ, columns=options.columns, rows=options.rows
+    )
 
 
 def main() -> None:
@@ -154,30 +116,25 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=40)
     options = parser.parse_args()
     served = Served(options.rate, options.seconds)
-    with tempfile.TemporaryDirectory() as home:
-        typist = Typist(served.port, options.columns, options.rows, home)
-        try:
-            typist.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
-            typist.read(1.0)
-            typist.send("go\r")
-            while not served.began:
-                typist.read(0.01)
-            typist.read(0.5)
-            before, cpu, written = time.monotonic(), typist.cpu(), len(typist.output)
-            pressed: list[tuple[str, float]] = []
-            for key in KEYS:
-                if time.monotonic() - served.began > options.seconds - 0.5:
-                    break
-                pressed.append((key, time.monotonic()))
-                typist.send(key)
-                typist.read(0.1)
-            took, cpu = time.monotonic() - before, typist.cpu() - cpu
-            written = len(typist.output) - written
-            typist.wait_for(END)
-            painted = typist.first(END, 0) - served.sent
-        finally:
-            typist.process.kill()
-            typist.process.wait()
+    with tempfile.TemporaryDirectory() as home, newel(served.port, Path(home), options) as typist:
+        typist.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+        typist.read(1.0)
+        typist.send("go\r")
+        while not served.began:
+            typist.read(0.01)
+        typist.read(0.5)
+        before, cpu, written = time.monotonic(), typist.cpu(), len(typist.output)
+        pressed: list[tuple[str, float]] = []
+        for key in KEYS:
+            if time.monotonic() - served.began > options.seconds - 0.5:
+                break
+            pressed.append((key, time.monotonic()))
+            typist.send(key)
+            typist.read(0.1)
+        took, cpu = time.monotonic() - before, typist.cpu() - cpu
+        written = len(typist.output) - written
+        typist.wait_for(END)
+        painted = typist.first(END, 0) - served.sent
     echoes = sorted((typist.first(key, at) - at) * 1000 for key, at in pressed)
     p95 = echoes[int(len(echoes) * 0.95)]
     print(
