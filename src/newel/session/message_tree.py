@@ -8,9 +8,11 @@ import msgspec
 
 from newel.agent.messages import (
     AppMessage,
+    AssistantMessage,
     CustomMessage,
     ToolCall,
     ToolResultMessage,
+    UserMessage,
     Wire,
     interrupted_result,
     open_calls,
@@ -36,6 +38,8 @@ class MessageTree:
         self._places: dict[str, int] = {}
         self._leaf = ROOT
         self._active: list[AppMessage] | None = []
+        self._waiting: list[ToolCall] | None = []
+        """What ``open_calls`` returns, None if it is unknown. Each message of a file that is read asks for it."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -51,6 +55,15 @@ class MessageTree:
         self._messages.append(message)
         if self._active is not None:
             self._active.append(message)
+        match message:
+            case AssistantMessage():
+                self._waiting = message.tool_calls
+            case ToolResultMessage() if self._waiting:
+                self._waiting = [call for call in self._waiting if call.id != message.tool_call_id]
+            case UserMessage():
+                self._waiting = []
+            case _:
+                pass
 
     def repair(self, message: AppMessage) -> list[AppMessage]:
         """The messages to add for this one if earlier ones may be lost, so that every model accepts the history: a call without
@@ -84,7 +97,7 @@ class MessageTree:
     def move(self, message_id: str | None) -> None:
         """Make the next message continue this one, or start a conversation for None. Raises ``KeyError``."""
         self._leaf = ROOT if message_id is None else self._places[message_id]
-        self._active = None
+        self._active = self._waiting = None
 
     def active(self) -> list[AppMessage]:
         """The messages of the active branch, as a new list."""
@@ -92,7 +105,9 @@ class MessageTree:
 
     def open_calls(self) -> list[ToolCall]:
         """The tool calls at the end of the active branch that have no result."""
-        return open_calls(self._branch())
+        if self._waiting is None:
+            self._waiting = open_calls(self._branch())
+        return list(self._waiting)
 
     def branch_point(self, message_id: str) -> str:
         """The message to branch from if the user picks this one: itself, or the last result of its tool calls. Raises

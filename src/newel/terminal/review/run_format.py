@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from newel.review.checkpoints import FilePlan, RollbackPlan
     from newel.review.project import ProjectReview, RunFile, RunView
     from newel.review.revert import RevertConflict
+    from newel.review.run_summaries import RunSummary
     from newel.review.save import Saved
     from newel.review.store.ledger import Checkpoint
 
@@ -36,9 +36,6 @@ SHORT = DiffLimit(60, 100_000)
 """How much of a run's diff a conversation shows where there is no pager."""
 
 HARD = "Later changes in these files are undone too, your own edits included; a redo restores them."
-
-MOST_PAIRS = 10_000
-"""Pairs of files that are compared to find renames."""
 
 ROWS = 20
 """Files listed of a run."""
@@ -72,19 +69,22 @@ async def describe_project(
     """The pending hunks of a project and its latest runs, the last one with its diff, which is cut if it is to be ``short``. Raises
     ``LedgerError``.
     """
-    from newel.review.decide import checkpoints_by_run, load_pending
-    from newel.review.project import recent_runs
+    from newel.review.decide import load_pending
+    from newel.review.project import load_run
+    from newel.review.run_summaries import summarize_runs
     from newel.terminal.review.hunk_format import describe_pending
 
-    names = await anyio.to_thread.run_sync(checkpoints_by_run, project.ledger)
+    checkpoints = await anyio.to_thread.run_sync(project.ledger.checkpoints)
+    names = {checkpoint.run: checkpoint for checkpoint in checkpoints}
     parts = [describe_pending(await load_pending(project), names, format_command, SHOWN if short else WHOLE)]
-    runs = await recent_runs(project, limit=limit)
-    shown = SHORT if short else WHOLE
-    parts += [
-        describe_run(run, format_command, shown, number) if number == 1 else _head(run, number)
-        for number, run in enumerate(runs, 1)
-    ]
-    if len(runs) > 1:
+    checkpoints = checkpoints[:limit]
+    refreshed = await project.refresh(*checkpoints)
+    for checkpoint in checkpoints[:1]:
+        run = await load_run(project, checkpoint, refreshed, reverse=False)
+        parts.append(describe_run(run, format_command, SHORT if short else WHOLE, 1))
+    earlier = await summarize_runs(project, checkpoints[1:], refreshed)
+    parts += [_head(run, number) for number, run in enumerate(earlier, 2)]
+    if earlier:
         parts.append(f"`{format_command('review 2')}` shows another run.")
     parts += [escape_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NO_CHANGES
@@ -100,58 +100,26 @@ async def describe_checkpoint(
     """A run with its diff, by its checkpoint's ID or the beginning of it. Raises ``UnknownCheckpoint``."""
     from newel.review.project import load_run
 
-    run = await load_run(project, await project.find(checkpoint))
+    run = await load_run(project, await project.find(checkpoint), reverse=False)
     return describe_run(run, format_command, SHORT if short else WHOLE).rstrip("\n")
 
 
 def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimit, number: int = 0) -> str:
     """A run with its files and its diff, cut to ``limit``. ``number`` is its place in the list, 0 if it is unknown."""
+    from newel.review.run_summaries import summary_of
+
     # Files that are wholly pending are shown hunk by hunk, above.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run, number)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
+    return f"{_head(summary_of(run), number)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
 
 
-def _head(run: RunView, number: int) -> str:
+def _head(run: RunSummary, number: int) -> str:
     """A run and its files, each with the size of its change."""
     lines = [run_line(number, run.checkpoint_id, run.created_at, run.title)]
-    lines += file_rows(_rows_of(run.files))
+    lines += file_rows((file.name, (file.size, file.about, file.state)) for file in run.files)
     if not run.files:
         lines.append("  none of its changes remain")
     return "\n".join(lines) + "\n"
-
-
-def _rows_of(files: Sequence[RunFile]) -> Iterator[tuple[str, Iterable[str]]]:
-    """The files with their facts; a renamed one once, as ``old → new``."""
-    old_names = renames(files)
-    for file in files:
-        old = old_names.get(file.file_path)
-        if file.file_path in old_names.values():
-            continue
-        name = f"{old} → {file.file_path}" if old else file.file_path
-        size = "renamed" if old else changed_lines(file.patch)
-        yield name, (size, file.about, file.state)
-
-
-def renames(files: Sequence[RunFile]) -> dict[str, str]:
-    """The old names of files that a run has renamed, by the new ones: most lines of a file that is gone are in one that is new."""
-    gone = {file.file_path: _lines(file.patch, "-") for file in files if file.change == "deleted"}
-    new = {file.file_path: _lines(file.patch, "+") for file in files if file.change == "created"}
-    if len(gone) * len(new) > MOST_PAIRS:
-        return {}
-    found: dict[str, str] = {}
-    for name, lines in new.items():
-        shared = {old: (lines & before).total() for old, before in gone.items()}
-        old = max(shared, key=lambda old: shared[old], default="")
-        if old and 2 * shared[old] > max(lines.total(), gone[old].total()):
-            found[name] = old
-            del gone[old]
-    return found
-
-
-def _lines(patch: str, sign: str) -> Counter[str]:
-    """The lines that a patch of a whole file removes or adds."""
-    body = patch.partition("\n@@")[2].split("\n")[1:]
-    return Counter(line[1:] for line in body if line.startswith(sign))
 
 
 def file_rows(files: Iterable[tuple[str, Iterable[str]]]) -> list[str]:

@@ -1,0 +1,127 @@
+"""What runs have changed, in numbers.
+
+A list of runs shows how many lines each has changed in which files, and must not take longer the more they are. The journal tells that
+of a file which a run changed in one step, the usual case; only in other cases are the texts before and after the run compared.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from newel.diff.unified import changed_lines, line_counts
+from newel.review.model.file_lines import head_of, text_hash
+from newel.review.model.file_review import FileReview
+from newel.review.project import ProjectReview, Refreshed, RunFile, RunView, changed_files
+from newel.review.store.ledger import Checkpoint, FileVersion
+from newel.review.store.line_counts import RecordedLines, recorded_lines
+
+MOST_PAIRS: Final = 10_000
+"""Pairs of files that are compared to find renames."""
+
+
+class FileSummary(msgspec.Struct, frozen=True):
+    """A file that a run changed; a renamed one is ``old → new``. ``size`` counts its lines, as ``line_counts``; ``about`` and ``state`` are those of
+    ``RunFile``. The texts are not inert.
+    """
+
+    name: str
+    size: str
+    about: str
+    state: str
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """A run with the files that differ after it."""
+
+    checkpoint_id: str
+    created_at: str
+    title: str
+    files: tuple[FileSummary, ...]
+
+
+def summary_of(run: RunView) -> RunSummary:
+    """The numbers of a run whose patches are known."""
+    return RunSummary(run.checkpoint_id, run.created_at, run.title, tuple(_named(run.files)))
+
+
+async def summarize_runs(
+    project: ProjectReview, checkpoints: Sequence[Checkpoint], refreshed: Refreshed
+) -> list[RunSummary]:
+    """The numbers of runs, on the files as they were ``refreshed``. Raises ``LedgerError``."""
+    return [
+        await anyio.to_thread.run_sync(_summarize, project, checkpoint, refreshed)
+        for checkpoint in checkpoints
+    ]
+
+
+def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed) -> RunSummary:
+    steps = recorded_lines(project.ledger, checkpoint.run)
+    reviews = {review.path: review for review in refreshed.reviews}
+    known: dict[str, FileSummary] = {}
+    for before in checkpoint.files:
+        review = reviews.get(before.path)
+        if review is not None and (summary := _from_journal(before, review, steps.get(before.path, ()))):
+            known[before.path] = summary
+    rest = msgspec.structs.replace(
+        checkpoint, files=tuple(before for before in checkpoint.files if before.path not in known)
+    )
+    compared = [*_named(changed_files(project, rest, refreshed, reverse=False))] if rest.files else []
+    files = sorted([*known.values(), *compared], key=lambda file: file.name.rpartition(" → ")[2])
+    return RunSummary(checkpoint.id, checkpoint.created, checkpoint.title, tuple(files))
+
+
+def _from_journal(
+    before: FileVersion, review: FileReview, steps: Sequence[RecordedLines]
+) -> FileSummary | None:
+    """The numbers of a file that a run changed in one step, from the state that its checkpoint has; None for all others."""
+    if len(steps) != 1 or review.hunks or stat.S_IFMT(before.mode):
+        return None
+    step = steps[0]
+    was = f"sha256:{before.blob}"
+    if step.kind != "record" or not step.is_plain or step.hash_before != was or step.hash_after == was:
+        return None
+    now = text_hash(review.base)
+    has_mode = head_of(review.base) == before.mode
+    state = "undone" if now == was else "" if now == step.hash_after else "changed since"
+    size = line_counts(step.added, step.removed)
+    return FileSummary(before.path, size, "", state if has_mode else "changed since")
+
+
+def _named(files: Sequence[RunFile]) -> Iterator[FileSummary]:
+    """The files with their facts; a renamed one once, as ``old → new``."""
+    old_names = _renames(files)
+    for file in files:
+        old = old_names.get(file.file_path)
+        if file.file_path in old_names.values():
+            continue
+        name = f"{old} → {file.file_path}" if old else file.file_path
+        size = "renamed" if old else changed_lines(file.patch)
+        yield FileSummary(name, size, file.about, file.state)
+
+
+def _renames(files: Sequence[RunFile]) -> dict[str, str]:
+    """The old names of files that a run has renamed, by the new ones: most lines of a file that is gone are in one that is new."""
+    gone = {file.file_path: _lines(file.patch, "-") for file in files if file.change == "deleted"}
+    new = {file.file_path: _lines(file.patch, "+") for file in files if file.change == "created"}
+    if len(gone) * len(new) > MOST_PAIRS:
+        return {}
+    found: dict[str, str] = {}
+    for name, lines in new.items():
+        shared = {old: (lines & before).total() for old, before in gone.items()}
+        old = max(shared, key=lambda old: shared[old], default="")
+        if old and 2 * shared[old] > max(lines.total(), gone[old].total()):
+            found[name] = old
+            del gone[old]
+    return found
+
+
+def _lines(patch: str, sign: str) -> Counter[str]:
+    """The lines that a patch of a whole file removes or adds."""
+    body = patch.partition("\n@@")[2].split("\n")[1:]
+    return Counter(line[1:] for line in body if line.startswith(sign))
