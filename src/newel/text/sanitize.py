@@ -118,13 +118,14 @@ def _with_white_space(lines: list[str]) -> list[str]:
     for line in lines:
         sides[line[0]].add("".join(line[1:].split()))
     alike = sides["-"] & sides["+"]
+    others = {mark: {line[1:] for line in lines if line[0] != mark} for mark in sides}
     pieces: list[str] = []
     for line in lines:
         text = line[1:]
         if "".join(text.split()) not in alike:
             stripped = text.rstrip(" \t")
             text = stripped + _white(text[len(stripped) :])
-        elif text not in {other[1:] for other in lines if other[0] != line[0]}:
+        elif text not in others[line[0]]:
             text = _white(text)
         pieces.append(line[0] + text)
     return pieces
