@@ -53,7 +53,7 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
         pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=child_env(environ, pager_environ))
         assert pager.stdin is not None  # noqa: S101 — it is a pipe
         with contextlib.suppress(BrokenPipeError), pager.stdin:  # the user has left before the end
-            for piece in _painted(text, Styles(environ), width):
+            for piece in painted(text, Styles(environ), width):
                 pager.stdin.write(piece.encode(out.encoding, "replace"))
         pager.wait()
     finally:
@@ -61,7 +61,7 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
     return True
 
 
-def _painted(text: str, styles: Styles, width: int) -> Iterator[str]:
+def painted(text: str, styles: Styles, width: int) -> Iterator[str]:
     """Text with diffs in it in colour, piece by piece: the user reads the first screen while the rest is painted."""
     lines = diff_pieces(text)
     while some := [*itertools.islice(lines, PIECE)]:
