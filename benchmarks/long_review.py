@@ -6,28 +6,23 @@ rewritten: each run replaces all 10,000 lines of one file. scattered: each chang
 many: each changes 100 lines in each of 100 files of 300. pending: the runs proposed 10,000 changed lines in blocks of twenty in a file of
 20,000 lines each, and nothing is decided.
 
-``review``, ``undo`` and ``decide`` run with the standard output of a script or on a pseudo-terminal, there until the first screen. *wall*
-and *cpu* are seconds, *MiB* is the largest resident size. The floor is the start of a command that has nothing to read, and ``git diff`` of
-the last run.
+``review``, ``undo`` and ``decide`` run with the standard output of a script or on a pseudo-terminal, there until the first screen. *wall* and *cpu* are seconds, *MiB* is the largest resident size. The floors are a command that reads no change from the ledger,
+and git, which compares two folders for each run.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
-from benchmarks.pseudo_terminal import PseudoTerminal
+from benchmarks.pseudo_terminal import Figure, PseudoTerminal, heading, measure, median
 
 from newel.diff.patience import diff
 from newel.review.model.file_lines import content_of, lines_of
@@ -40,14 +35,10 @@ NEWEL: Final = [sys.executable, "-m", "newel"]
 RUNS: Final = 10
 
 
-class Figure(NamedTuple):
-    wall: float
-    cpu: float
-    memory: float
-
-
 def text(name: str, lines: int) -> Lines:
-    return lines_of("".join(f"    {name}_{n} = compute({n * 7919 % 1000}, {n})\n" for n in range(lines)).encode())
+    return lines_of(
+        "".join(f"    {name}_{n} = compute({n * 7919 % 1000}, {n})\n" for n in range(lines)).encode()
+    )
 
 
 def changed(lines: Lines, run: int, places: range) -> Lines:
@@ -63,7 +54,14 @@ class Project:
     def __init__(self, home: Path) -> None:
         self.home, self.root = home, home / "project"
         self.root.mkdir()
-        self.environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        self.before = home / "before"
+        """The files before the last run."""
+        self.environ = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(home),
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+        }
         self.began = datetime.now(UTC) - timedelta(hours=RUNS)
 
     def fill(self, shape: str) -> None:
@@ -75,13 +73,16 @@ class Project:
                 files = {"src/big.py": text("name", 20_000)}
             places = {"rewritten": range(10_000), "scattered": range(0, 20_000, 2), "many": range(50, 250, 2)}
             for run in range(RUNS):
+                if run == RUNS - 1:
+                    for path, lines in files.items():
+                        self._write(self.before / path, lines)
                 with ledger.batch(flush=False):
                     if shape == "pending":
                         self._propose(ledger, run)
                     else:
                         self._record(ledger, run, files, places[shape])
             for path, lines in files.items():
-                self._write(path, lines)
+                self._write(self.root / path, lines)
 
     def _record(self, ledger: Ledger, run: int, files: dict[str, Lines], places: range) -> None:
         befores: list[FileVersion] = []
@@ -109,11 +110,11 @@ class Project:
             )
             for n, span in enumerate(diff(base, after))
         )
-        self._write(path, base)
+        self._write(self.root / path, base)
         before = self._version(ledger, path, base)
         ledger.change(path, "rebase", lambda _: FileReview(path=path, base=base))
         proposed = partial(msgspec.structs.replace, hunks=hunks, rev=2)
-        ledger.change(path, "propose", lambda now: proposed(now), run=f"r{run}")
+        ledger.change(path, "propose", proposed, run=f"r{run}")
         self._add(ledger, run, [before])
 
     def _add(self, ledger: Ledger, run: int, befores: list[FileVersion]) -> None:
@@ -129,25 +130,15 @@ class Project:
         assert content is not None
         return FileVersion(path=path, blob=ledger.put_blobs([content.data])[0], mode=content.mode)
 
-    def _write(self, path: str, lines: Lines) -> None:
+    def _write(self, file: Path, lines: Lines) -> None:
         content = content_of(lines)
         assert content is not None
-        file = self.root / path
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.data)
         file.chmod(content.mode)
 
     def run(self, *words: str) -> Figure:
-        """A command with the standard output of a script."""
-        began = time.monotonic()
-        process = subprocess.Popen(
-            words, cwd=self.root, env=self.environ, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode not in {0, 1}:
-            raise SystemExit(f"{words} ended with {process.returncode}")
-        return Figure(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+        return measure(words, cwd=self.root, environ=self.environ)
 
     def shown(self, words: str, *command: str) -> Figure:
         """A command on a terminal, until words are on the screen."""
@@ -156,23 +147,27 @@ class Project:
             return Figure(wall, terminal.cpu(), terminal.resident())
 
 
-def middle(figures: list[Figure]) -> Figure:
-    return Figure(*(statistics.median(column) for column in zip(*figures, strict=True)))
-
-
 def report(project: Project, shape: str, runs: int) -> None:
-    def tell(name: str, measure: Callable[[], Figure], limit: str = "") -> None:
-        measure()
-        figure = middle([measure() for _ in range(runs)])
-        print(f"{name:44}{figure.wall:8.2f}{figure.cpu:8.2f}{figure.memory:8.0f}   {limit}", flush=True)
+    def tell(name: str, once: Callable[[], Figure], limit: str = "") -> None:
+        median([once() for _ in range(runs)]).tell(name, limit)
+
+    project.run(*NEWEL, "checkpoints")  # warm-up
 
     tell("newel review, to a file", lambda: project.run(*NEWEL, "review"), "0.7 s")
-    tell("newel review, first screen of the pager", lambda: project.shown("compute(", *NEWEL, "review"), "0.7 s")
+    tell(
+        "newel review, first screen of the pager",
+        lambda: project.shown("compute(", *NEWEL, "review"),
+        "0.7 s",
+    )
     if shape == "pending":
         tell("newel decide, first hunk", lambda: project.shown("compute(", *NEWEL, "decide"), "0.7 s")
         tell("newel review --check", lambda: project.run(*NEWEL, "review", "--check"))
     tell("newel undo, its question", lambda: project.shown("[y/N", *NEWEL, "undo"), "0.7 s")
     tell("floor: newel checkpoints", lambda: project.run(*NEWEL, "checkpoints"))
+    if project.before.exists():
+        git = f"git diff --no-index {project.before}/src src"
+        command = f"{git}; for n in $(seq 2 {RUNS}); do {git} --shortstat; done; true"
+        tell("floor: git diff, and --shortstat nine times", lambda: project.run("sh", "-c", command))
 
 
 def main() -> None:
@@ -186,7 +181,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="newel-bench-") as home:
             project = Project(Path(home))
             project.fill(shape)
-            print(f"\n{shape:44}    wall     cpu     MiB   limit")
+            print(heading(shape))
             report(project, shape, options.runs)
 
 

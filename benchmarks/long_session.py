@@ -19,18 +19,17 @@ import argparse
 import json
 import os
 import random
-import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
 
-from benchmarks.pseudo_terminal import PseudoTerminal
+from benchmarks.pseudo_terminal import Figure, PseudoTerminal, heading, measure, median
 
 from newel.agent.messages import (
     AppMessage,
@@ -49,6 +48,7 @@ NEWEL = [sys.executable, "-m", "newel"]
 SIZES = [200, 500, 1_000, 2_000, 2_000, 4_000, 8_000, 30_000]
 """Characters of a result."""
 SINCE_COMPACTION = 400_000
+LIMIT = "0.7 s, 250 MiB"
 KEY = "Ж"
 LAST_PROMPT = "The last prompt."
 READ = "import sys\nwith open(sys.argv[1], 'rb', buffering=2**20) as f:\n    n = sum(map(len, f))"
@@ -56,15 +56,9 @@ PARSE = "import sys, json\nwith open(sys.argv[1], 'rb', buffering=2**20) as f:\n
 KEEP = "import sys, json\nwith open(sys.argv[1], 'rb', buffering=2**20) as f:\n    all = [json.loads(line) for line in f]"
 
 
-class Figure(NamedTuple):
-    wall: float
-    cpu: float
-    memory: float
-
-
 def conversation(size: int, *, wide: bool) -> Iterator[AppMessage]:
     """Messages with about ``size`` characters in all."""
-    draw = random.Random(1)
+    draw = random.Random(1)  # noqa: S311 — the same texts each time
     pool = ["".join(draw.choice("abcdefghij klmnop qrstuv (){}=._") for _ in range(60)) for _ in range(2_000)]
 
     def text(characters: int) -> str:
@@ -76,7 +70,7 @@ def conversation(size: int, *, wide: bool) -> Iterator[AppMessage]:
         yield UserMessage(f"Prompt {turn}: fix module {turn % 97}.")
         for step in range(8):
             result = text(draw.choice(SIZES)) + (" \N{PARTY POPPER}" if wide else "")
-            total += len(result) * 5 // 4
+            total += len(result) + 1_400  # with all that is around it
             since += len(result)
             usage = Usage(input=2_000 + since // 4, output=150)
             call = ToolCall(f"c{turn}_{step}", "bash", {"command": text(100)})
@@ -113,7 +107,9 @@ class _Answer(BaseHTTPRequestHandler):
         assert isinstance(self.server, Model)
         self.server.asked = time.monotonic()
         choice = {"index": 0, "delta": {"content": "Answered."}, "finish_reason": "stop"}
-        self._send(f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n".encode(), "text/event-stream")
+        self._send(
+            f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n".encode(), "text/event-stream"
+        )
 
     def _send(self, body: bytes, kind: str) -> None:
         self.send_response(200)
@@ -126,8 +122,17 @@ class _Answer(BaseHTTPRequestHandler):
         pass
 
 
+def write_session(home: Path, cwd: Path, size: int, wide: bool) -> Path:
+    with SessionManager(directory=home / ".newel/sessions", cwd=str(cwd)) as session:
+        session.start_session({"model": "m"})
+        session.extend(list(conversation(size, wide=wide)))
+        path = session.get_file_path()
+    assert path is not None
+    return path
+
+
 class Bench:
-    """A home with a long session and a short one, which is the latest in a folder of its own."""
+    """A home with a long session."""
 
     def __init__(self, home: Path, size: int, *, wide: bool) -> None:
         self.home = home
@@ -142,12 +147,10 @@ class Bench:
             "LLM_BASE_URL": f"http://127.0.0.1:{self.model.server_port}/v1",
             "LLM_DEFAULT_MODEL": "m",
         }
-        with SessionManager(directory=home / ".newel/sessions", cwd=str(self.project)) as session:
-            session.start_session({"model": "m"})
-            session.extend(list(conversation(size, wide=wide)))
-            path = session.get_file_path()
-        assert path is not None
-        self.path = path
+        # In a process of its own: the largest size of a process is at least that of its parent.
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            self.path = pool.submit(write_session, home, self.project, size, wide).result()
+        self.size = self.path.stat().st_size
 
     def terminal(self, *options: str) -> PseudoTerminal:
         command = [*NEWEL, "--sandbox", "off", *options]
@@ -160,14 +163,15 @@ class Bench:
             newel.send(KEY)
             opened = newel.wait_for(KEY, since=newel.output.index("── Resumed")) - newel.began
             figure = Figure(opened, newel.cpu(), newel.resident())
+            at, cpu, sent = len(newel.output), newel.cpu(), time.monotonic()
             newel.send("\x7fgo on\r")
-            sent = time.monotonic()
-            cpu = newel.cpu()
-            newel.wait_for("Answered.")
-            return figure, Figure(self.model.asked - sent, newel.cpu() - cpu, newel.resident())
+            newel.wait_for("Answered.", since=at)
+            asked = Figure(self.model.asked - sent, newel.cpu() - cpu, newel.resident())
+        os.truncate(self.path, self.size)
+        return figure, asked
 
     def resume(self) -> tuple[Figure, Figure]:
-        """The list of ``/resume``, and the choice of the long session there."""
+        """The list of ``/resume`` in a new conversation, and the choice of the long one there."""
         with self.terminal() as newel:
             newel.send(KEY)
             newel.wait_for(KEY)
@@ -179,45 +183,27 @@ class Bench:
             at, cpu = len(newel.output), newel.cpu()
             newel.send("\r")
             sent = time.monotonic()
-            newel.wait_for("── Resumed", since=at)
-            return listed, Figure(newel.wait_for("Resumed") - sent, newel.cpu() - cpu, newel.resident())
+            shown = newel.wait_for("── Resumed", since=at) - sent
+            return listed, Figure(shown, newel.cpu() - cpu, newel.resident())
 
-    def run(self, command: list[str]) -> Figure:
-        """A command that ends by itself."""
-        began = time.monotonic()
-        process = subprocess.Popen(
-            command, cwd=self.project, env=self.environ, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise SystemExit(f"{command} ended with {process.returncode}")
-        return Figure(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    def run(self, *command: str) -> Figure:
+        return measure(command, cwd=self.project, environ=self.environ)
 
     def floor(self, program: str) -> Figure:
-        return self.run([sys.executable, "-c", program, str(self.path)])
-
-
-def middle(figures: list[Figure]) -> Figure:
-    return Figure(*(statistics.median(column) for column in zip(*figures, strict=True)))
-
-
-def tell(name: str, figure: Figure, limit: str = "") -> None:
-    print(f"{name:44}{figure.wall:8.2f}{figure.cpu:8.2f}{figure.memory:8.0f}   {limit}", flush=True)
+        return self.run(sys.executable, "-c", program, str(self.path))
 
 
 def report(bench: Bench, runs: int) -> None:
     bench.open()  # warm-up: bytecode and first-run set-up
     opened = [bench.open() for _ in range(runs)]
-    tell("open", middle([each for each, _ in opened]), "0.7 s, 250 MiB")
-    tell("first request", middle([each for _, each in opened]))
+    median([each for each, _ in opened]).tell("open", LIMIT)
+    median([each for _, each in opened]).tell("first request")
     resumed = [bench.resume() for _ in range(runs)]
-    tell("/resume: the list", middle([each for each, _ in resumed]))
-    tell("/resume: until the last turns are shown", middle([each for _, each in resumed]), "0.7 s, 250 MiB")
-    tell("newel sessions", middle([bench.run([*NEWEL, "sessions"]) for _ in range(runs)]))
-    tell("floor: read the file's lines", middle([bench.floor(READ) for _ in range(runs)]))
-    tell("floor: parse each line as JSON", middle([bench.floor(PARSE) for _ in range(runs)]))
-    tell("floor: and keep everything", middle([bench.floor(KEEP) for _ in range(runs)]))
+    median([each for each, _ in resumed]).tell("/resume: the list")
+    median([each for _, each in resumed]).tell("/resume: until the last turns are shown", LIMIT)
+    median([bench.run(*NEWEL, "sessions") for _ in range(runs)]).tell("newel sessions")
+    for name, program in (("read", READ), ("parse as JSON", PARSE), ("parse and keep", KEEP)):
+        median([bench.floor(program) for _ in range(runs)]).tell(f"floor: {name} each line")
 
 
 def main() -> None:
@@ -229,9 +215,8 @@ def main() -> None:
     options = parser.parse_args()
     for wide in (False, True):
         with tempfile.TemporaryDirectory(prefix="newel-bench-") as home:
-            bench = Bench(Path(home), options.megabytes * 800_000, wide=wide)
-            size = bench.path.stat().st_size / 1e6
-            print(f"\n{size:.0f} MB, {'wide' if wide else 'ASCII'} texts{'':20}    wall     cpu     MiB   limit")
+            bench = Bench(Path(home), options.megabytes * 1_000_000, wide=wide)
+            print(heading(f"{bench.size / 1e6:.0f} MB, {'wide' if wide else 'ASCII'} texts"))
             report(bench, options.runs)
 
 

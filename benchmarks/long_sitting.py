@@ -53,7 +53,9 @@ class Model(socketserver.ThreadingTCPServer):
 def _step(number: int, place: int) -> dict[str, Any]:
     match number % 10:
         case 0:
-            items = [{"text": f"step {n}", "status": "done" if n < number % 9 else "pending"} for n in range(9)]
+            items = [
+                {"text": f"step {n}", "status": "done" if n < number % 9 else "pending"} for n in range(9)
+            ]
             return _call(place, "todo", {"items": items}, number)
         case 1 if number % 50 == 1:
             task = {"description": f"look at part {number}", "prompt": "Count.", "can_write": True}

@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal, and what it costs."""
+"""What a program costs: one that ends by itself, and one on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import statistics
 import struct
 import subprocess
 import termios
@@ -13,9 +14,41 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 PATIENCE_S = 120.0
+
+
+class Figure(NamedTuple):
+    """Seconds of time and of processor time, and the largest resident size in MiB."""
+
+    wall: float
+    cpu: float
+    memory: float
+
+    def tell(self, name: str, limit: str = "") -> None:
+        print(f"{name:44}{self.wall:8.2f}{self.cpu:8.2f}{self.memory:8.0f}   {limit}".rstrip(), flush=True)
+
+
+def heading(name: str) -> str:
+    return f"\n{name:44}    wall     cpu     MiB   limit"
+
+
+def median(figures: Sequence[Figure]) -> Figure:
+    return Figure(*(statistics.median(column) for column in zip(*figures, strict=True)))
+
+
+def measure(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) -> Figure:
+    """Run a command with the standard output of a script to its end."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=cwd, env=environ, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in {0, 1}:
+        raise SystemExit(f"{command} ended with {process.returncode}")
+    return Figure(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 class PseudoTerminal:

@@ -101,9 +101,7 @@ def newel(port: int, home: Path, options: argparse.Namespace) -> PseudoTerminal:
     project = home / "project"
     project.mkdir()
     command = [sys.executable, "-m", "newel", "--ephemeral", "--sandbox", "off"]
-    return PseudoTerminal(
-        command, cwd=project, environ=environ, columns=options.columns, rows=options.rows
-    )
+    return PseudoTerminal(command, cwd=project, environ=environ, columns=options.columns, rows=options.rows)
 
 
 def main() -> None:

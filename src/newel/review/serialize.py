@@ -374,7 +374,5 @@ def _reverses(
             yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
     for applied_hunk in review.applied:
         if applied_hunk.run == run or root_of(applied_hunk.id) in restored:
-            back = (
-                _patch(review.base, applied_hunk.a, applied_hunk.b, applied_hunk.before) if reverse else ""
-            )
+            back = _patch(review.base, applied_hunk.a, applied_hunk.b, applied_hunk.before) if reverse else ""
             yield CheckpointHunk(hunk_id=applied_hunk.id, state="applied", reverse_patch=back)

@@ -55,27 +55,26 @@ class MessageTree:
         self._messages.append(message)
         if self._active is not None:
             self._active.append(message)
-        match message:
-            case AssistantMessage():
-                self._waiting = message.tool_calls
-            case ToolResultMessage() if self._waiting:
+        if isinstance(message, AssistantMessage):
+            self._waiting = message.tool_calls
+        elif isinstance(message, ToolResultMessage):
+            if self._waiting:
                 self._waiting = [call for call in self._waiting if call.id != message.tool_call_id]
-            case UserMessage():
-                self._waiting = []
-            case _:
-                pass
+        elif isinstance(message, UserMessage):
+            self._waiting = []
 
     def repair(self, message: AppMessage) -> list[AppMessage]:
         """The messages to add for this one if earlier ones may be lost, so that every model accepts the history: a call without
         a result gets one, and a result without a call becomes a custom message, which no model sees. Deterministic.
         """
-        waiting = self.open_calls()
+        waiting = self._waiting if self._waiting is not None else self.open_calls()
         if isinstance(message, ToolResultMessage):
-            if any(call.id == message.tool_call_id for call in waiting):
-                return [message]
+            for call in waiting:
+                if call.id == message.tool_call_id:
+                    return [message]
             data = {"toolName": message.tool_name, "output": message.output}
             return [CustomMessage("result_without_call", data, message.id, message.timestamp)]
-        if isinstance(message, CustomMessage):
+        if not waiting or isinstance(message, CustomMessage):
             return [message]
         results: list[AppMessage] = []
         for place, call in enumerate(waiting):

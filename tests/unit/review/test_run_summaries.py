@@ -110,7 +110,13 @@ async def test_a_renamed_file_is_one_change(history: History) -> None:
 @pytest.mark.parametrize("seed", range(12))
 async def test_any_history_is_told_as_its_patches_tell_it(seed: int, history: History) -> None:
     draw = random.Random(seed)
-    texts = [None, b"", b"\0", b"end", *(numbered(*draw.choices(range(4), k=draw.randrange(9))) for _ in range(9))]
+    texts = [
+        None,
+        b"",
+        b"\0",
+        b"end",
+        *(numbered(*draw.choices(range(4), k=draw.randrange(9))) for _ in range(9)),
+    ]
     for run in range(RUNS):
         if draw.random() < 0.3:  # by the user
             history.write("a", draw.choice(texts))

@@ -17,7 +17,9 @@ from newel.agent.messages import (
 from newel.session.message_tree import MessageTree
 
 ids = st.sampled_from(["a", "b", "c"])
-calls = st.lists(ids, max_size=3, unique=True).map(lambda names: [ToolCall(name, "bash", {}) for name in names])
+calls = st.lists(ids, max_size=3, unique=True).map(
+    lambda names: [ToolCall(name, "bash", {}) for name in names]
+)
 messages = st.one_of(
     st.builds(UserMessage, st.just("hello")),
     st.builds(AssistantMessage, calls),

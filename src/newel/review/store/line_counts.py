@@ -70,4 +70,6 @@ def _count(entry: _Entry) -> RecordedLines:
 
 def _names_bytes(change: _Lines) -> bool:
     """Whether a line stands for the bytes of a file without text: like a file's head, it begins with a NUL."""
-    return any(bytes(line).startswith(b'"\\u0000') for lines in (change.old, change.new) for line in lines[:1])
+    return any(
+        bytes(line).startswith(b'"\\u0000') for lines in (change.old, change.new) for line in lines[:1]
+    )
