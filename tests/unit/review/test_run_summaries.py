@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from newel.diff.unified import MINUS
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import Lines
 from newel.review.model.history import NothingToUndo
@@ -77,11 +78,11 @@ async def test_the_size_and_the_state_of_a_change(history: History) -> None:
     await history.run("r3", ("b", b"\0\1", 0o755))
     assert await history.summaries() == [
         (FileSummary("b", "", "", ""),),
-        (FileSummary("a", "+2 −1", "", ""), FileSummary("b", "", "mode 644 → 755", "changed since")),
+        (FileSummary("a", f"+2 {MINUS}1", "", ""), FileSummary("b", "", "mode 644 → 755", "changed since")),
         (FileSummary("a", "+3", "", "changed since"), FileSummary("b", "+1", "", "changed since")),
     ]
     history.write("a", numbered(1, 2, 3))
-    assert (await history.summaries())[1][0] == FileSummary("a", "+2 −1", "", "undone")
+    assert (await history.summaries())[1][0] == FileSummary("a", f"+2 {MINUS}1", "", "undone")
 
 
 async def test_a_run_that_changed_a_file_twice_counts_what_remains(history: History) -> None:
@@ -89,7 +90,7 @@ async def test_a_run_that_changed_a_file_twice_counts_what_remains(history: Hist
     await history.run("r2", ("a", numbered(*range(1, 10)), 0o644), ("a", numbered(*range(10)), 0o644))
     await history.run("r3", ("a", numbered(*range(2, 10)), 0o644), ("a", numbered(*range(1, 10)), 0o644))
     latest, without, _ = await history.summaries()
-    assert latest == (FileSummary("a", "−1", "", ""),)
+    assert latest == (FileSummary("a", f"{MINUS}1", "", ""),)
     assert without == ()
 
 
@@ -102,14 +103,14 @@ async def test_a_renamed_file_is_one_change(history: History) -> None:
         ("kept", numbered(2), 0o644),
     )
     assert (await history.summaries())[0] == (
-        FileSummary("kept", "+1 −1", "", ""),
+        FileSummary("kept", f"+1 {MINUS}1", "", ""),
         FileSummary("old → new", "renamed", "", ""),
     )
 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_any_history_is_told_as_its_patches_tell_it(seed: int, history: History) -> None:
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 — the same histories each time
     texts = [
         None,
         b"",
