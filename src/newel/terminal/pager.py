@@ -50,12 +50,11 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
     pager_environ = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS), **own}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        pager = subprocess.Popen(command, stdin=subprocess.PIPE, env=child_env(environ, pager_environ))
-        assert pager.stdin is not None  # noqa: S101 — it is a pipe
-        with contextlib.suppress(BrokenPipeError), pager.stdin:  # the user has left before the end
-            for piece in painted(text, Styles(environ), width):
-                pager.stdin.write(piece.encode(out.encoding, "replace"))
-        pager.wait()
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_env(environ, pager_environ)) as pager:
+            assert pager.stdin is not None  # noqa: S101 — it is a pipe
+            with contextlib.suppress(BrokenPipeError), pager.stdin:  # the user has left before the end
+                for piece in painted(text, Styles(environ), width):
+                    pager.stdin.write(piece.encode(out.encoding, "replace"))
     finally:
         signal.signal(signal.SIGINT, before)
     return True
