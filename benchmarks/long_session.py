@@ -65,6 +65,7 @@ def conversation(size: int, *, wide: bool) -> Iterator[AppMessage]:
         return "\n".join(draw.choice(pool) for _ in range(max(characters // 61, 1)))
 
     total = since = turn = 0
+    usage = Usage()
     while total < size:
         turn += 1
         yield UserMessage(f"Prompt {turn}: fix module {turn % 97}.")
@@ -118,7 +119,7 @@ class _Answer(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — its name there
         pass
 
 

@@ -119,7 +119,7 @@ def _with_white_space(lines: list[str]) -> list[str]:
     for line, key in zip(lines, keys, strict=True):
         sides[line[0]].add(key)
     alike = sides["-"] & sides["+"]
-    others = {mark: {line[1:] for line in lines if line[0] != mark} if alike else set() for mark in sides}
+    others = {mark: {line[1:] for line in lines if alike and line[0] != mark} for mark in sides}
     pieces: list[str] = []
     for line, key in zip(lines, keys, strict=True):
         if key not in alike:
