@@ -36,7 +36,7 @@ class FileSummary(msgspec.Struct, frozen=True):
     state: str
 
 
-class RunSummary(msgspec.Struct, frozen=True):
+class RunCounts(msgspec.Struct, frozen=True):
     """A run with the files that differ after it."""
 
     checkpoint_id: str
@@ -45,14 +45,14 @@ class RunSummary(msgspec.Struct, frozen=True):
     files: tuple[FileSummary, ...]
 
 
-def summary_of(run: RunView) -> RunSummary:
+def summary_of(run: RunView) -> RunCounts:
     """The numbers of a run whose patches are known."""
-    return RunSummary(run.checkpoint_id, run.created_at, run.title, tuple(_named(run.files)))
+    return RunCounts(run.checkpoint_id, run.created_at, run.title, tuple(_named(run.files)))
 
 
 async def summarize_runs(
     project: ProjectReview, checkpoints: Sequence[Checkpoint], refreshed: Refreshed
-) -> list[RunSummary]:
+) -> list[RunCounts]:
     """The numbers of runs, on the files as they were ``refreshed``. Raises ``LedgerError``."""
     return [
         await anyio.to_thread.run_sync(_summarize, project, checkpoint, refreshed)
@@ -60,7 +60,7 @@ async def summarize_runs(
     ]
 
 
-def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed) -> RunSummary:
+def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed) -> RunCounts:
     steps = recorded_lines(project.ledger, checkpoint.run)
     reviews = {review.path: review for review in refreshed.reviews}
     known: dict[str, FileSummary] = {}
@@ -73,7 +73,7 @@ def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refres
     )
     compared = [*_named(changed_files(project, rest, refreshed, reverse=False))] if rest.files else []
     files = sorted([*known.values(), *compared], key=lambda file: file.name.rpartition(" → ")[2])
-    return RunSummary(checkpoint.id, checkpoint.created, checkpoint.title, tuple(files))
+    return RunCounts(checkpoint.id, checkpoint.created, checkpoint.title, tuple(files))
 
 
 def _from_journal(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from newel.review.checkpoints import FilePlan, RollbackPlan
     from newel.review.project import ProjectReview, RunFile, RunView
     from newel.review.revert import RevertConflict
-    from newel.review.run_summaries import RunSummary
+    from newel.review.run_summaries import RunCounts
     from newel.review.save import Saved
     from newel.review.store.ledger import Checkpoint
 
@@ -113,7 +113,7 @@ def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimi
     return f"{_head(summary_of(run), number)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
 
 
-def _head(run: RunSummary, number: int) -> str:
+def _head(run: RunCounts, number: int) -> str:
     """A run and its files, each with the size of its change."""
     lines = [run_line(number, run.checkpoint_id, run.created_at, run.title)]
     lines += file_rows((file.name, (file.size, file.about, file.state)) for file in run.files)
