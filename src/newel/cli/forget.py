@@ -163,7 +163,7 @@ def _plan_files(ledger: Ledger, root: str, names: Sequence[str]) -> tuple[str, C
             )
         paths += found
     files = sorted(set(paths))
-    pending = [path for path in files if ledger.has_shown_hunks(path)]
+    pending = [path for path in files if set(ledger.hunk_states(path)) - {"rejected"}]
     what = f"This deletes what Newel has stored of {pluralize(len(files), 'file')}: {join_names(files)}"
     if pending:
         what += f"\nChanges that wait for your decision are deleted with them, in {join_names(pending)}."

@@ -174,10 +174,10 @@ class Checkpoints:
             proposed_patch=file_patch(path, versions.base, versions.proposed),
         )
 
-    def versions(self, checkpoint: Checkpoint, path: str) -> FileVersions:
-        """Raises ``UnknownCheckpoint`` for a file that the checkpoint does not include."""
+    def versions(self, checkpoint: Checkpoint, path: str, review: FileReview | None = None) -> FileVersions:
+        """``review`` is the current one, if it is known. Raises ``UnknownCheckpoint`` for a file that the checkpoint does not include."""
         base = self._lines(_before_of(checkpoint, path))
-        review = self._ledger.get(path)
+        review = review or self._ledger.get(path)
         later = self._ledger.entries_after(path, checkpoint.run)
         proposed = base
         if later is not None:

@@ -40,7 +40,7 @@ from newel.review.model.file_review import (
 )
 from newel.review.model.history import Kind
 from newel.review.model.hunk_text import with_text
-from newel.review.model.patch import file_patch
+from newel.review.model.patch import file_patch, patch_of_hunk
 from newel.review.project import ProjectReview
 from newel.review.save import Saved, SaveFailed
 from newel.review.serialize import HunkKind, View, hunk_kind
@@ -139,7 +139,7 @@ async def load_pending(project: ProjectReview, paths: Collection[str] | None = N
 
 
 def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
-    return [path for path in (ledger.paths() if paths is None else sorted(paths)) if ledger.get(path).hunks]
+    return [path for path in (ledger.paths() if paths is None else sorted(paths)) if ledger.hunk_states(path)]
 
 
 def run_of(hunk: Hunk) -> str:
@@ -154,6 +154,8 @@ def checkpoints_by_run(ledger: Ledger) -> dict[str, Checkpoint]:
 
 def patch_of(review: FileReview, hunks: Sequence[Hunk]) -> str:
     """The effect of these hunks alone on a file, as a git patch."""
+    if len(hunks) == 1:
+        return patch_of_hunk(review.path, review.base, hunks[0])
     return file_patch(review.path, review.base, render(review.base, hunks))
 
 

@@ -8,7 +8,7 @@ saved = await project.apply(plan)
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -175,17 +175,17 @@ class ProjectReview:
         files = (self.checkpoints.versions(checkpoint, before.path) for before in checkpoint.files)
         return any(file.proposed != file.base for file in files)
 
-    async def refresh(self, checkpoint: Checkpoint) -> Refreshed:
-        """Update a run's files from the disk. Raises ``LedgerError``."""
+    async def refresh(self, *checkpoints: Checkpoint) -> Refreshed:
+        """Update the files of runs from the disk. Raises ``LedgerError``."""
         reviews: list[FileReview] = []
         problems: dict[str, str] = {}
-        for before in checkpoint.files:
+        for path in dict.fromkeys(before.path for checkpoint in checkpoints for before in checkpoint.files):
             try:
-                reviews.append(await self.saver.refresh(before.path))
+                reviews.append(await self.saver.refresh(path))
             except LedgerError:
                 raise
             except (ReviewError, WorkspaceError) as error:
-                problems[before.path] = str(error)
+                problems[path] = str(error)
         return Refreshed(reviews, problems)
 
     async def rollback(self, checkpoint: Checkpoint, hunks: Sequence[str] = ()) -> RollbackPlan:
@@ -342,10 +342,18 @@ async def recent_runs(project: ProjectReview, *, limit: int) -> list[RunView]:
     return [await load_run(project, checkpoint) for checkpoint in checkpoints]
 
 
-async def load_run(project: ProjectReview, checkpoint: Checkpoint) -> RunView:
-    """A run, on the files as they are now."""
-    reviews, problems = await project.refresh(checkpoint)
-    files = await anyio.to_thread.run_sync(_files, project, checkpoint, reviews, problems)
+async def load_run(
+    project: ProjectReview,
+    checkpoint: Checkpoint,
+    refreshed: Refreshed | None = None,
+    *,
+    reverse: bool = True,
+) -> RunView:
+    """A run, on the files as they are now, or as they were ``refreshed``. Without ``reverse``, the reverse patches of its hunks are empty."""
+    refreshed = refreshed or await project.refresh(checkpoint)
+    files = await anyio.to_thread.run_sync(
+        lambda: changed_files(project, checkpoint, refreshed, reverse=reverse)
+    )
     return RunView(
         checkpoint_id=checkpoint.id,
         session_id=checkpoint.session,
@@ -355,20 +363,28 @@ async def load_run(project: ProjectReview, checkpoint: Checkpoint) -> RunView:
     )
 
 
-def _files(
-    project: ProjectReview, checkpoint: Checkpoint, reviews: Sequence[FileReview], problems: dict[str, str]
-) -> Iterator[RunFile]:
-    view = checkpoint_view(checkpoint, reviews, restored_hunks(project.ledger, checkpoint))
+def changed_files(
+    project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed, *, reverse: bool
+) -> list[RunFile]:
+    """The files that differ after a run, sorted; see ``load_run``. Blocks."""
+    reviews, problems = refreshed
+    restored = restored_hunks(project.ledger, checkpoint)
+    view = checkpoint_view(checkpoint, reviews, restored, reverse=reverse)
+    by_path = {review.path: review for review in reviews}
+    files: list[RunFile] = []
     for file in sorted(view.files, key=lambda file: file.file_path):
-        versions = project.checkpoints.versions(checkpoint, file.file_path)
+        path = file.file_path
+        versions = project.checkpoints.versions(checkpoint, path, by_path.get(path))
         if versions.proposed != versions.base:
-            yield RunFile(
-                file_path=file.file_path,
-                state=problems.get(file.file_path) or _state(versions, file),
-                patch=file_patch(file.file_path, versions.base, versions.proposed),
+            found = RunFile(
+                file_path=path,
+                state=problems.get(path) or _state(versions, file),
+                patch=file_patch(path, versions.base, versions.proposed),
                 hunks=file.hunks,
                 **described(versions.base, versions.proposed)._asdict(),
             )
+            files.append(found)
+    return files
 
 
 def _state(versions: FileVersions, file: CheckpointFile) -> str:

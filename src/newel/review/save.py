@@ -109,10 +109,10 @@ class DiskSync:
 
     async def _sync(self, path: str, *, itself: bool = False) -> tuple[FileReview, bool]:
         """The updated review, and whether the disk differed from it."""
-        await self._absolute(path, itself=itself)  # an invalid path is not in the ledger either
+        where = await self._absolute(path, itself=itself)  # an invalid path is not in the ledger either
         for _ in range(ATTEMPTS):
             review = await anyio.to_thread.run_sync(self._ledger.get, path)
-            disk = await self._read_state(path, itself=itself)
+            disk = await self._read_state(path, where, itself=itself)
             with suppress(StaleRevision):
                 return await anyio.to_thread.run_sync(self._compare, review, disk)
         raise StaleRevision(f"{path} keeps changing in other processes. Retry when they are done.")
@@ -141,9 +141,8 @@ class DiskSync:
                         return self._mark(plan, rev=review.rev)
         return review
 
-    async def _read_state(self, path: str, *, itself: bool = False) -> PlannedFile:
-        """The current state of a file on the disk, including its bytes."""
-        where = await self._absolute(path, itself=itself)
+    async def _read_state(self, path: str, where: str, *, itself: bool = False) -> PlannedFile:
+        """The current state of a file on the disk, including its bytes. ``where`` is its absolute path."""
         is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
         node = None if is_hidden else await self.workspace.lstat(where)
         if node is None:
@@ -287,7 +286,7 @@ class DiskSync:
                 await self._replace(where, plan)
         except StaleFile as error:
             # Another process may have saved the same.
-            if not (await self._read_state(path)).is_like(plan.after):
+            if not (await self._read_state(path, where)).is_like(plan.after):
                 await self.refresh(path)
                 raise Conflict(
                     f"{path} changed on the disk while it was being saved, and was not written. Look at the review again."
@@ -427,7 +426,8 @@ class DiskSync:
         review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
         if review.rev != saving.rev or not has_all(review, saving.ids):
             return False
-        return plan_save(review, saving.ids).changes_kind and not (await self._read_state(saving.path)).exists
+        disk = await self._read_state(saving.path, await self._absolute(saving.path))
+        return plan_save(review, saving.ids).changes_kind and not disk.exists
 
 
 def _read(data: bytes, mode: int) -> PlannedFile:

@@ -333,10 +333,14 @@ def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
 
 
 def checkpoint_view(
-    checkpoint: Checkpoint, reviews: Iterable[FileReview], restored: Collection[str] = ()
+    checkpoint: Checkpoint,
+    reviews: Iterable[FileReview],
+    restored: Collection[str] = (),
+    *,
+    reverse: bool = True,
 ) -> CheckpointView:
-    """A checkpoint with the hunks of its run and their reverse patches. ``reviews`` are those of its files; if the
-    run is a rollback, ``restored`` are the hunks by which it restored them.
+    """A checkpoint with the hunks of its run and their reverse patches, which are empty without ``reverse``. ``reviews`` are those of
+    its files; if the run is a rollback, ``restored`` are the hunks by which it restored them.
     """
     now = {review.path: review for review in reviews}
     return CheckpointView(
@@ -350,7 +354,7 @@ def checkpoint_view(
             CheckpointFile(
                 file_path=before.path,
                 base_snapshot_hash=f"sha256:{before.blob}" if before.blob else ABSENT,
-                hunks=tuple(_reverses(now[before.path], checkpoint.run, restored))
+                hunks=tuple(_reverses(now[before.path], checkpoint.run, restored, reverse))
                 if before.path in now
                 else (),
             )
@@ -359,13 +363,16 @@ def checkpoint_view(
     )
 
 
-def _reverses(review: FileReview, run: str, restored: Collection[str]) -> Iterator[CheckpointHunk]:
-    text = buffer(review)
+def _reverses(
+    review: FileReview, run: str, restored: Collection[str], reverse: bool
+) -> Iterator[CheckpointHunk]:
+    text = buffer(review) if reverse else ()
     for hunk, start, end in placed(review):
         if is_of(hunk, run) or not lineage(hunk.id).isdisjoint(restored):
-            back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if hunk.is_shown else ""
+            is_reversed = reverse and hunk.is_shown
+            back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if is_reversed else ""
             yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
     for applied_hunk in review.applied:
         if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(restored):
-            back = _patch(review.base, applied_hunk.a, applied_hunk.b, applied_hunk.before)
+            back = _patch(review.base, applied_hunk.a, applied_hunk.b, applied_hunk.before) if reverse else ""
             yield CheckpointHunk(hunk_id=applied_hunk.id, state="applied", reverse_patch=back)

@@ -102,7 +102,10 @@ class Overview:
             self._pending = {
                 path: cache[path]
                 if path in cache and cache[path][0] == rev
-                else (rev, self._read(path, rev) if self._ledger.has_shown_hunks(path) else None)
+                else (
+                    rev,
+                    self._read(path, rev) if set(self._ledger.hunk_states(path)) - {"rejected"} else None,
+                )
                 for path, rev in self._ledger.revisions().items()
             }
             files = [cached for _, cached in self._pending.values() if cached is not None]

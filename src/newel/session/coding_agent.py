@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -40,9 +40,12 @@ class SessionTotals(msgspec.Struct, frozen=True):
     context: int
 
 
-def totals(messages: Sequence[AppMessage]) -> SessionTotals:
-    """Add up the usage of a conversation, including its compactions and subagents."""
-    usage, cost, context = Usage(), None, 0
+NOTHING_USED: Final = SessionTotals(Usage(), None, 0)
+
+
+def totals(messages: Iterable[AppMessage], earlier: SessionTotals = NOTHING_USED) -> SessionTotals:
+    """Add up the usage of a conversation, including its compactions and subagents. ``earlier`` is that of the messages before these."""
+    usage, cost, context = earlier.usage, earlier.cost, earlier.context
     for message in messages:
         match message:
             case AssistantMessage():

@@ -107,8 +107,8 @@ def read_line(raw: bytes, *, number: int, timestamp: str) -> tuple[Line | None, 
     broken = False
     try:
         line = _decoder().decode(raw)
-        # An id that is missing in the file would be a new random one at each reading.
-        if not isinstance(line, MessageLine) or line.message.id.encode() in raw:
+        # An id that is missing in the file would be a new random one at each reading. It stands behind the long texts.
+        if not isinstance(line, MessageLine) or raw.rfind(line.message.id.encode()) >= 0:
             return line, False
     except msgspec.ValidationError:
         pass  # JSON, but not as Newel writes it

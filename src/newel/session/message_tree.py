@@ -8,9 +8,11 @@ import msgspec
 
 from newel.agent.messages import (
     AppMessage,
+    AssistantMessage,
     CustomMessage,
     ToolCall,
     ToolResultMessage,
+    UserMessage,
     Wire,
     interrupted_result,
     open_calls,
@@ -36,6 +38,8 @@ class MessageTree:
         self._places: dict[str, int] = {}
         self._leaf = ROOT
         self._active: list[AppMessage] | None = []
+        self._waiting: list[ToolCall] | None = []
+        """What ``open_calls`` returns, None if it is unknown. Each message of a file that is read asks for it."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -51,18 +55,26 @@ class MessageTree:
         self._messages.append(message)
         if self._active is not None:
             self._active.append(message)
+        if isinstance(message, AssistantMessage):
+            self._waiting = message.tool_calls
+        elif isinstance(message, ToolResultMessage):
+            if self._waiting:
+                self._waiting = [call for call in self._waiting if call.id != message.tool_call_id]
+        elif isinstance(message, UserMessage):
+            self._waiting = []
 
     def repair(self, message: AppMessage) -> list[AppMessage]:
         """The messages to add for this one if earlier ones may be lost, so that every model accepts the history: a call without
         a result gets one, and a result without a call becomes a custom message, which no model sees. Deterministic.
         """
-        waiting = self.open_calls()
+        waiting = self._waiting if self._waiting is not None else self.open_calls()
         if isinstance(message, ToolResultMessage):
-            if any(call.id == message.tool_call_id for call in waiting):
-                return [message]
+            for call in waiting:
+                if call.id == message.tool_call_id:
+                    return [message]
             data = {"toolName": message.tool_name, "output": message.output}
             return [CustomMessage("result_without_call", data, message.id, message.timestamp)]
-        if isinstance(message, CustomMessage):
+        if not waiting or isinstance(message, CustomMessage):
             return [message]
         results: list[AppMessage] = []
         for place, call in enumerate(waiting):
@@ -84,7 +96,7 @@ class MessageTree:
     def move(self, message_id: str | None) -> None:
         """Make the next message continue this one, or start a conversation for None. Raises ``KeyError``."""
         self._leaf = ROOT if message_id is None else self._places[message_id]
-        self._active = None
+        self._active = self._waiting = None
 
     def active(self) -> list[AppMessage]:
         """The messages of the active branch, as a new list."""
@@ -92,7 +104,9 @@ class MessageTree:
 
     def open_calls(self) -> list[ToolCall]:
         """The tool calls at the end of the active branch that have no result."""
-        return open_calls(self._branch())
+        if self._waiting is None:
+            self._waiting = open_calls(self._branch())
+        return list(self._waiting)
 
     def branch_point(self, message_id: str) -> str:
         """The message to branch from if the user picks this one: itself, or the last result of its tool calls. Raises

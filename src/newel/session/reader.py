@@ -135,11 +135,11 @@ class StoredSession:
 
     def _apply(self, number: int, line: Line | None) -> None:
         match line:
+            case MessageLine():
+                self._add(number, line.message)
             case SessionMetadata():
                 if not self._has_metadata:
                     self.metadata, self._has_metadata = line, True
-            case MessageLine():
-                self._add(number, line.message)
             case BranchLine():
                 try:
                     self.history.move(line.from_id)
@@ -152,10 +152,10 @@ class StoredSession:
 
     def _add(self, number: int, message: AppMessage) -> None:
         existing = self.history.get(message.id)
-        if existing == message:
-            self._report(number, "skipped: it repeats an earlier message")
-            return
         if existing is not None:
+            if existing == message:
+                self._report(number, "skipped: it repeats an earlier message")
+                return
             self._report(number, "another message has its id; it gets a new one")
             message = msgspec.structs.replace(message, id=self.history.unused_id(message.id))
         pieces = self.history.repair(message)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
-from typing import TextIO
+from collections.abc import Iterator, Mapping
+from typing import Final, TextIO
 
-from newel.terminal.renderers.diff_styles import with_diff
+from rich.text import Text
+
+from newel.terminal.renderers.diff_styles import diff_pieces
 from newel.terminal.renderers.styles import Styles
 from newel.workspace.process.environment import child_env
 from newel.workspace.process.own_programs import own_path
 
 LESS = "FRX"
 """Default options of ``less``: quit if the text fits on the screen, keep colours, do not clear the screen at the end."""
+
+PIECE: Final = 200
+"""Lines that are painted at once: a few screens."""
 
 
 def pager_of(environ: Mapping[str, str]) -> list[str]:
@@ -39,17 +46,35 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
     width, height = os.get_terminal_size(out.fileno())
     if text.count("\n") < height:
         return False
-    painted = Styles(environ).paint(with_diff(text), width)
     own = {"PATH": own_path(environ=environ)}
     pager_environ = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS), **own}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        subprocess.run(
-            command,
-            input=painted.encode(out.encoding, "replace"),
-            env=child_env(environ, pager_environ),
-            check=False,
-        )
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_env(environ, pager_environ)) as pager:
+            assert pager.stdin is not None  # noqa: S101 — it is a pipe
+            with contextlib.suppress(BrokenPipeError), pager.stdin:  # the user has left before the end
+                for piece in painted(text, Styles(environ), width):
+                    pager.stdin.write(piece.encode(out.encoding, "replace"))
     finally:
         signal.signal(signal.SIGINT, before)
     return True
+
+
+def painted(text: str, styles: Styles, width: int) -> Iterator[str]:
+    """Text with diffs in it in colour, piece by piece: the user reads the first screen while the rest is painted."""
+    lines = diff_pieces(text)
+    while some := [*itertools.islice(lines, PIECE)]:
+        piece = Text(no_wrap=True, overflow="ignore")
+        for line in some:
+            piece.append_text(line)
+        yield _whole(piece, styles, width)
+    yield "\n"
+
+
+def _whole(piece: Text, styles: Styles, width: int) -> str:
+    """A painted piece with the empty lines around it."""
+    lines = piece.plain.split("\n")
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    if not filled:
+        return "\n" * (len(lines) - 1)
+    return "\n" * filled[0] + styles.paint(piece, width) + "\n" * (len(lines) - 1 - filled[-1])

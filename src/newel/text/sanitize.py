@@ -119,19 +119,19 @@ _CONTENT: Final = frozenset("+- ")
 
 def _with_white_space(lines: list[str]) -> list[str]:
     """A run of removed and added lines, with the white space that distinguishes them."""
+    keys = ["".join(line[1:].split()) for line in lines]
     sides: dict[str, set[str]] = {"-": set(), "+": set()}
-    for line in lines:
-        sides[line[0]].add("".join(line[1:].split()))
+    for line, key in zip(lines, keys, strict=True):
+        sides[line[0]].add(key)
     alike = sides["-"] & sides["+"]
+    others = {mark: {line[1:] for line in lines if alike and line[0] != mark} for mark in sides}
     pieces: list[str] = []
-    for line in lines:
-        text = line[1:]
-        if "".join(text.split()) not in alike:
-            stripped = text.rstrip(" \t")
-            text = stripped + _white(text[len(stripped) :])
-        elif text not in {other[1:] for other in lines if other[0] != line[0]}:
-            text = _white(text)
-        pieces.append(line[0] + text)
+    for line, key in zip(lines, keys, strict=True):
+        if key not in alike:
+            stripped = line[0] + line[1:].rstrip(" \t")
+            pieces.append(stripped + _white(line[len(stripped) :]) if len(stripped) < len(line) else line)
+        else:
+            pieces.append(line if line[1:] in others[line[0]] else line[0] + _white(line[1:]))
     return pieces
 
 

@@ -73,7 +73,8 @@ def decoded(data: bytes) -> str | None:
 
 def head_of(lines: Lines) -> int | None:
     """The mode in a file's head; None if there is no head."""
-    return int(lines[0][1:], 8) if lines and _HEAD.fullmatch(lines[0]) else None
+    # Most lines are text; the pattern would take most of the time of a review with many hunks.
+    return int(lines[0][1:], 8) if lines and lines[0][:1] == "\0" and _HEAD.fullmatch(lines[0]) else None
 
 
 def kind_of(lines: Lines) -> Kind:

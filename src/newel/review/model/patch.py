@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from newel.diff.patience import diff
+from newel.diff.patience import LineSpan, diff
 from newel.diff.unified import CONTEXT, DiffBlock, hunks
 from newel.review.model.file_kinds import git_mode
 from newel.review.model.file_lines import MODE, head_of, is_blob, kind_of
-from newel.review.model.file_review import FileReview, Hunk, Lines, is_head, joined
+from newel.review.model.file_review import FileReview, Hunk, Lines, is_head, joined, render
 
 
 def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
@@ -21,20 +21,39 @@ def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
     """
     if is_blob(base[hunk.a : hunk.b]) or is_blob(hunk.top.lines):
         return ""
+    return _patch_at(base, hunk, context, compares=False)
+
+
+def _patch_at(base: Lines, hunk: Hunk, context: int, *, compares: bool) -> str:
+    """``compares``: lines that the hunk has in common with the base are context."""
     # A last line without an end gets one if another line follows it, so it is changed, too.
     is_last = 0 < hunk.a == len(base) and bool(hunk.top.lines) and not is_head(base[-1])
     a = hunk.a - 1 if is_last and context and not base[-1].endswith("\n") else hunk.a
     behind = base[hunk.b : hunk.b + 1]
     lines = joined(base[a : hunk.a], hunk.top.lines, behind)
-    block = _block(base, a, hunk.b, lines[: len(lines) - len(behind)])
-    if block is None:
+    lines = lines[: len(lines) - len(behind)]
+    compares = compares and not set(base[a : hunk.b]).isdisjoint(lines)  # it is many times as quick
+    spans = diff(base[a : hunk.b], lines) if compares else [LineSpan(0, hunk.b - a, 0, len(lines))]
+    made = (_block(base, a + span.a0, a + span.a1, lines[span.b0 : span.b1]) for span in spans)
+    blocks = [block for block in made if block]
+    if not blocks:
         return ""
     # Only the affected part of the text, because there may be many hunks.
-    first = max(block.start - context, 0)
+    first = max(blocks[0].start - context, 0)
     head = int(head_of(base) is not None)
-    old = base[head + first : head + block.end + context]
-    shifted = DiffBlock(block.start - first, block.end - first, block.new)
-    return "".join(hunks(old, [shifted], context=context, before=first))
+    old = base[head + first : head + blocks[-1].end + context]
+    shifted = [DiffBlock(block.start - first, block.end - first, block.new) for block in blocks]
+    return "".join(hunks(old, shifted, context=context, before=first))
+
+
+def patch_of_hunk(path: str, base: Lines, hunk: Hunk) -> str:
+    """What a hunk alone changes, in git's format; empty if that is nothing. Compares no other lines than its own."""
+    is_plain = head_of(base) is not None and hunk.a > 0 and kind_of(base) == "file"
+    if not is_plain or is_blob(base) or is_blob(hunk.top.lines):
+        return file_patch(path, base, render(base, [hunk]))
+    body = _patch_at(base, hunk, CONTEXT, compares=True)
+    ours, theirs = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    return f"diff --git {ours} {theirs}\n--- {ours}\n+++ {theirs}\n{body}" if body else ""
 
 
 def contexts(review: FileReview) -> Iterator[int]:

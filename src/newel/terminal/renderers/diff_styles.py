@@ -5,8 +5,9 @@ A line is coloured by its hunk's header, which counts the lines, and not by its 
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -141,26 +142,33 @@ def with_diff(text: str, *, secondary: str = DIM, wraps: bool = False) -> Text:
     ``wraps``: lines that are too long are wrapped; otherwise they stay whole, to be copied.
     """
     painted = Text(overflow="fold") if wraps else Text(no_wrap=True, overflow="ignore")
+    for piece in diff_pieces(text, secondary=secondary):
+        painted.append_text(piece)
+    return painted
+
+
+def diff_pieces(text: str, *, secondary: str = DIM) -> Iterator[Text]:
+    """The lines of ``with_diff``, each but the first with the end of the line before it. The first screen need not wait for the last one."""
     lines = escape_invisible(text).split("\n")
     at, language = 0, ""
     while at < len(lines):
         indent = lines[at][: len(lines[at]) - len(lines[at].lstrip(" "))]
         end = _end_of_hunk(lines, at, indent)
-        if at:
-            painted.append("\n")
+        start = Text("\n" if at else "")
         if end > at:
-            painted.append(lines[at], style=secondary)
-            hunk = [line.removeprefix(indent) for line in lines[at + 1 : end]]
-            paint = paint_lines if at < DETAILED else _paint_plainly
-            for line in paint([DiffLine(line[:1], 0, line[1:], 0) for line in hunk], language, EXACT):
-                painted.append(f"\n{indent}").append_text(line)
+            yield start.append(lines[at], style=secondary)
+            hunk = (line.removeprefix(indent) for line in lines[at + 1 : end])
+            changes = (DiffLine(line[:1], 0, line[1:], 0) for line in hunk)
+            detailed = [*itertools.islice(changes, DETAILED if at < DETAILED else 0)]
+            plain = (_paint_plainly(line, EXACT) for line in changes)
+            for line in itertools.chain(paint_lines(detailed, language, EXACT), plain):
+                yield Text(f"\n{indent}").append_text(line)
             at = end
         else:
             if name := _name(lines, at, indent):
                 language = _LANGUAGES.get(PurePosixPath(name).suffix.lower(), "")
-            painted.append(lines[at], style="bold" if name else "")
+            yield start.append(lines[at], style="bold" if name else "")
             at += 1
-    return painted
 
 
 def paint_diff_code(code: str) -> Text:
@@ -219,7 +227,7 @@ def paint_lines(lines: Sequence[DiffLine], language: str, marks: Mapping[str, st
         old, new = changed_words(lines[removed].text, lines[added].text)
         spans[removed] += old
         spans[added] += new
-    painted = _paint_plainly(lines, language, marks)
+    painted = [_paint_plainly(line, marks) for line in lines]
     width = len(marks["+"])
     for text, marked in zip(painted, spans, strict=True):
         for span in marked:
@@ -227,12 +235,11 @@ def paint_lines(lines: Sequence[DiffLine], language: str, marks: Mapping[str, st
     return painted
 
 
-def _paint_plainly(lines: Sequence[DiffLine], language: str, marks: Mapping[str, str]) -> list[Text]:  # noqa: ARG001 — see above
-    styles = {"+": ADDED, "-": REMOVED}
-    return [
-        Text().append(marks.get(line.mark, line.mark) + line.text, style=styles.get(line.mark, ""))
-        for line in lines
-    ]
+def _paint_plainly(line: DiffLine, marks: Mapping[str, str]) -> Text:
+    return Text().append(marks.get(line.mark, line.mark) + line.text, style=_SIDES.get(line.mark, ""))
+
+
+_SIDES: Final = {"+": ADDED, "-": REMOVED}
 
 
 def _pairs(lines: Sequence[DiffLine]) -> Iterable[tuple[int, int]]:

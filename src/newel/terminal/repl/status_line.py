@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from newel.session.coding_agent import CodingAgent, SessionTotals
+from newel.agent.messages import AppMessage
+from newel.session.coding_agent import NOTHING_USED, CodingAgent, SessionTotals, totals
 from newel.storage.files import read_regular
 from newel.terminal.repl.background_commands import count_running
 from newel.text.format import format_cost, one_line, short_folder, short_number
@@ -42,8 +44,9 @@ class StatusLine:
         self.own = ""
         """What a program of the user's has printed, in place of the line."""
         self._agent = agent
-        self._counted: tuple[int, int] = (0, 0)
-        self._totals: SessionTotals = agent.totals()
+        self._counted = 0
+        self._last: AppMessage | None = None
+        self._totals: SessionTotals = NOTHING_USED
         self._branch = GitBranch(agent.workspace.name)
 
     def text(self, columns: int) -> str:
@@ -69,10 +72,13 @@ class StatusLine:
 
     def totals(self) -> SessionTotals:
         """Those of the conversation so far."""
-        messages = self._agent.state.messages
-        counted = (len(messages), id(messages[-1]) if messages else 0)
-        if counted != self._counted:
-            self._counted, self._totals = counted, self._agent.totals()
+        messages, counted = self._agent.state.messages, self._counted
+        if counted and (len(messages) < counted or messages[counted - 1] is not self._last):
+            counted, self._totals = 0, NOTHING_USED  # another conversation, or another branch
+        if len(messages) > counted:
+            self._totals = totals(itertools.islice(messages, counted, None), self._totals)
+            counted, self._last = len(messages), messages[-1]
+        self._counted = counted
         return self._totals
 
 

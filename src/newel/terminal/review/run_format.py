@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import anyio.to_thread
 
 from newel.agent.formatting import pluralize
 from newel.diff.unified import changed_lines
+from newel.review.renames import find_renames
 from newel.review.undo_order import UndoOrder, is_undo
 from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.review.review_ui import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from newel.review.checkpoints import FilePlan, RollbackPlan
     from newel.review.project import ProjectReview, RunFile, RunView
     from newel.review.revert import RevertConflict
+    from newel.review.run_summaries import RunCounts
     from newel.review.save import Saved
     from newel.review.store.ledger import Checkpoint
 
@@ -41,9 +42,6 @@ HARD = "Later changes in these files are undone too, your own edits included; a 
 STILL_STAGED = (
     "Still staged in git, which an undo leaves alone: {files}. `git restore --staged FILE` unstages them."
 )
-
-MOST_PAIRS = 10_000
-"""Pairs of files that are compared to find renames."""
 
 ROWS = 20
 """Files listed of a run."""
@@ -77,19 +75,22 @@ async def describe_project(
     """The pending hunks of a project and its latest runs, the last one with its diff, which is cut if it is to be ``short``. Raises
     ``LedgerError``.
     """
-    from newel.review.decide import checkpoints_by_run, load_pending
-    from newel.review.project import recent_runs
+    from newel.review.decide import load_pending
+    from newel.review.project import load_run
+    from newel.review.run_summaries import summarize_runs
     from newel.terminal.review.hunk_format import describe_pending
 
-    names = await anyio.to_thread.run_sync(checkpoints_by_run, project.ledger)
+    checkpoints = await anyio.to_thread.run_sync(project.ledger.checkpoints)
+    names = {checkpoint.run: checkpoint for checkpoint in checkpoints}
     parts = [describe_pending(await load_pending(project), names, format_command, SHOWN if short else WHOLE)]
-    runs = await recent_runs(project, limit=limit)
-    shown = SHORT if short else WHOLE
-    parts += [
-        describe_run(run, format_command, shown, number) if number == 1 else _head(run, number)
-        for number, run in enumerate(runs, 1)
-    ]
-    if len(runs) > 1:
+    checkpoints = checkpoints[:limit]
+    refreshed = await project.refresh(*checkpoints)
+    for checkpoint in checkpoints[:1]:
+        run = await load_run(project, checkpoint, refreshed, reverse=False)
+        parts.append(describe_run(run, format_command, SHORT if short else WHOLE, 1))
+    earlier = await summarize_runs(project, checkpoints[1:], refreshed)
+    parts += [_head(run, number) for number, run in enumerate(earlier, 2)]
+    if earlier:
         parts.append(f"`{format_command('review 2')}` shows another run.")
     parts += [escape_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NO_CHANGES
@@ -105,23 +106,23 @@ async def describe_checkpoint(
     """A run with its diff, by its checkpoint's ID or the beginning of it. Raises ``UnknownCheckpoint``."""
     from newel.review.project import load_run
 
-    run = await load_run(project, await project.find(checkpoint))
+    run = await load_run(project, await project.find(checkpoint), reverse=False)
     return describe_run(run, format_command, SHORT if short else WHOLE).rstrip("\n")
 
 
 def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimit, number: int = 0) -> str:
     """A run with its files and its diff, cut to ``limit``. ``number`` is its place in the list, 0 if it is unknown."""
+    from newel.review.run_summaries import summary_of
+
     # Files that are wholly pending are shown hunk by hunk, above.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run, number)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
+    return f"{_head(summary_of(run), number)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
 
 
-def _head(run: RunView, number: int) -> str:
+def _head(run: RunCounts, number: int) -> str:
     """A run and its files, each with the size of its change."""
     lines = [run_line(number, run.checkpoint_id, run.created_at, run.title)]
-    files = {file.file_path: file for file in run.files}
-    rows = _with_renames({name: file.patch for name, file in files.items()})
-    lines += file_rows((name, (size, files[path].about, files[path].state)) for path, name, size in rows)
+    lines += file_rows((file.name, (file.size, file.about, file.state)) for file in run.files)
     if not run.files:
         lines.append("  none of its changes remain")
     return "\n".join(lines) + "\n"
@@ -129,33 +130,11 @@ def _head(run: RunView, number: int) -> str:
 
 def _with_renames(patches: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """The path, the name to show, and the size of the change of each file; a renamed one comes once, as ``old → new``."""
-    old_names = renames(patches)
+    old_names = find_renames(patches)
     for path, patch in patches.items():
         old = old_names.get(path)
         if path not in old_names.values():
             yield path, f"{old} → {path}" if old else path, "renamed" if old else changed_lines(patch)
-
-
-def renames(patches: Mapping[str, str]) -> dict[str, str]:
-    """The old names of renamed files, by the new ones: most lines of a file that is gone are in one that is new."""
-    gone = {name: _lines(patch, "-") for name, patch in patches.items() if "\ndeleted file mode " in patch}
-    new = {name: _lines(patch, "+") for name, patch in patches.items() if "\nnew file mode " in patch}
-    if len(gone) * len(new) > MOST_PAIRS:
-        return {}
-    found: dict[str, str] = {}
-    for name, lines in new.items():
-        shared = {old: (lines & before).total() for old, before in gone.items()}
-        old = max(shared, key=lambda old: shared[old], default="")
-        if old and 2 * shared[old] > max(lines.total(), gone[old].total()):
-            found[name] = old
-            del gone[old]
-    return found
-
-
-def _lines(patch: str, sign: str) -> Counter[str]:
-    """The lines that a patch of a whole file removes or adds."""
-    body = patch.partition("\n@@")[2].split("\n")[1:]
-    return Counter(line[1:] for line in body if line.startswith(sign))
 
 
 def file_rows(files: Iterable[tuple[str, Iterable[str]]]) -> list[str]:

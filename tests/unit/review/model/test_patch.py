@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from newel.review.model.edits import edit
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.model.file_review import FileReview, Hunk, Layer, Lines, buffer, render
-from newel.review.model.patch import file_patch, hunk_patch
+from newel.review.model.patch import file_patch, hunk_patch, patch_of_hunk
 from tests.requirements import require_program
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\u2028x\n", "😀\n", "-- \n", "@@\n", "end", "\\ no\n"])
@@ -80,6 +80,7 @@ def test_accepted_hunks_are_a_patch(text: str, edits: list[tuple[int, int, str, 
     for hunk in review.hunks:
         patch = "--- a/f\n+++ b/f\n" + hunk_patch(review.base, hunk)
         assert applied(review.base, patch) == render(review.base, (hunk,))
+        assert applied(review.base, patch_of_hunk("f", review.base, hunk)) == render(review.base, (hunk,))
 
 
 def applied(base: Lines, patch: str) -> Lines:

@@ -1,0 +1,101 @@
+"""What runs have changed, in numbers.
+
+A list of runs shows how many lines each has changed in which files, and must not take longer the more they are. The journal tells that
+of a file which a run changed in one step, the usual case; only in other cases are the texts before and after the run compared.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Sequence
+
+import anyio.to_thread
+import msgspec
+
+from newel.diff.unified import changed_lines, line_counts
+from newel.review.model.file_lines import head_of, text_hash
+from newel.review.model.file_review import FileReview
+from newel.review.project import ProjectReview, Refreshed, RunFile, RunView, changed_files
+from newel.review.renames import find_renames
+from newel.review.store.ledger import Checkpoint, FileVersion
+from newel.review.store.line_counts import RecordedLines, recorded_lines
+
+
+class FileSummary(msgspec.Struct, frozen=True):
+    """A file that a run changed; a renamed one is ``old → new``. ``size`` counts its lines, as ``line_counts``; ``about`` and ``state`` are those of
+    ``RunFile``. The texts are not inert.
+    """
+
+    name: str
+    size: str
+    about: str
+    state: str
+
+
+class RunCounts(msgspec.Struct, frozen=True):
+    """A run with the files that differ after it."""
+
+    checkpoint_id: str
+    created_at: str
+    title: str
+    files: tuple[FileSummary, ...]
+
+
+def summary_of(run: RunView) -> RunCounts:
+    """The numbers of a run whose patches are known."""
+    return RunCounts(run.checkpoint_id, run.created_at, run.title, tuple(_named(run.files)))
+
+
+async def summarize_runs(
+    project: ProjectReview, checkpoints: Sequence[Checkpoint], refreshed: Refreshed
+) -> list[RunCounts]:
+    """The numbers of runs, on the files as they were ``refreshed``. Raises ``LedgerError``."""
+    return [
+        await anyio.to_thread.run_sync(_summarize, project, checkpoint, refreshed)
+        for checkpoint in checkpoints
+    ]
+
+
+def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed) -> RunCounts:
+    steps = recorded_lines(project.ledger, checkpoint.run)
+    reviews = {review.path: review for review in refreshed.reviews}
+    known: dict[str, FileSummary] = {}
+    for before in checkpoint.files:
+        review = reviews.get(before.path)
+        if review is not None and (summary := _from_journal(before, review, steps.get(before.path, ()))):
+            known[before.path] = summary
+    rest = msgspec.structs.replace(
+        checkpoint, files=tuple(before for before in checkpoint.files if before.path not in known)
+    )
+    compared = [*_named(changed_files(project, rest, refreshed, reverse=False))] if rest.files else []
+    files = sorted([*known.values(), *compared], key=lambda file: file.name.rpartition(" → ")[2])
+    return RunCounts(checkpoint.id, checkpoint.created, checkpoint.title, tuple(files))
+
+
+def _from_journal(
+    before: FileVersion, review: FileReview, steps: Sequence[RecordedLines]
+) -> FileSummary | None:
+    """The numbers of a file that a run changed in one step, from the state that its checkpoint has; None for all others."""
+    if len(steps) != 1 or review.hunks or stat.S_IFMT(before.mode):
+        return None
+    step = steps[0]
+    was = f"sha256:{before.blob}"
+    if step.kind != "record" or not step.is_plain or step.hash_before != was or step.hash_after == was:
+        return None
+    now = text_hash(review.base)
+    has_mode = head_of(review.base) == before.mode
+    state = "undone" if now == was else "" if now == step.hash_after else "changed since"
+    size = line_counts(step.added, step.removed)
+    return FileSummary(before.path, size, "", state if has_mode else "changed since")
+
+
+def _named(files: Sequence[RunFile]) -> Iterator[FileSummary]:
+    """The files with their facts; a renamed one once, as ``old → new``."""
+    old_names = find_renames({file.file_path: file.patch for file in files})
+    for file in files:
+        old = old_names.get(file.file_path)
+        if file.file_path in old_names.values():
+            continue
+        name = f"{old} → {file.file_path}" if old else file.file_path
+        size = "renamed" if old else changed_lines(file.patch)
+        yield FileSummary(name, size, file.about, file.state)
