@@ -22,6 +22,7 @@ from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
+from newel.terminal.repl.slash_hints import NOT_SENT
 from newel.terminal.repl.status_line import StatusLine
 from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
@@ -221,6 +222,9 @@ class CodingRepl(Repl[CommandContext]):
         elif command and command[0] not in self._agent.templates:
             self.ui.echo(text)
             raise COMMANDS.unknown(text)
+        elif hint := NOT_SENT.get(text.lower()):
+            self.ui.echo(text)
+            self.ui.renderer.note(hint)
         else:
             self.ui.refresh()
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
