@@ -1,0 +1,86 @@
+"""Tells whether a working tree has changes that are not committed, without running a program that the repository names."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+
+from newel.workspace.git import git_command, safe_environment
+
+TIMEOUT_S: Final = 20.0
+"""For one command: a tree with more files than git looks at meanwhile stays without an answer."""
+
+_MAX_SETTINGS: Final = 1 << 20
+_FILTER: Final = "filter."
+
+
+async def has_changes(folder: str) -> bool | None:
+    """Whether files in a folder's repository differ from its last commit, new ones included. None if git cannot tell. Submodules are compared by
+    their commits only.
+
+    Cancelled, git is killed.
+    """
+    with anyio.move_on_after(TIMEOUT_S):
+        settings = await _read(folder, {}, "config", "--list", "--name-only", "-z", most=_MAX_SETTINGS)
+        if settings is None:
+            return None
+        changed = await _read(
+            folder,
+            _without_filters(settings),
+            *("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty"),
+            most=1,
+        )
+        return None if changed is None else bool(changed)
+    return None
+
+
+def _without_filters(settings: bytes) -> dict[str, str]:
+    """Variables that turn off all filters, which git would run on the files: a repository can bring its own."""
+    names = {
+        name.removeprefix(_FILTER).rpartition(".")[0]
+        for name in settings.decode(errors="surrogateescape").split("\0")
+        if name.startswith(_FILTER)
+    }
+    off = [
+        (f"{_FILTER}{name}.{key}", value)
+        for name in sorted(names)
+        for key, value in (("clean", ""), ("process", ""), ("required", "false"))
+    ]
+    variables = {"GIT_CONFIG_COUNT": str(len(off)), "GIT_NO_LAZY_FETCH": "1"}
+    for number, (name, value) in enumerate(off):
+        variables |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
+
+
+async def _read(folder: str, variables: Mapping[str, str], *args: str, most: int) -> bytes | None:
+    """What git prints, which is ended once it is ``most`` bytes or more; None if it fails."""
+    command = git_command(folder, *args)
+    if command is None:
+        return None
+    try:
+        process = await anyio.open_process(
+            command,
+            cwd=folder,
+            env={**safe_environment(folder), **variables},
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+    printed = b""
+    async with process:
+        assert process.stdout is not None  # noqa: S101 — it is a pipe
+        try:
+            async for piece in process.stdout:
+                printed += piece
+                if len(printed) >= most:
+                    process.kill()
+                    return printed
+            code = await process.wait()
+        except BaseException:
+            process.kill()
+            raise
+    return printed if code == 0 else None
