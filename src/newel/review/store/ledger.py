@@ -199,14 +199,16 @@ class Ledger:
             rows = connection.execute("SELECT path, rev, base FROM files ORDER BY path")
             return {path: (rev, base) for path, rev, base in rows}
 
-    def has_shown_hunks(self, path: str) -> bool:
-        """Whether a file has hunks that are not rejected. Does not decode the text of the review."""
+    def hunk_states(self, path: str) -> list[HunkState]:
+        """The states of a file's hunks. Does not decode the text of the review."""
         with self.database.reading() as connection:
             row = connection.execute("SELECT review FROM files WHERE path = ?", (path,)).fetchone()
-        if row is None:
-            return False
-        hunks = msgspec.json.decode(unpack(row[0]), type=_HunkStates).hunks
-        return any(hunk.state != "rejected" for hunk in hunks)
+        hunks = msgspec.json.decode(unpack(row[0]), type=_HunkStates).hunks if row else ()
+        return [hunk.state for hunk in hunks]
+
+    def has_shown_hunks(self, path: str) -> bool:
+        """Whether a file has hunks that are not rejected."""
+        return any(state != "rejected" for state in self.hunk_states(path))
 
     def change(
         self,

@@ -61,7 +61,8 @@ async def run_repl(
         for prompt in first_prompts:
             repl.enqueue(prompt)
         program = settings.status_line if settings else ()
-        return await repl.run(agent, *([partial(repl.follow_status, program)] if program else []))
+        status = partial(repl.follow_status, program) if program else repl.follow_folder
+        return await repl.run(agent, status)
     finally:
         notice.close()
         approver.attend(None)
@@ -106,7 +107,7 @@ class CodingRepl(Repl[CommandContext]):
         self._notice = notice
         self._header = header
         self._queueing = anyio.Lock()
-        self._status = StatusLine(agent)
+        self._status = StatusLine(agent, home)
         self._typed: dict[str, str] = {}
         """Queued messages, by id, as they were before files and templates were read."""
         self._own_commands = OwnCommands(agent, ui)
@@ -121,6 +122,10 @@ class CodingRepl(Repl[CommandContext]):
 
         facts = partial(facts_of, self._agent)
         await follow(program, lambda: facts(self._status.totals()), show, self.ui.renderer.note)
+
+    async def follow_folder(self) -> None:
+        """Keep what the status line says of the folder up to date, until cancelled."""
+        await self._status.folder.follow(self.ui.refresh)
 
     def _greet(self) -> None:
         if self._header:
@@ -247,6 +252,7 @@ class CodingRepl(Repl[CommandContext]):
         has_prompted = self._is_prompting
         await super()._after_job(stopped)
         self._restore_unsent()
+        self._status.folder.look()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
             self.ui.renderer.note(message, "aside")

@@ -33,10 +33,10 @@ WORDS: Final = {
 }
 """What leaves or helps elsewhere, without a slash: alone it is no prompt."""
 
-NOT_SENT: Final = {
-    word: "This was not sent: Ctrl+L clears the screen, and `/clear` starts a new conversation."
-    for word in ("clear", "cls", "reset")
-}
+NOT_SENT: Final = dict.fromkeys(
+    ("clear", "cls", "reset"),
+    "This was not sent: Ctrl+L clears the screen, and `/clear` starts a new conversation.",
+)
 """A word with two meanings, the one of which would drop the conversation."""
 
 HINTS: Final = {
@@ -88,7 +88,10 @@ HINTS: Final = {
             "statusline",
             "[terminal] status_line in ~/.newel/config.toml names a program that writes the status line.",
         ),
-        ("terminal-setup", "Ctrl+J makes a new line in every terminal, Shift+Enter where the terminal reports it."),
+        (
+            "terminal-setup",
+            "Ctrl+J makes a new line in every terminal, Shift+Enter where the terminal reports it.",
+        ),
         ("mcp", "`newel mcp` in a shell lists, adds and tests tool servers; `/tools` lists their tools."),
         ("forget", "`newel forget` in a shell deletes what Newel has stored."),
     )

@@ -1,0 +1,47 @@
+"""If these fail, changes that wait for a decision are forgotten, because nothing on the screen mentions them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from tests.answering import PATIENCE
+from tests.support import BIN, Newel, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+
+def write(path: str, text: str) -> dict[str, object]:
+    call = {"name": "write", "arguments": {"file_path": path, "content": text}}
+    return {"tool_calls": [{"function": call}]}
+
+
+def test_the_status_line_counts_what_waits_until_it_is_decided(with_model: Make) -> None:
+    newel = with_model(scenario("go", write("a.txt", "one\n"), write("b.txt", "two\n"), {"content": "Done."}))
+    words = [str(BIN / "newel"), "--approve", "review"]
+    with Tmux(words, newel.project, {**os.environ, **newel.environ}, columns=100) as terminal:
+        terminal.wait_for("approve: review")
+        assert "to review" not in terminal.text
+        terminal.type("go", "Enter")
+        terminal.wait_for("2 hunks to review")
+        last = terminal.view.splitlines()[-1]
+        assert len(last) == 99
+        terminal.type("/keep a.txt", "Enter")
+        terminal.answer("y", "Enter")
+        terminal.wait_for("1 hunk to review")
+
+    with Tmux([str(BIN / "newel")], newel.project, {**os.environ, **newel.environ}) as later:
+        later.wait_for("1 hunk to review")  # in the next conversation, too
+        later.resize(40, 24)
+        wait_until_gone(later)  # no room for it
+        later.resize(80, 24)
+        later.wait_for("1 hunk to review")
+
+
+def wait_until_gone(terminal: Tmux) -> None:
+    until = time.monotonic() + PATIENCE
+    while "to review" in terminal.view:
+        assert time.monotonic() < until, terminal.view
+        time.sleep(0.03)
