@@ -161,7 +161,7 @@ def test_the_history_is_searched_further_and_further_back(open_terminal: Open) -
 
 def test_up_finds_what_begins_with_the_draft_and_down_brings_the_draft_back(open_terminal: Open) -> None:
     terminal = ready(open_terminal)
-    say(terminal, "fix the parser", "run the tests", "fix the docs", "push it")
+    say(terminal, "fix the parser", "test it all", "fix the docs", "push it")
     terminal.send("fix")
     wait_for_input(terminal, "fix")
     for key, shown in ((UP, "fix the docs"), (UP, "fix the parser"), (UP, "fix the parser")):

@@ -107,6 +107,7 @@ class PromptToolkitUI:
             complete_while_typing=Condition(lambda: self._mode.completes),
             on_text_changed=lambda _: self._mode.on_text(),
             multiline=True,
+            enable_history_search=True,
         )
         images = PastedImages()
         self._writing = WritingMode(self._buffer, self._get_handler, images)
