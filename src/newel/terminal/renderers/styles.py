@@ -113,7 +113,7 @@ class _OpenItem(_Item):
 
 
 class _Code(CodeBlock):
-    """Code below the name of its language, without an edge, so that it can be copied."""
+    """Code below the name of its language, or in one colour without one; it has no edge, so that it can be copied."""
 
     wraps = False
 
@@ -130,6 +130,8 @@ class _Code(CodeBlock):
             yield Text(self.lexer_name, style=DIM, no_wrap=True, overflow="ellipsis")
         if self.lexer_name in {"diff", "patch"}:
             text = paint_diff_code(code)
+        elif self.lexer_name == "text":  # otherwise it would look like prose
+            text = Text(code, style="markdown.code")
         else:
             text = Syntax("", self.lexer_name, theme=self.theme, background_color="default").highlight(code)
         text.rstrip()
