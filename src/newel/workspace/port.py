@@ -131,8 +131,8 @@ class CommandTerminal(Protocol):
 class RunOptions(TypedDict, total=False):
     """Options of a command. ``timeout`` is in seconds; the result then has the output so far, which it would not after a cancellation.
     ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
-    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. On this machine, ``terminal``
-    lets it converse with the user: it gets no other option then.
+    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. ``terminal``
+    lets it converse with the user: it gets no other option then. A sandbox on a host has no terminal.
     """
 
     timeout: float | None

@@ -17,7 +17,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
-from newel.terminal.repl.own_commands import OwnCommands, hint_for
+from newel.terminal.repl.own_commands import OwnCommands
 from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
 from newel.terminal.repl.replay import show_resumed
@@ -199,7 +199,7 @@ class CodingRepl(Repl[CommandContext]):
         if self._agent.sandbox_problem:
             lines.append(one_line(self._agent.sandbox_problem, 60))
         if typed.startswith("!"):
-            lines.append(hint_for(typed))
+            lines.append(self._own_commands.hint(typed))
         elif self._is_prompting:
             lines.append("Enter sends now · Tab sends after the run · Esc stops")
         elif self._activity:

@@ -22,7 +22,10 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("!!command", "run a command that the model does not get; !! alone takes back those not sent yet"),
         ("@path", "attach a file"),
         ("Enter, Tab", "during a run: send a message now, or after the run"),
-        ("Up", "take back the last queued message, or go through what you sent earlier; what begins with the draft"),
+        (
+            "Up",
+            "take back the last queued message, or go through what you sent earlier; what begins with the draft",
+        ),
         ("\\ Enter, Shift+Enter", "a new line; also Alt+Enter"),
         ("Ctrl+R, Ctrl+G", "search what you sent earlier; edit the draft in $EDITOR"),
         ("Ctrl+V", "attach the image in the clipboard"),

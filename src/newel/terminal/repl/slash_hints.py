@@ -33,7 +33,7 @@ WORDS: Final = {
 }
 """What leaves or helps elsewhere, without a slash: alone it is no prompt."""
 
-NOT_SENT: Final = dict.fromkeys(
+NOT_SENT: Final[dict[str, str]] = dict.fromkeys(
     ("clear", "cls", "reset"),
     "This was not sent: Ctrl+L clears the screen, and `/clear` starts a new conversation.",
 )
