@@ -127,3 +127,19 @@ def test_a_change_by_the_user_is_seen_with_the_next_keys(open_terminal: Open, tm
         return " fix* " in last_line(terminal)
 
     terminal.wait_for(starred)
+
+
+def test_keys_choose_the_model_and_how_much_it_reasons_while_a_draft_stays(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", columns=100)
+    terminal.wait_for("approve: auto")
+    terminal.send("a draft")
+    terminal.send("\x1bt")
+    terminal.wait_for("thinking: minimal")
+    terminal.send("\x1b[116;3u")  # as the kitty protocol reports it
+    terminal.wait_for("thinking: low")
+    terminal.send("\x1bp")
+    terminal.wait_for("obedient  (in use)")
+    terminal.send("oth\r")
+    terminal.wait_for("The next prompt goes to other.")
+    terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} a draft\n")
+    assert last_line(terminal).startswith("other \N{MIDDLE DOT} thinking: low")

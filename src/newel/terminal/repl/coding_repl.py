@@ -17,6 +17,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
+from newel.terminal.repl.model_commands import switch_thinking_level
 from newel.terminal.repl.own_commands import OwnCommands
 from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
@@ -186,6 +187,13 @@ class CodingRepl(Repl[CommandContext]):
         except NewelError as error:
             self.ui.renderer.note(self.localize(str(error)))
         self.ui.refresh()
+
+    def next_thinking_level(self) -> None:
+        switch_thinking_level(self._agent)
+        self.ui.refresh()
+
+    def choose_model(self) -> None:
+        self.submit("/model")
 
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)

@@ -54,6 +54,12 @@ async def thinking(context: CommandContext, level: str) -> None:
     context.say(f"Thinking is {now}." if level == now else f"{unknown}Thinking is {now}. Levels: {levels}.")
 
 
+def switch_thinking_level(agent: CodingAgent) -> None:
+    """Switch to the next level; after the highest comes the lowest."""
+    levels = get_args(ThinkingLevel)
+    agent.set_thinking_level(levels[(levels.index(agent.state.thinking_level) + 1) % len(levels)])
+
+
 async def agent_mode(context: CommandContext, name: str) -> None:
     agent = context.agent
     modes = f"Modes: {', '.join(get_args(AgentMode))}."

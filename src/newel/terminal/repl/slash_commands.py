@@ -32,6 +32,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Esc Esc", "when nothing runs and the input is empty: /rewind"),
         ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
+        ("Alt+P, Alt+T", "choose the model; switch how much it reasons"),
         ("Ctrl+O", "show the whole transcript, unfolded"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))

@@ -387,6 +387,8 @@ class PromptToolkitUI:
             (["c-x", "c-e"], self._on_editor, is_writing),
             (["c-g"], self._on_escape, is_list),
             (["c-v"], self._on_paste, is_text),
+            (["escape", "p"], self._on_model, is_text),
+            (["escape", "t"], self._on_thinking, is_text),
         ):
             keys.add(*names, filter=filter_)(_key(action))
         keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
@@ -439,6 +441,14 @@ class PromptToolkitUI:
 
     def _on_paste(self) -> None:
         self._app.create_background_task(self._draft.paste())
+
+    def _on_model(self) -> None:
+        if self._handler is not None:
+            self._handler.choose_model()
+
+    def _on_thinking(self) -> None:
+        if self._handler is not None:
+            self._handler.next_thinking_level()
 
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""
