@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import anyio
+import anyio.to_thread
 
 from newel.workspace.git import git_command, safe_environment
 
@@ -56,31 +58,36 @@ def _without_filters(settings: bytes) -> dict[str, str]:
 
 
 async def _read(folder: str, variables: Mapping[str, str], *args: str, most: int) -> bytes | None:
-    """What git prints, which is ended once it is ``most`` bytes or more; None if it fails."""
+    """The first ``most`` bytes that git prints, which is then ended; None if it fails."""
     command = git_command(folder, *args)
     if command is None:
         return None
     try:
-        process = await anyio.open_process(
+        process = subprocess.Popen(
             command,
             cwd=folder,
             env={**safe_environment(folder), **variables},
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
     except OSError:
         return None
-    printed = b""
-    async with process:
+    try:  # in a thread: asyncio complains on the screen about a process that had ended when it was killed
+        return await anyio.to_thread.run_sync(partial(_collect, process, most), abandon_on_cancel=True)
+    except BaseException:
+        process.kill()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(process.__exit__, None, None, None)
+        raise
+
+
+def _collect(process: subprocess.Popen[bytes], most: int) -> bytes | None:
+    with process:
         assert process.stdout is not None  # noqa: S101 — it is a pipe
-        try:
-            async for piece in process.stdout:
-                printed += piece
-                if len(printed) >= most:
-                    process.kill()
-                    return printed
-            code = await process.wait()
-        except BaseException:
+        printed = process.stdout.read(most)
+        if len(printed) == most:
             process.kill()
-            raise
+            return printed
+        code = process.wait()
     return printed if code == 0 else None

@@ -83,3 +83,26 @@ async def test_a_tree_with_more_changes_than_a_pipe_holds_is_answered_at_once(
         (tmp_path / "project" / f"{number:05}{'x' * 100}").touch()
     with anyio.fail_after(5):
         assert await has_changes(str(tmp_path / "project")) is True
+
+
+async def test_many_looks_print_nothing(git: Git, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """If this fails, warnings of the event loop about git stand in the middle of the conversation."""
+    (tmp_path / "project" / "a.txt").write_text("two\n")
+    for _ in range(50):
+        assert await has_changes(str(tmp_path / "project"))
+    assert not caplog.records
+
+
+async def test_a_look_that_is_given_up_leaves_no_git(git: Git, tmp_path: Path) -> None:
+    (tmp_path / "project" / ".git" / "info" / "exclude").unlink(missing_ok=True)
+    before = children()
+    for _ in range(5):
+        with anyio.move_on_after(0.001):
+            await has_changes(str(tmp_path / "project"))
+    with anyio.fail_after(5):
+        while children() - before:
+            await anyio.sleep(0.01)
+
+
+def children() -> set[str]:
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
