@@ -59,11 +59,24 @@ def _without_filters(settings: bytes) -> dict[str, str]:
 
 async def _read(folder: str, variables: Mapping[str, str], *args: str, most: int) -> bytes | None:
     """The first ``most`` bytes that git prints, which is then ended; None if it fails."""
+    process = _start(folder, variables, *args)
+    if process is None:
+        return None
+    try:  # in a thread: asyncio complains on the screen about a process that had ended when it was killed
+        return await anyio.to_thread.run_sync(partial(_collect, process, most), abandon_on_cancel=True)
+    except BaseException:
+        process.kill()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(process.__exit__, None, None, None)
+        raise
+
+
+def _start(folder: str, variables: Mapping[str, str], *args: str) -> subprocess.Popen[bytes] | None:
     command = git_command(folder, *args)
     if command is None:
         return None
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             cwd=folder,
             env={**safe_environment(folder), **variables},
@@ -73,13 +86,6 @@ async def _read(folder: str, variables: Mapping[str, str], *args: str, most: int
         )
     except OSError:
         return None
-    try:  # in a thread: asyncio complains on the screen about a process that had ended when it was killed
-        return await anyio.to_thread.run_sync(partial(_collect, process, most), abandon_on_cancel=True)
-    except BaseException:
-        process.kill()
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(process.__exit__, None, None, None)
-        raise
 
 
 def _collect(process: subprocess.Popen[bytes], most: int) -> bytes | None:
