@@ -29,7 +29,7 @@ async def _pick_model(context: CommandContext) -> str | None:
     names, current = await context.agent.list_models(), context.agent.state.model.id
     if not names:
         context.say(
-            f"The server names no models. {one_line(current)} is in use; /model NAME switches to another."
+            f"The server lists no models. {one_line(current)} is in use; /model NAME switches to another."
         )
         return None
     selected = names.index(current) if current in names else 0

@@ -86,7 +86,7 @@ class OwnCommands:
             count = pluralize(len(self.take()), "command")
             self._ui.renderer.note(f"Kept from the model: {count}.")
         else:
-            self._ui.renderer.note("There is nothing that the model would get with your next message.")
+            self._ui.renderer.note("Nothing is waiting to go to the model.")
 
     async def _run(self, command: str) -> Completed:
         workspace = self._agent.workspace

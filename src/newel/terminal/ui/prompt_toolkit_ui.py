@@ -256,7 +256,7 @@ class PromptToolkitUI:
             self._pager = None
 
     def _waiting_question(self) -> str:
-        return "" if self._mode is self._writing else "A question waits for you"
+        return "" if self._mode is self._writing else "A question is waiting"
 
     @asynccontextmanager
     async def hand_over(self) -> AsyncGenerator[UserTerminal]:
