@@ -15,7 +15,6 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import NewelError
-from newel.review.store.schema import FILE
 from newel.review.tracking.recording_workspace import RecordingWorkspace, ledger_folder
 from newel.workspace.port import SCHEME, Workspace
 
@@ -36,7 +35,7 @@ class FolderState:
         self.has_changes = False
         self.waiting = 0
         self._workspace = workspace
-        self._ledger = ledger_folder(home, workspace.name) / FILE
+        self._ledger = ledger_folder(home, workspace.name)
         self._pending: PendingHunks | None = None
         self._wanted = anyio.Event()
         self._due = float("-inf")
@@ -66,7 +65,7 @@ class FolderState:
         return not folder.startswith(SCHEME) and bool(await has_changes(folder))
 
     async def _count(self) -> int:
-        if not isinstance(self._workspace, RecordingWorkspace) or not self._ledger.exists():
+        if not isinstance(self._workspace, RecordingWorkspace) or not self._ledger.is_dir():
             return 0
         # In a thread, where it holds up no key: opening a ledger needs many modules.
         await anyio.to_thread.run_sync(importlib.import_module, "newel.review.tracking.change_recorder")
