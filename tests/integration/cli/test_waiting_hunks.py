@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.answering import PATIENCE
 from tests.support import BIN, Newel, scenario
 from tests.tmux import Tmux
@@ -18,26 +20,31 @@ def write(path: str, text: str) -> dict[str, object]:
     return {"tool_calls": [{"function": call}]}
 
 
-def test_the_status_line_counts_what_waits_until_it_is_decided(with_model: Make) -> None:
-    newel = with_model(scenario("go", write("a.txt", "one\n"), write("b.txt", "two\n"), {"content": "Done."}))
+@pytest.fixture
+def newel(with_model: Make) -> Newel:
+    return with_model(scenario("go", write("a.txt", "one\n"), write("b.txt", "two\n"), {"content": "Done."}))
+
+
+def test_the_status_line_counts_what_waits_until_it_is_decided(newel: Newel) -> None:
     words = [str(BIN / "newel"), "--approve", "review"]
     with Tmux(words, newel.project, {**os.environ, **newel.environ}, columns=100) as terminal:
         terminal.wait_for("approve: review")
         assert "to review" not in terminal.text
         terminal.type("go", "Enter")
-        terminal.wait_for("2 hunks to review")
-        last = terminal.view.splitlines()[-1]
-        assert len(last) == 99
+        terminal.wait_for("Review them with")  # the run is over
+        terminal.wait_for("project           2 hunks to review")  # at the right
         terminal.type("/keep a.txt", "Enter")
+        terminal.wait_for("Keep and write these?")
         terminal.answer("y", "Enter")
         terminal.wait_for("1 hunk to review")
 
-    with Tmux([str(BIN / "newel")], newel.project, {**os.environ, **newel.environ}) as later:
-        later.wait_for("1 hunk to review")  # in the next conversation, too
-        later.resize(40, 24)
-        wait_until_gone(later)  # no room for it
-        later.resize(80, 24)
-        later.wait_for("1 hunk to review")
+
+def test_a_new_conversation_shows_what_an_earlier_one_left(newel: Newel) -> None:
+    newel("--approve", "review", "go")
+    with Tmux([str(BIN / "newel")], newel.project, {**os.environ, **newel.environ}) as terminal:
+        terminal.wait_for("2 hunks to review")
+        terminal.resize(40, 24)
+        wait_until_gone(terminal)  # no room for it
 
 
 def wait_until_gone(terminal: Tmux) -> None:
