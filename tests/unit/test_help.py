@@ -7,8 +7,8 @@ from importlib import import_module
 
 import pytest
 
-from newel.cli import MODULES
-from newel.cli.main import agent_parser
+from newel.cli import HELP, MODULES
+from newel.cli.main import EPILOG, agent_parser
 
 
 def test_the_help_lists_exactly_the_commands() -> None:
@@ -21,8 +21,12 @@ def test_commands_come_before_options() -> None:
     assert text.index("newel review") < text.index("--continue")
 
 
-def test_the_help_fits_a_terminal() -> None:
-    assert max(map(len, agent_parser("newel").format_help().split("\n"))) <= 80
+def test_the_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = agent_parser("newel").format_help()
+    assert max(map(len, text.split("\n"))) <= 80
+    assert [says for _, rows in HELP for _, says in rows if says not in text] == []  # no row is broken
+    assert EPILOG in text
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

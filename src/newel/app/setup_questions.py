@@ -53,14 +53,18 @@ def confirm(question: str, *, default: bool) -> bool:
 
 
 def choose(title: str, rows: Sequence[str]) -> int:
-    """The position of the row whose number the user enters."""
+    """The position of the row whose number, or a part of whose name, the user enters."""
     say(title)
     for number, row in enumerate(rows, 1):
         say(f"  {number}  {escape_line(row)}")
     while True:
-        answer = ask_line(f"Number, 1 to {len(rows)}: ")
+        answer = ask_line(f"Number, 1 to {len(rows)}: ").lower()
         if answer.isdecimal() and 1 <= int(answer) <= len(rows):
             return int(answer) - 1
+        named = [position for position, row in enumerate(rows) if answer and answer in row.lower()]
+        if len(named) == 1:
+            return named[0]
+        say(f"Enter one of the numbers 1 to {len(rows)}, or a part of one name.")
 
 
 def choose_name(title: str, names: Sequence[str], *, otherwise: str = "another server") -> str | None:

@@ -64,13 +64,13 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "changes",
         (
-            ("newel review", "show pending changes, and those of the latest runs"),
+            ("newel review", "show pending changes, and the latest runs"),
             ("newel decide", "keep or reject pending changes, hunk by hunk"),
             ("newel keep, newel reject", "keep or reject hunks or files, for scripts"),
             ("newel undo", "undo the last run; again: the one before"),
             ("newel redo", "redo what an undo has undone"),
             ("newel checkpoints", "list the runs that can be undone"),
-            ("newel rollback CHECKPOINT", "restore the files of a run to their state before it"),
+            ("newel rollback CHECKPOINT", "restore the files of a run as they were before"),
             ("newel trace [JOB]", "show review jobs, step by step"),
         ),
     ),
@@ -86,7 +86,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "settings, servers and hosts",
         (
-            ("newel setup", "choose a server, its key and a model, and test them"),
+            ("newel setup", "choose a server, its key and a model; test them"),
             ("newel config", "show and change the settings"),
             ("newel completion SHELL", "print a script that completes commands"),
             ("newel doctor", "show the settings and their origin, and test them"),
@@ -96,7 +96,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hosts", "list, add, remove and test SSH hosts"),
-            ("newel permissions", "list, add and revoke rules about what agents may do"),
+            ("newel permissions", "list, add and revoke rules for agents' calls"),
         ),
     ),
 )

@@ -23,15 +23,15 @@ def command_decide(arguments: Sequence[str]) -> int:
         epilog=CODES,
     )
     options = parser.parse_args(arguments)
-    check_terminal("`newel keep` and `newel reject` decide without asking, with --yes.")
 
     async def decide(project: ProjectReview | None) -> int:
         from newel.terminal.review.interactive import InteractiveReview
 
         ui = Prompter().ui(options)
-        if project is None:
+        if project is None or not any(map(project.ledger.has_shown_hunks, project.ledger.revisions())):
             ui.say(NO_PENDING)
             return FAILED
+        check_terminal("`newel keep` and `newel reject` decide without asking, with --yes.")
         return DONE if await InteractiveReview(project, ui).run() else FAILED
 
     return with_ledger(parser, options, decide)

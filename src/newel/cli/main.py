@@ -31,8 +31,8 @@ EPILOG = """\
 Run `newel help COMMAND` for the options of a command. To send the name of a
 command as a prompt: newel -- demo
 In a terminal, PROMPT begins a conversation; with -p, and in scripts, Newel
-prints the answer and exits. Piped standard input is appended to the prompt. If
-standard output is not a terminal, only the answer is written to it.
+prints the answer and exits. Piped standard input is appended to the prompt.
+If standard output is not a terminal, only the answer is written to it.
 exit codes: 0 success, 1 failed, incomplete or limit reached, 2 wrong usage,
 130 interrupted"""
 

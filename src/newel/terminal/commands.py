@@ -43,18 +43,22 @@ class SlashCommand(msgspec.Struct, Generic[Context], frozen=True):
 
 
 class CommandTable(Generic[Context]):
-    """The commands of a conversation, by their names. ``alias`` is a second name of the last one; ``hints`` say what to use instead of the
-    commands of other tools, by their names.
+    """The commands of a conversation, by their names. ``aliases`` are other names of them; ``words`` call them without a slash, where one is
+    the whole input; ``hints`` say what to use instead of the commands of other tools, by their names.
     """
 
     def __init__(
-        self, *commands: SlashCommand[Context], alias: str = "", hints: Mapping[str, str] | None = None
+        self,
+        *commands: SlashCommand[Context],
+        aliases: Mapping[str, str] | None = None,
+        words: Mapping[str, str] | None = None,
+        hints: Mapping[str, str] | None = None,
     ) -> None:
         self._commands = commands
+        self._words = words or {}
         self._hints = hints or {}
         self._by_name = {command.name: command for command in commands}
-        if alias:
-            self._by_name[alias] = commands[-1]
+        self._by_name |= {alias: self._by_name[name] for alias, name in (aliases or {}).items()}
 
     def __iter__(self) -> Iterator[SlashCommand[Context]]:
         return iter(self._commands)
@@ -64,7 +68,8 @@ class CommandTable(Generic[Context]):
 
     def find(self, text: str) -> tuple[SlashCommand[Context], str] | None:
         """The command that the text calls, and its arguments; None if it calls none of these."""
-        parsed = parse_command(text)
+        word = self._words.get(text.strip().lower())
+        parsed = (word, "") if word else parse_command(text)
         command = self._by_name.get(parsed[0]) if parsed else None
         return (command, parsed[1]) if command and parsed else None
 

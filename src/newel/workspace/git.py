@@ -41,14 +41,20 @@ def safe_environment(folder: str) -> dict[str, str]:
     return environ | own | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
+def git_command(folder: str, *args: str) -> list[str] | None:
+    """The command for git in a folder; None if there is no git, or it would wait for a file. Use ``safe_environment`` with it."""
+    git = find_git(folder)
+    return None if git is None or _would_wait(folder) else [git, *SAFE_OPTIONS, *args]
+
+
 def run_git(folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
     """What git prints in a folder; None if its exit code is not one of ``ok_codes``, there is no git, or it would wait for a file. Blocks."""
-    git = find_git(folder)
-    if git is None or _would_wait(folder):
+    command = git_command(folder, *args)
+    if command is None:
         return None
     try:
         done = subprocess.run(
-            [git, *SAFE_OPTIONS, *args],
+            command,
             cwd=folder,
             env=safe_environment(folder),
             input=stdin,

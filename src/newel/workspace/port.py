@@ -164,9 +164,9 @@ class CommandTerminal(Protocol):
 class RunOptions(TypedDict, total=False):
     """Options of a command. ``timeout`` is in seconds, or a limit that can be lifted; the result then has the output so far, which it would not after a cancellation.
     ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
-    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. On this machine, ``terminal``
-    lets it converse with the user: it gets no other option then. ``detachable`` is for where a workspace keeps commands in the background;
-    elsewhere it has no effect.
+    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. ``terminal``
+    lets it converse with the user: it gets no other option then. A sandbox on a host has no terminal. ``detachable`` is for where a workspace
+    keeps commands in the background; elsewhere it has no effect.
     """
 
     timeout: float | TimeLimit | None

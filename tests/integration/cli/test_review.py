@@ -432,7 +432,7 @@ def test_an_undo_never_selects_a_run_before_the_last(second: str, two_runs: Newe
     before = files(two_runs.project)
     done = two_runs("undo", "--yes")
     assert done.returncode == 1
-    assert f"No change of the last run is recorded: {second}." in done.stderr
+    assert f"The last run has no recorded changes: {second}." in done.stderr
     if second == "ignored":
         assert "build/" in done.stderr
     assert files(two_runs.project) == before
@@ -474,7 +474,7 @@ def test_an_undo_in_a_conversation_selects_no_older_run(screen: str, two_runs: N
     try:
         terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
         terminal.send("/undo\r")
-        terminal.wait_for("No change of the last run is recorded: ignored.")
+        terminal.wait_for("The last run has no recorded changes: ignored.")
         assert (two_runs.project / "a.txt").exists()
     finally:
         terminal.close()

@@ -161,6 +161,18 @@ def test_file_names_and_all_select_their_pending_hunks(
     assert "No pending changes" in nothing.stdout
 
 
+def test_without_a_terminal_the_exit_code_tells_whether_something_waits(newel: Newel) -> None:
+    """If this fails, a script cannot tell "nothing to decide" from wrong usage."""
+    nothing = newel("decide")
+    assert (nothing.returncode, nothing.stdout) == (1, "No pending changes.\n")
+    newel("--approve", "review", "go")
+    waits = newel("decide")
+    assert waits.returncode == 2
+    assert "not a terminal" in waits.stderr
+    newel("keep", "--all", "--yes")
+    assert newel("decide").returncode == 1
+
+
 def test_nothing_is_decided_without_confirmation(
     newel: Newel, proposals: Proposals, three: list[str]
 ) -> None:

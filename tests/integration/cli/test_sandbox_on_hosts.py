@@ -20,6 +20,7 @@ from tests.requirements import require_program
 from tests.served import served as serving
 from tests.sshd import Sshd
 from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 BUBBLEWRAP = require_program("bwrap", "bubblewrap")
 
@@ -335,3 +336,18 @@ def test_a_host_that_is_away_is_an_error_and_not_one_without_a_sandbox(
     assert done.returncode == 1
     assert "refused the connection" in done.stderr
     assert "sandbox" not in done.stderr
+
+
+def test_a_command_of_the_users_own_has_no_keys_there_and_says_so(
+    with_model: WithModel, sshd: Sshd, project: Path
+) -> None:
+    """If this fails, `!vim` hangs on a screen that it does not have."""
+    newel = unchosen(with_model, sshd)
+    words = [str(BIN / "newel"), "--host", f"host:{project}"]
+    with Tmux(words, newel.project, {**os.environ, **newel.environ}, columns=120) as terminal:
+        terminal.wait_for("approve: ask")
+        terminal.type("!test -t 0 || echo no''ne")
+        terminal.wait_for("It gets no keys in a sandbox on a host")
+        terminal.type("", "Enter")
+        terminal.wait_for("none")
+        terminal.wait_for("(with your next message)")

@@ -62,6 +62,15 @@ def test_a_newcomer_is_asked_and_then_answered(newel: Newel) -> None:
     assert stat.S_IMODE(config(newel).stat().st_mode) == 0o600
 
 
+def test_a_server_can_be_named_and_another_answer_is_explained(newel: Newel) -> None:
+    with on_screen(newel, "setup") as screen:
+        screen.wait_for("Number, 1 to ")
+        screen.type("https://api.example/v1", "Enter")
+        screen.wait_for("or a part of one name.")
+        screen.type("Another", "Enter")
+        screen.wait_for("Address of the server")
+
+
 def test_the_settings_that_are_there_stay_and_the_old_servers_key_goes(newel: Newel) -> None:
     config(newel).parent.mkdir()
     before = '# Mine.\nbase_url = "https://old.example/v1"\napi_key = "sk-old-0123456789abcdef"\n\n[limits]\nmaxTurns = 5 # enough\n'

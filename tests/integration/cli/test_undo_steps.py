@@ -173,7 +173,7 @@ def test_a_review_in_a_conversation_shows_whole_diffs_in_the_pager(with_model: M
         terminal.wait_for("+300\nChanges · end")
         terminal.send("q")
         terminal.send("/cost\r")
-        terminal.wait_for("Nothing has been used yet.")
+        terminal.wait_for("No tokens used yet.")
         terminal.send("\x04")
         assert terminal.end() == 0
     finally:

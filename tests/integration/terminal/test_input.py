@@ -15,7 +15,7 @@ from PIL import Image
 Open = Callable[..., Any]
 
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
-ESCAPE, INTERRUPT, END, UP = "\x1b", "\x03", "\x04", "\x1b[A"
+ESCAPE, INTERRUPT, END, UP, DOWN = "\x1b", "\x03", "\x04", "\x1b[A", "\x1b[B"
 WAITING = "run until [ -e go ]; do sleep 0.05; done"
 
 
@@ -157,6 +157,26 @@ def test_the_history_is_searched_further_and_further_back(open_terminal: Open) -
     assert terminal.screen.text.count("You said: test the parser") == 1
     terminal.send("\x1f")  # undo: the draft
     wait_for_input(terminal, "draft")
+
+
+def test_up_finds_what_begins_with_the_draft_and_down_brings_the_draft_back(open_terminal: Open) -> None:
+    terminal = ready(open_terminal)
+    say(terminal, "fix the parser", "test it all", "fix the docs", "push it")
+    terminal.send("fix")
+    wait_for_input(terminal, "fix")
+    for key, shown in ((UP, "fix the docs"), (UP, "fix the parser"), (UP, "fix the parser")):
+        terminal.send(key)
+        wait_for_input(terminal, shown)
+    for shown in ("fix the docs", "fix"):
+        terminal.send(DOWN)
+        wait_for_input(terminal, shown)
+    terminal.send(" nothing like it")
+    wait_for_input(terminal, "fix nothing like it")
+    terminal.send(UP)
+    terminal.send("!")
+    wait_for_input(terminal, "fix nothing like it!")
+    terminal.send("\x15" + UP)
+    wait_for_input(terminal, "push it")  # without a draft, all
 
 
 def test_a_search_that_is_given_up_returns_to_the_draft(open_terminal: Open) -> None:

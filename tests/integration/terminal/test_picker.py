@@ -62,3 +62,17 @@ def test_a_long_list_shows_what_surrounds_the_choice(open_terminal: Open) -> Non
     terminal.wait_for("more rows")
     terminal.send(UP)
     terminal.wait_for(f"{MARK} agent  You said: words 29\n")
+
+
+def test_a_part_of_a_models_name_offers_the_models_and_the_name_itself(open_terminal: Open) -> None:
+    """If this fails, `/model claude` sends the next prompt to a model of that name, which there is not."""
+    terminal = open_terminal("rich", columns=100)
+    terminal.wait_for("approve: auto")
+    terminal.send("/model obed\r")
+    terminal.wait_for("obed  (the server does not list it)")
+    terminal.send("\r")
+    terminal.wait_for("The next prompt goes to obedient.")
+    terminal.send("/model oth\r")
+    terminal.wait_for("oth  (the server does not list it)")
+    terminal.send("\x1b[B\r")
+    terminal.wait_for("The next prompt goes to oth. The server does not list it")

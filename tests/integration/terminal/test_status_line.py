@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,58 @@ def test_a_program_that_fails_is_told_once_and_the_line_stays(open_terminal: Ope
     terminal.send(SHIFT_TAB)
     terminal.wait_for(lambda: last_line(terminal).startswith("obedient \N{MIDDLE DOT} approve: plan"))
     assert terminal.screen.text.count("status_line in config.toml") == 1
+
+
+def commit(folder: Path) -> None:
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
+    for args in (
+        ("init", "--quiet", "--initial-branch=fix"),
+        ("add", "."),
+        ("commit", "--quiet", "-m", "One"),
+    ):
+        subprocess.run(["git", *who, *args], cwd=folder, check=True)
+
+
+def test_a_branch_with_changes_has_a_star_until_they_are_committed(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    (project / "a.txt").write_text("a\n")
+    commit(project)
+    terminal = open_terminal("rich", columns=160)
+    terminal.wait_for(lambda: " fix " in last_line(terminal))
+    terminal.send("run echo b > a.txt\r")
+    terminal.wait_for(lambda: " fix* " in last_line(terminal))
+    terminal.send("!git -c user.name=a -c user.email=a@b commit -qam two\r")
+    terminal.wait_for(lambda: " fix " in last_line(terminal))
+
+
+def test_a_change_by_the_user_is_seen_with_the_next_keys(open_terminal: Open, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "a.txt").write_text("a\n")
+    commit(project)
+    terminal = open_terminal("rich", columns=160)
+    terminal.wait_for("fix")
+    (project / "a.txt").write_text("changed\n")
+
+    def starred() -> bool:
+        terminal.send("x")
+        return " fix* " in last_line(terminal)
+
+    terminal.wait_for(starred)
+
+
+def test_keys_choose_the_model_and_how_much_it_reasons_while_a_draft_stays(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", columns=100)
+    terminal.wait_for("approve: auto")
+    terminal.send("a draft")
+    terminal.send("\x1bt")
+    terminal.wait_for("thinking: minimal")
+    terminal.send("\x1b[116;3u")  # as the kitty protocol reports it
+    terminal.wait_for("thinking: low")
+    terminal.send("\x1bp")
+    terminal.wait_for("obedient  (in use)")
+    terminal.send("oth\r")
+    terminal.wait_for("The next prompt goes to other.")
+    terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} a draft\n")
+    assert last_line(terminal).startswith("other \N{MIDDLE DOT} thinking: low")

@@ -93,7 +93,7 @@ def test_a_question_behind_the_transcript_is_announced(at_terminal: AtTerminal, 
     terminal = at_terminal("rich", "essay", "slow", "run touch it", PROGRAM_APPROVE="ask")
     terminal.wait_for("That is all.")
     terminal.type("", "C-o")
-    terminal.wait_for("A question waits for you")
+    terminal.wait_for("A question is waiting")
     terminal.type("y", "Enter")
     terminal.type("q")
     terminal.wait_for("Run this?")

@@ -206,6 +206,10 @@ class Ledger:
         hunks = msgspec.json.decode(unpack(row[0]), type=_HunkStates).hunks if row else ()
         return [hunk.state for hunk in hunks]
 
+    def has_shown_hunks(self, path: str) -> bool:
+        """Whether a file has hunks that are not rejected."""
+        return any(state != "rejected" for state in self.hunk_states(path))
+
     def change(
         self,
         path: str,

@@ -241,6 +241,8 @@ COMMANDS: CommandTable[JexidaContext] = CommandTable(
     SlashCommand("model", "[NAME]", "list the models, or switch to another", choose_model),
     SlashCommand("undo", "", "undo the changes of the last recorded prompt", undo),
     SlashCommand("clear", "", "clear the screen", clear),
+    aliases={"quit": "exit"},
+    words={"exit": "exit", "quit": "exit", ":q": "exit", "help": "help", "?": "help"},
 )
 
 

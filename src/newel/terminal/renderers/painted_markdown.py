@@ -88,7 +88,7 @@ class _OpenItem(_Item):
 
 
 class _Code(CodeBlock):
-    """Code below the name of its language, without an edge, so that it can be copied."""
+    """Code below the name of its language, or in one colour without one; it has no edge, so that it can be copied."""
 
     wraps = False
 
@@ -114,6 +114,9 @@ class _Code(CodeBlock):
         """The lines, each painted when it is asked for: code can be long."""
         if self.lexer_name in {"diff", "patch"}:
             yield from paint_diff_code(code).split("\n", allow_blank=True)
+            return
+        if self.lexer_name == "text":  # otherwise it would look like prose
+            yield from Text(code, style="markdown.code").split("\n", allow_blank=True)
             return
         syntax = Syntax("", self.lexer_name, theme=self.theme, background_color="default")
         lexer, theme = syntax.lexer or syntax.default_lexer, Syntax.get_theme(self.theme)

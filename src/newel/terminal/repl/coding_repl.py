@@ -18,11 +18,13 @@ from newel.terminal.commands import CommandContext, parse_command, rewrite_comma
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
 from newel.terminal.repl.background_commands import watch
-from newel.terminal.repl.own_commands import OwnCommands, hint_for
+from newel.terminal.repl.model_commands import switch_thinking_level
+from newel.terminal.repl.own_commands import OwnCommands
 from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
+from newel.terminal.repl.slash_hints import NOT_SENT
 from newel.terminal.repl.status_line import StatusLine
 from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
@@ -61,7 +63,8 @@ async def run_repl(
         for prompt in first_prompts:
             repl.enqueue(prompt)
         program = settings.status_line if settings else ()
-        return await repl.run(agent, *([partial(repl.follow_status, program)] if program else []))
+        status = partial(repl.follow_status, program) if program else repl.follow_folder
+        return await repl.run(agent, status)
     finally:
         notice.close()
         approver.attend(None)
@@ -106,7 +109,7 @@ class CodingRepl(Repl[CommandContext]):
         self._notice = notice
         self._header = header
         self._queueing = anyio.Lock()
-        self._status = StatusLine(agent)
+        self._status = StatusLine(agent, home)
         self._typed: dict[str, str] = {}
         """Queued messages, by id, as they were before files and templates were read."""
         self._own_commands = OwnCommands(agent, ui)
@@ -122,6 +125,10 @@ class CodingRepl(Repl[CommandContext]):
 
         facts = partial(facts_of, self._agent)
         await follow(program, lambda: facts(self._status.totals()), show, self.ui.renderer.note)
+
+    async def follow_folder(self) -> None:
+        """Keep what the status line says of the folder up to date, until cancelled."""
+        await self._status.folder.follow(self.ui.refresh)
 
     def _greet(self) -> None:
         if self._header:
@@ -195,6 +202,13 @@ class CodingRepl(Repl[CommandContext]):
             self.ui.renderer.note(self.localize(str(error)))
         self.ui.refresh()
 
+    def next_thinking_level(self) -> None:
+        switch_thinking_level(self._agent)
+        self.ui.refresh()
+
+    def choose_model(self) -> None:
+        self.submit("/model")
+
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
 
@@ -207,7 +221,7 @@ class CodingRepl(Repl[CommandContext]):
         if self._agent.sandbox_problem:
             lines.append(one_line(self._agent.sandbox_problem, 60))
         if typed.startswith("!"):
-            lines.append(hint_for(typed))
+            lines.append(self._own_commands.hint(typed))
         elif self._is_prompting:
             detach = "Ctrl+B to the background · " if self.can_detach else ""
             lines.append(f"{detach}Enter sends now · Tab sends after the run · Esc stops")
@@ -236,6 +250,9 @@ class CodingRepl(Repl[CommandContext]):
         elif command and command[0] not in self._agent.templates:
             self.ui.echo(text)
             raise COMMANDS.unknown(text)
+        elif hint := NOT_SENT.get(text.lower()):
+            self.ui.echo(text)
+            self.ui.renderer.note(hint)
         else:
             self.ui.refresh()
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
@@ -258,6 +275,7 @@ class CodingRepl(Repl[CommandContext]):
         has_prompted = self._is_prompting
         await super()._after_job(stopped)
         self._restore_unsent()
+        self._status.folder.look()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
             self.ui.renderer.note(message, "aside")

@@ -10,28 +10,52 @@ from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext
 from newel.terminal.model_names import expand_model_name, listed_models
-from newel.text.format import one_line
+from newel.text.format import one_line, short_number
 
 
 async def model(context: CommandContext, argument: str) -> None:
-    agent, name = context.agent, argument
-    if not name:
-        names = await agent.list_models()
-        current = agent.state.model.id
-        rows = [f"{one_line(listed)}{'  (in use)' if listed == current else ''}" for listed in names]
-        if not rows:
-            context.say(
-                f"The server names no models. {one_line(current)} is in use; /model NAME switches to another."
-            )
-            return
-        picked = await context.pick("Models", rows, names.index(current) if current in names else 0)
-        if picked is None:
-            return
-        name = names[picked]
-    agent.set_model(await expand_model_name(agent, name))
+    agent = context.agent
+    name = await (_resolve(context, argument) if argument else _pick_model(context))
+    if name is None:
+        return
+    agent.set_model(name)
     name = agent.state.model.id
     note = await _unlisted_note(agent, name) if argument else ""
     context.say(f"The next prompt goes to {one_line(name)}.{note}")
+
+
+async def _pick_model(context: CommandContext) -> str | None:
+    """One of the server's models; None if the user chooses none, or there are none."""
+    names, current = await context.agent.list_models(), context.agent.state.model.id
+    if not names:
+        context.say(
+            f"The server lists no models. {one_line(current)} is in use; /model NAME switches to another."
+        )
+        return None
+    selected = names.index(current) if current in names else 0
+    picked = await context.pick("Models", [_row(context.agent, name) for name in names], selected)
+    return None if picked is None else names[picked]
+
+
+async def _resolve(context: CommandContext, typed: str) -> str | None:
+    """The model that was meant: the typed name may be a part of others, or that of a model which the server does not list. None if the user
+    chooses none.
+    """
+    agent = context.agent
+    name = await expand_model_name(agent, typed)
+    names = await listed_models(agent)
+    near = [listed for listed in names if name.lower() in listed.lower()]
+    if name in names or not near or agent.describe_model(name).id != name:
+        return name
+    rows = [*(_row(agent, listed) for listed in near), f"{one_line(name)}  (the server does not list it)"]
+    picked = await context.pick(f"Models with {one_line(name, 40)} in their names", rows)
+    return None if picked is None else [*near, name][picked]
+
+
+def _row(agent: CodingAgent, name: str) -> str:
+    window = agent.describe_model(name).context_window
+    size = f"  {short_number(window)} tokens" if window else ""
+    return f"{one_line(name)}{size}{'  (in use)' if name == agent.state.model.id else ''}"
 
 
 async def _unlisted_note(agent: CodingAgent, name: str) -> str:
@@ -52,6 +76,12 @@ async def thinking(context: CommandContext, level: str) -> None:
     levels = ", ".join(get_args(ThinkingLevel))
     unknown = f"There is no level {one_line(level, 40)}. " if level not in {"", now} else ""
     context.say(f"Thinking is {now}." if level == now else f"{unknown}Thinking is {now}. Levels: {levels}.")
+
+
+def switch_thinking_level(agent: CodingAgent) -> None:
+    """Switch to the next level; after the highest comes the lowest."""
+    levels = get_args(ThinkingLevel)
+    agent.set_thinking_level(levels[(levels.index(agent.state.thinking_level) + 1) % len(levels)])
 
 
 async def agent_mode(context: CommandContext, name: str) -> None:

@@ -17,6 +17,7 @@ from newel.context.shortening import MOST, shorten
 from newel.terminal.repl.repl import exit_summary, run_command
 from newel.text.format import one_line
 from newel.text.sanitize import sanitize
+from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
 
 SHARED: Final = "The model gets this with your next message (!! takes it back)."
 PRIVATE: Final = "Private: the model does not get this."
-
-
-def hint_for(typed: str) -> str:
-    """What becomes of a command that is being typed."""
-    if typed.startswith("!!"):
-        return "Private: the model does not get it"
-    return "!! keeps it private · the model gets it with your next message"
 
 
 class OwnCommands:
@@ -65,9 +59,23 @@ class OwnCommands:
         shared, self._shared = self._shared, []
         return shared
 
+    def hint(self, typed: str) -> str:
+        """What becomes of a command that is being typed."""
+        fate = (
+            "Private: the model does not get it"
+            if typed.startswith("!!")
+            else "!! keeps it private · the model gets it with your next message"
+        )
+        return fate if self._has_terminal else f"It gets no keys in a sandbox on a host · {fate}"
+
     def lines(self) -> list[str]:
         """Lines for beside the input."""
         return [f"  {one_line(shared.file_name, 40)}  (with your next message)" for shared in self._shared]
+
+    @property
+    def _has_terminal(self) -> bool:
+        """A sandbox on a host has none."""
+        return not self._agent.workspace.name.startswith(SCHEME) or self._agent.sandbox == "off"
 
     def _take_back(self, is_private: bool) -> None:
         if not is_private:
@@ -78,13 +86,12 @@ class OwnCommands:
             count = pluralize(len(self.take()), "command")
             self._ui.renderer.note(f"Kept from the model: {count}.")
         else:
-            self._ui.renderer.note("There is nothing that the model would get with your next message.")
+            self._ui.renderer.note("Nothing is waiting to go to the model.")
 
     async def _run(self, command: str) -> Completed:
         workspace = self._agent.workspace
-        is_here = workspace.name == workspace.root
         handed: AbstractAsyncContextManager[CommandTerminal | None] = (
-            self._ui.hand_over() if is_here else nullcontext()
+            self._ui.hand_over() if self._has_terminal else nullcontext()
         )
         async with handed as terminal:
             done = None if terminal is None else await workspace.run(command, terminal=terminal)

@@ -206,6 +206,12 @@ class Repl(Generic[Context]):
     def detach(self) -> None:
         """There is no background."""
 
+    def next_thinking_level(self) -> None:
+        """There are none."""
+
+    def choose_model(self) -> None:
+        """There is no choice."""
+
     def stop(self) -> bool:
         """Cancel the running job and drop the queued ones; False if none is running."""
         if self._running is None:

@@ -116,7 +116,7 @@ def _unrecorded(context: CommandContext, prompt: _Prompt, project: ProjectReview
     if last is not None and not last.is_recorded and last.began >= prompt.message.timestamp:
         lines.append("The last run was not recorded: what it changed stays.")
     if changing & {"write", "edit"} and not prompt.runs:
-        lines.append("No change of these runs is recorded, or all are undone: the files stay as they are.")
+        lines.append("These runs have no recorded changes left to undo: the files stay as they are.")
     return lines
 
 

@@ -33,7 +33,7 @@ async def compact(context: CommandContext, instructions: str) -> None:
 
 
 async def session(context: CommandContext, argument: str) -> None:
-    manager = context.agent.session
+    agent, manager = context.agent, context.agent.session
     verb, _, name = argument.partition(" ")
     if verb == "name":
         manager.set_name(name)
@@ -45,8 +45,12 @@ async def session(context: CommandContext, argument: str) -> None:
         ("session", manager.get_id()),
         ("name", manager.get_name() or "none: /session name WORDS"),
         ("file", str(path) if path else "kept in memory only"),
-        ("folder", context.agent.workspace.name),
-        ("messages", str(len(context.agent.state.messages))),
+        ("folder", agent.workspace.name),
+        ("messages", str(len(agent.state.messages))),
+        ("model", " ".join(filter(None, (agent.state.model.id, agent.where)))),
+        ("thinking", agent.state.thinking_level),
+        ("approve", agent.approve),
+        ("sandbox", agent.sandbox),
         *(("damage", line) for line in manager.damage),
     ]
     context.say("\n".join(f"{fact:<9} {one_line(value, 1_000)}" for fact, value in facts), "whole")

@@ -11,7 +11,7 @@ from newel.terminal.repl.model_commands import agent_mode, model, thinking
 from newel.terminal.repl.permission_commands import approve, implement, permissions
 from newel.terminal.repl.rewind_commands import rewind
 from newel.terminal.repl.session_commands import branch, clear, compact, resume, session
-from newel.terminal.repl.slash_hints import HINTS
+from newel.terminal.repl.slash_hints import ALIASES, HINTS, WORDS
 from newel.terminal.repl.transcript_commands import cost, export, show, tools
 from newel.terminal.review.commands import decide, decide_by_name, redo, rollback, show_review, undo
 
@@ -23,7 +23,10 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("!!command", "run a command that the model does not get; !! alone takes back those not sent yet"),
         ("@path", "attach a file"),
         ("Enter, Tab", "during a run: send a message now, or after the run"),
-        ("Up", "take back the last queued message, or go through what you sent earlier"),
+        (
+            "Up",
+            "take back the last queued message, or go through what you sent earlier; what begins with the draft",
+        ),
         ("\\ Enter, Shift+Enter", "a new line; also Alt+Enter"),
         ("Ctrl+R, Ctrl+G", "search what you sent earlier; edit the draft in $EDITOR"),
         ("Ctrl+V", "attach the image in the clipboard"),
@@ -31,6 +34,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Esc Esc", "when nothing runs and the input is empty: /rewind"),
         ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
         ("Ctrl+B", "let the command that runs go on in the background; in tmux twice"),
+        ("Alt+P, Alt+T", "choose the model; switch how much it reasons"),
         ("Ctrl+O", "show the whole transcript, unfolded"),
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))
@@ -55,7 +59,9 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("thinking", "[LEVEL]", "show or set how much the model reasons", thinking),
     SlashCommand("agent-mode", "[MODE]", "show or set which model works", agent_mode, at_once=True),
     SlashCommand("compact", "[WORDS]", "summarise the conversation to free context", compact),
-    SlashCommand("session", "[name WORDS]", "show or name this session", session, at_once=True),
+    SlashCommand(
+        "session", "[name WORDS]", "show this session, its model and modes; or name it", session, at_once=True
+    ),
     SlashCommand("resume", "[ID]", "resume an earlier session of this folder", resume),
     SlashCommand("rewind", "", "go back to before a prompt, with the files; also Esc Esc", rewind),
     SlashCommand("branch", "", "go back to any message, of other branches too", branch),
@@ -97,6 +103,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("rollback", "[CHECKPOINT]", "restore files to their state before a run", rollback),
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     SlashCommand("quit", "", "quit", leave, at_once=True),
-    alias="exit",
+    aliases=ALIASES,
+    words=WORDS,
     hints=HINTS,
 )

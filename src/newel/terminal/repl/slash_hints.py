@@ -1,8 +1,43 @@
-"""Hints for the commands of other tools' conversations, which Newel lacks or has under another name."""
+"""What the users of other tools type in a conversation: other names of commands, words that leave or help, and hints for what Newel does
+differently.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+
+ALIASES: Final = {
+    alias: name
+    for aliases, name in (
+        ("exit q", "quit"),
+        ("new reset", "clear"),
+        ("commands", "help"),
+        ("models", "model"),
+        ("effort reasoning", "thinking"),
+        ("status", "session"),
+        ("context usage tokens stats", "cost"),
+        ("compress summarize", "compact"),
+        ("continue sessions history", "resume"),
+        ("mode approvals", "approve"),
+        ("diff changes", "review"),
+        ("fork tree", "branch"),
+    )
+    for alias in aliases.split()
+}
+"""Other names of commands."""
+
+WORDS: Final = {
+    word: name
+    for words, name in (("exit quit :q :q! :wq", "quit"), ("help ?", "help"))
+    for word in words.split()
+}
+"""What leaves or helps elsewhere, without a slash: alone it is no prompt."""
+
+NOT_SENT: Final[dict[str, str]] = dict.fromkeys(
+    ("clear", "cls", "reset"),
+    "This was not sent: Ctrl+L clears the screen, and `/clear` starts a new conversation.",
+)
+"""A word with two meanings, the one of which would drop the conversation."""
 
 HINTS: Final = {
     name: hint
@@ -13,7 +48,7 @@ HINTS: Final = {
             "`newel --sandbox workspace|read-only|partial|off` starts with another sandbox; the first line of the conversation names this one.",
         ),
         (
-            "approvals mode yolo auto ask",
+            "yolo auto ask code architect",
             "`/approve auto|ask|review|plan|read-only` sets the approval mode: what runs without asking.",
         ),
         (
@@ -24,24 +59,39 @@ HINTS: Final = {
             "add-dir",
             'writable = ["/path"] under [sandbox] in ~/.newel/config.toml lets commands change another folder.',
         ),
-        (
-            "status doctor",
-            "`newel doctor` in a shell shows the settings and where they come from.",
-        ),
+        ("doctor bug", "`newel doctor` in a shell checks the settings and the model server."),
         ("config settings", "`newel config` in a shell shows the settings and changes them."),
         (
             "login setup connect",
             "`newel setup` in a shell asks for a server, its key and a model; `/model` shows the models of this server.",
         ),
-        ("diff log changes", "`/review` shows what agents changed."),
+        ("logout", "`newel keys remove NAME` in a shell removes a key."),
+        ("log", "`/review` shows what agents changed."),
         (
             "restore revert checkpoint checkpoints",
             "`/undo` undoes the last run, `/undo 2` another one that `/review` lists; `/rewind` goes back to before a prompt.",
         ),
-        ("new reset", "`/clear` starts a new conversation."),
+        ("rename", "`/session name WORDS` names this session."),
+        ("save share", "The session is saved as it goes; `/export FILE.html` writes it as a page."),
         ("memory", "Put instructions for agents into AGENTS.md; `/init` writes one."),
-        ("usage context tokens stats", "`/cost` shows the tokens and the cost."),
-        ("history sessions continue", "`/resume` lists the sessions of this folder and resumes one."),
+        ("add read file attach", "`@path` in a message attaches a file, Ctrl+V the image in the clipboard."),
+        ("run shell test lint", "`!command` runs a command and shows it to the model."),
+        ("commit", "Ask the agent to commit, or run `!git commit`."),
+        ("cd cwd workspace", "`newel --cwd DIR` in a shell starts a conversation in another folder."),
+        ("edit editor", "Ctrl+G opens the draft in $EDITOR."),
+        (
+            "vim vi emacs keymap keybindings",
+            "`newel config set terminal.editing vi` in a shell makes the keys those of vi, from the next start on.",
+        ),
+        ("theme colors", "Newel uses the 16 colours of your terminal, so its theme is that of the terminal."),
+        (
+            "statusline",
+            "[terminal] status_line in ~/.newel/config.toml names a program that writes the status line.",
+        ),
+        (
+            "terminal-setup",
+            "Ctrl+J makes a new line in every terminal, Shift+Enter where the terminal reports it.",
+        ),
         ("mcp", "`newel mcp` in a shell lists, adds and tests tool servers; `/tools` lists their tools."),
         ("forget", "`newel forget` in a shell deletes what Newel has stored."),
     )

@@ -8,15 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage
 from newel.session.coding_agent import NOTHING_USED, CodingAgent, SessionTotals, totals
 from newel.storage.files import read_regular
 from newel.terminal.repl.background_commands import count_running
+from newel.terminal.repl.folder_state import FolderState
 from newel.text.format import format_cost, one_line, short_folder, short_number
 from newel.workspace.port import SCHEME
 
 BRANCH_S: Final = 2.0
 """Seconds for which the name of the branch is reused."""
+
+NEEDED: Final = 30
+"""Columns that what waits for a decision leaves to the rest of the line."""
 
 _MAX_HEAD: Final = 4_096
 _SEPARATOR: Final = " · "
@@ -40,9 +45,10 @@ class StatusLine:
     each message.
     """
 
-    def __init__(self, agent: CodingAgent) -> None:
+    def __init__(self, agent: CodingAgent, home: Path) -> None:
         self.own = ""
         """What a program of the user's has printed, in place of the line."""
+        self.folder = FolderState(agent.workspace, home)
         self._agent = agent
         self._counted = 0
         self._last: AppMessage | None = None
@@ -50,9 +56,17 @@ class StatusLine:
         self._branch = GitBranch(agent.workspace.name)
 
     def text(self, columns: int) -> str:
-        """The line, as far as it fits."""
+        """The line, as far as it fits; at its right, what waits for a decision."""
         if self.own:
             return self.own[:columns]
+        self.folder.look(now=False)
+        waits = f"{pluralize(self.folder.waiting, 'hunk')} to review" if self.folder.waiting else ""
+        if not waits or columns < NEEDED + len(waits):
+            return self._facts(columns)
+        room = columns - len(waits)
+        return f"{self._facts(room - 2):{room}}{waits}"
+
+    def _facts(self, columns: int) -> str:
         agent, totals, window = self._agent, self.totals(), self._agent.window()
         thinking = agent.state.thinking_level
         mode = agent.state.agent_mode
@@ -65,10 +79,14 @@ class StatusLine:
             (1, count_running(agent)),
             (2, used if totals.context else ""),
             (5, format_cost(totals.cost) if totals.cost else ""),
-            (6, self._branch.name()),
+            (6, self._branch_name()),
             (7, end_of(one_line(short_folder(agent.workspace.name), 1_000), 40)),
         ]
         return fit(parts, columns)
+
+    def _branch_name(self) -> str:
+        name = self._branch.name()
+        return f"{name}*" if name and self.folder.has_changes else name
 
     def totals(self) -> SessionTotals:
         """Those of the conversation so far."""

@@ -76,7 +76,7 @@ async def cost(context: CommandContext, _: str) -> None:
     window = context.agent.window()
     line = usage_line(totals.usage, totals.cost, context=totals.context, window=window)
     unknown = "" if totals.cost is not None else " · the price of this model is not known"
-    context.say((line or "Nothing has been used yet.") + (unknown if line else ""))
+    context.say((line or "No tokens used yet.") + (unknown if line else ""))
 
 
 async def tools(context: CommandContext, _: str) -> None:

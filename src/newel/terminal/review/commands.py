@@ -80,7 +80,7 @@ async def rollback(context: CommandContext, text: str) -> None:
         if not checkpoints:
             context.say(NO_CHANGES)
             return
-        picked = await context.pick("Roll back to before which run", checkpoint_rows(checkpoints))
+        picked = await context.pick("Roll back to before which run?", checkpoint_rows(checkpoints))
         if picked is None:
             return
         name = checkpoints[picked].id

@@ -149,7 +149,7 @@ class WritingMode:
             self._rewind(handler)
 
     def on_up(self) -> None:
-        """Take back the message that was queued last, or move in the text and in what was sent earlier."""
+        """Take back the message that was queued last, or move in the text and in what was sent earlier that begins with it."""
         handler = self._handler()
         if not self._buffer.text and handler is not None and (queued := handler.take_back()) is not None:
             self._buffer.document = Document(queued)

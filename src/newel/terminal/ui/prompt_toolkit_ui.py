@@ -113,6 +113,7 @@ class PromptToolkitUI:
             complete_while_typing=Condition(lambda: self._mode.completes),
             on_text_changed=lambda _: self._mode.on_text(),
             multiline=True,
+            enable_history_search=True,
         )
         images = PastedImages()
         self._writing = WritingMode(self._buffer, self._get_handler, images)
@@ -274,7 +275,7 @@ class PromptToolkitUI:
             self._pager = None
 
     def _waiting_question(self) -> str:
-        return "" if self._mode is self._writing else "A question waits for you"
+        return "" if self._mode is self._writing else "A question is waiting"
 
     @asynccontextmanager
     async def hand_over(self) -> AsyncGenerator[UserTerminal]:
@@ -407,6 +408,8 @@ class PromptToolkitUI:
             (["c-v"], self._on_paste, is_text),
             (["c-b"], self._writing.on_detach, is_writing & Condition(self._writing.can_detach)),
             (["c-x"], self._on_end_row, is_list),
+            (["escape", "p"], self._on_model, is_text),
+            (["escape", "t"], self._on_thinking, is_text),
         ):
             keys.add(*names, filter=filter_)(_key(action))
         keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
@@ -466,6 +469,14 @@ class PromptToolkitUI:
 
     def _on_paste(self) -> None:
         self._app.create_background_task(self._draft.paste())
+
+    def _on_model(self) -> None:
+        if self._handler is not None:
+            self._handler.choose_model()
+
+    def _on_thinking(self) -> None:
+        if self._handler is not None:
+            self._handler.next_thinking_level()
 
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""

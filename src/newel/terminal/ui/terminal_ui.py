@@ -61,6 +61,14 @@ class InputHandler(Protocol):
         """Let the command that runs go on in the background."""
         ...
 
+    def next_thinking_level(self) -> None:
+        """Switch to the next level of the model's reasoning, where there are any."""
+        ...
+
+    def choose_model(self) -> None:
+        """Offer the models, where there is a choice."""
+        ...
+
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
         ...

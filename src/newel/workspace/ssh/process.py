@@ -40,6 +40,12 @@ from newel.workspace.ssh.port import RUN_COMMAND, encode_line
 LEAVE_GRACE: Final = 0.5
 """Seconds for ssh to exit after the program has ended; it does so once no process holds the outputs."""
 
+SHELL: Final = "if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi"
+"""Sets the shell for commands. A bash that believes it was started by sshd would read ~/.bashrc without ``--norc``."""
+
+WITHHELD: Final = f'sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"'
+"""Sets which variables a command does not see."""
+
 LAST_OUTPUT: Final = 2_000
 """Characters of output that an error quotes if the outcome of a command is unknown."""
 
@@ -370,9 +376,9 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
             raise WorkspaceError(f"{name!r} is not a valid name of an environment variable.")
     exports = "; ".join(f"export {name}={_quote(value)}" for name, value in environ.items())
     command = " ".join(map(_quote, order.words))
-    if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
+    if order.by_shell:
         command = f'"$@" -c -- {command}'
-        shell = "if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi"
+        shell = SHELL
     else:
         shell = ""
     mark = new_mark()
@@ -385,10 +391,11 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
         )
     return f"""
 nonce={nonce} {marks} size={len(order.stdin)} exchange={_quote(exchange)} order={_quote(inside)}
-silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
+silence={timing.silence:g} grace={round(timing.grace * 20)} {WITHHELD}
 export_variables() {{ {exports}; }}
 {shell}
 set -- {"true" if inside else command}
+{text_of("secrets.sh")}
 {text_of("run.sh")}"""
 
 

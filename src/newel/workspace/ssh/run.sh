@@ -9,7 +9,7 @@
 #   silence    seconds without a heartbeat until the program is ended
 #   grace      twentieths of a second between TERM and KILL
 #   dropped    names of variables that the program must not see
-#   sensitive  a regular expression for names of more such variables
+#   sensitive  a regular expression for names of more such variables (for secrets.sh, whose text precedes this one)
 #   export_variables  a function that sets other variables
 #   exchange   the folder through which a sandbox is told what to run, or empty (see sandbox/launcher.sh)
 #   order      what it is told
@@ -148,14 +148,6 @@ receive() {
     rm -f -- "$file" && head -c $size <&3 >&6 || return
     [ $(wc -c <&7) -eq $size ] || return # never run a program on truncated input
     exec <&5 5<&- 6>&- 7<&-
-}
-
-# Prints the names of variables with secrets, in upper or lower case. Names within multi-line values do no harm.
-secret_names() {
-    for each in env sed grep; do command -v $each >/dev/null || return 2; done
-    LC_ALL=C # bytes that are not UTF-8 would end a line early
-    export LC_ALL
-    env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p' | grep -Ei -e "$sensitive"
 }
 
 run() (

@@ -20,6 +20,7 @@ from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import temporary_name
 from newel.workspace.port import (
     ABSENT,
+    CommandTerminal,
     Completed,
     DirectoryEntry,
     Doing,
@@ -37,6 +38,7 @@ from newel.workspace.process.output import ON_HOST, OutputLimits, save_spill_on_
 from newel.workspace.ssh import port
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.host_monitor import HostMonitor
+from newel.workspace.ssh.in_terminal import run_in_terminal_on_host
 from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
 from newel.workspace.ssh.process import HostSandboxEnded, run_on_host
 from newel.workspace.ssh.target import Target
@@ -205,6 +207,8 @@ class SshWorkspace:
         self._check("remove" if node is None else "write", path, answer)
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+        if terminal := options.pop("terminal", None):
+            return await self._run_in_terminal(command, terminal)
         run = partial(run_on_host, root=self._root, limits=self._limits, **options)
         if self._sandboxes is None or options.get("unsandboxed"):
             done = await run(await self.connection.client(), command)
@@ -218,6 +222,15 @@ class SshWorkspace:
                 raise
         # The stored output is on this machine, where a reader on the host would not find it.
         return msgspec.structs.replace(done, whole="")
+
+    async def _run_in_terminal(self, command: str, terminal: CommandTerminal) -> Completed:
+        if self._sandboxes is not None:
+            raise WorkspaceError("Commands in a sandbox on a host have no terminal.")
+        client = await self.connection.client()
+        done = await run_in_terminal_on_host(
+            client, command, root=self._root, limits=self._limits, terminal=terminal
+        )
+        return msgspec.structs.replace(done, whole="")  # see ``run``
 
     async def background(self) -> None:
         """The host's processes are unknown here."""

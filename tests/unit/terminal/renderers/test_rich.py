@@ -245,6 +245,8 @@ def test_headings_tasks_and_code_are_told_apart(scene: Callable[..., Any]) -> No
     assert " ☐ open\n ☑ done\n • [link]\n\nrust\nlet x;\n\nplain\n" in paper.text
     one, two = (line for line in paper.printed.split("\n") if SGR.sub("", line) in {"One", "Two"})
     assert one.replace("One", "") != two.replace("Two", "")
+    (plain,) = (line for line in paper.printed.split("\n") if SGR.sub("", line) == "plain")
+    assert "\x1b[36m" in plain
 
 
 def test_during_a_run_the_last_lines_show_the_activity_and_how_to_stop(scene: Callable[..., Any]) -> None:

@@ -65,6 +65,12 @@ class Listener:
     def next_approval_mode(self) -> None:
         pass
 
+    def next_thinking_level(self) -> None:
+        pass
+
+    def choose_model(self) -> None:
+        pass
+
 
 @pytest.mark.anyio
 async def test_keys_unread_when_a_question_appears_do_not_answer_it(tmp_path: Path) -> None:
