@@ -41,6 +41,11 @@ def read_proc(pid: int, name: str) -> str:
         return ""
 
 
+def until_listening(port: int) -> str:
+    """A command of Bash that waits until a server listens on a port of the loopback."""
+    return f"until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.02; done"
+
+
 def ends(pid: int, seconds: float = 5.0) -> bool:
     """Wait until a process has ended; False if it takes longer."""
     until = time.monotonic() + seconds

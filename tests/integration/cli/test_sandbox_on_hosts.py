@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 
 from newel.client import RpcClient
 from tests.driver import Driver
+from tests.processes import until_listening
 from tests.requirements import require_program
 from tests.served import served as serving
 from tests.sshd import Sshd
@@ -140,7 +141,9 @@ def test_a_command_sees_what_an_earlier_one_has_started(
     newel = unchosen(
         with_model,
         sshd,
-        bash("/usr/bin/python3 -m http.server 8124 >/dev/null 2>&1 & echo kept > /tmp/kept; sleep 0.7"),
+        bash(
+            f"/usr/bin/python3 -m http.server 8124 >/dev/null 2>&1 & echo kept > /tmp/kept; {until_listening(8124)}"
+        ),
         bash("cat /tmp/kept; echo > /dev/tcp/127.0.0.1/8124 && echo reached"),
     )
     newel("--host", f"host:{project}", "--approve", "auto", "go")

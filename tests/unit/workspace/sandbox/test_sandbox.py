@@ -22,7 +22,7 @@ from newel.workspace.sandbox.partial import PartialConfinement
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy
 from newel.workspace.sandbox.sandbox import Sandbox
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
-from tests.processes import ends, read_proc
+from tests.processes import ends, read_proc, until_listening
 from tests.requirements import require_program
 
 pytestmark = pytest.mark.anyio
@@ -261,7 +261,9 @@ async def test_real_work_runs(place: Place) -> None:
 async def test_a_server_in_the_background_answers_the_next_command_and_ends_with_the_sandbox(
     place: Place,
 ) -> None:
-    done = await place.run(f"{sys.executable} -m http.server 8123 >/dev/null 2>&1 & sleep 0.5")
+    done = await place.run(
+        f"{sys.executable} -m http.server 8123 >/dev/null 2>&1 & {until_listening(8123)}"
+    )
     (left,) = done.left_running
     pid = int(re.findall(r"\d+", left)[-1])
     done = await place.run(

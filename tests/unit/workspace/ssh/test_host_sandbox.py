@@ -28,7 +28,7 @@ from newel.workspace.ssh.process import HostSandboxEnded
 from newel.workspace.ssh.sandbox.host_sandbox import START_S, HostSandboxes
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
-from tests.processes import ends, is_alive
+from tests.processes import ends, is_alive, until_listening
 from tests.requirements import require_program
 from tests.sshd import Sshd, served
 from tests.unit.workspace.sandbox.test_broken_starts import processes_of
@@ -207,7 +207,9 @@ async def test_a_server_in_the_background_answers_the_next_command_and_ends_with
     place: Place,
 ) -> None:
     async with opened(place) as host:
-        await host.run(f"{PYTHON} -m http.server 8123 >/dev/null 2>&1 & echo $! > server; sleep 0.7")
+        await host.run(
+            f"{PYTHON} -m http.server 8123 >/dev/null 2>&1 & echo $! > server; {until_listening(8123)}"
+        )
         ask = f"{PYTHON} -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8123\").status)'"
         done = await host.run(ask)
         assert done.stdout == "200\n", done.stderr
