@@ -18,8 +18,9 @@ MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 DONE = "The model gets this"
 
 
-def converse(open_terminal: Open, **options: Any) -> Any:
-    terminal = open_terminal("rich", **options)
+def converse(open_terminal: Open, *, columns: int = 200, **options: Any) -> Any:
+    """A conversation, by default in a window that wraps no line, however long the path of the folder is."""
+    terminal = open_terminal("rich", columns=columns, **options)
     terminal.wait_for(f"{MARK}\n")
     return terminal
 
