@@ -126,7 +126,10 @@ def make_python_project(project: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("more", ["", "-n 2"])
+@pytest.mark.parametrize(
+    "more",
+    ["", pytest.param("-n 2", marks=pytest.mark.slow)],  # four seconds of a core: three processes
+)
 def test_pytest_passes(with_model: WithModel, more: str) -> None:
     (result,) = run_in_sandbox(
         with_model, make_python_project, f"{sys.executable} -m pytest -q {more} test_it.py"

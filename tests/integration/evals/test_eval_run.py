@@ -335,6 +335,7 @@ def test_a_review_is_nothing_for_other_agents(suite: Suite, with_model: WithMode
     )
 
 
+@pytest.mark.slow  # four seconds of a core: many runs of agents
 def test_a_worse_run_is_told_from_a_better_one(suite: Suite, with_model: WithModel) -> None:
     for number in range(8):
         suite.add(f"task-{number}", bash("echo made > made.txt"), DONE)

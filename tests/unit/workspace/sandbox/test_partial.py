@@ -154,6 +154,7 @@ async def test_sockets_of_other_programs_are_out_of_reach(place: Place, kind: st
     assert "PermissionError" in done.stderr or "ConnectionRefused" in done.stderr
 
 
+@pytest.mark.slow  # four seconds of two threads that race
 async def test_an_address_that_changes_while_it_is_judged_leads_nowhere_else(place: Place) -> None:
     """The kernel would read it again."""
     code = """

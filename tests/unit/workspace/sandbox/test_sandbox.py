@@ -261,9 +261,7 @@ async def test_real_work_runs(place: Place) -> None:
 async def test_a_server_in_the_background_answers_the_next_command_and_ends_with_the_sandbox(
     place: Place,
 ) -> None:
-    done = await place.run(
-        f"{sys.executable} -m http.server 8123 >/dev/null 2>&1 & {until_listening(8123)}"
-    )
+    done = await place.run(f"{sys.executable} -m http.server 8123 >/dev/null 2>&1 & {until_listening(8123)}")
     (left,) = done.left_running
     pid = int(re.findall(r"\d+", left)[-1])
     done = await place.run(

@@ -114,7 +114,10 @@ NOT_HELD = {"change the memory of the launcher", "open a file of the launcher"}
 """docs/sandbox.md says so: commands of one sandbox can forge each other's output there, as a shell starts them."""
 
 
-@pytest.mark.parametrize("who", ["host", "own"])
+@pytest.mark.parametrize(
+    "who",
+    ["host", pytest.param("own", marks=pytest.mark.slow)],  # four seconds of a core for each user
+)
 async def test_forbidden_acts_fail(place: Place, who: str) -> None:
     """Those of the sandbox on this machine, as an ordinary user and as the one who runs the tests."""
     before = place.outside()
