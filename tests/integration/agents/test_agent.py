@@ -15,6 +15,7 @@ import pytest
 
 from mock_llm_server import running
 from tests.integration.agents.support import after
+from tests.processes import is_pending
 from tests.requirements import require_program
 from tests.support import Newel, bash, scenario
 
@@ -211,7 +212,7 @@ def test_a_second_ctrl_c_does_not_wait(with_agent: WithAgent) -> None:
     agent = newel.start("agent", "Make a file")
     wait_for((newel.project / "began").exists)
     agent.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    wait_for(lambda: not is_pending(agent.pid, signal.SIGINT))  # or both are one
     agent.send_signal(signal.SIGINT)
     out, _ = agent.communicate(timeout=10)
     assert agent.returncode == 130

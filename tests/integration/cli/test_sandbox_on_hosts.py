@@ -223,7 +223,9 @@ def test_the_file_tools_have_the_same_limits(with_model: WithModel, sshd: Sshd, 
 # -- where it does not ------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["missing", "leaking", "failing"])
+@pytest.fixture(
+    params=["missing", "leaking", pytest.param("failing", marks=pytest.mark.slow)]  # as where it is missing
+)
 def broken(request: pytest.FixtureRequest, sshd: Sshd) -> str:
     """A host whose bubblewrap is missing, leaves a way to the network, or does not start."""
     if os.geteuid() != 0:
