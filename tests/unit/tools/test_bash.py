@@ -76,7 +76,8 @@ async def test_background_processes_are_reported(bench: Bench) -> None:
     assert ran.output.startswith("stdout:\nstarted\n")
     assert "still running" in ran.output
     assert "> out.log 2>&1 &" in ran.output
-    quiet = await bench.call("bash", command="sleep 3 > out.log 2>&1 & echo started")
+    begun = "until ps -o comm= -p $! | grep -q sleep; do sleep 0.01; done"
+    quiet = await bench.call("bash", command=f"sleep 3 > out.log 2>&1 & {begun}; echo started")
     assert "> out.log" not in quiet.output
     if isinstance(bench.workspace, LocalWorkspace) and sys.platform == "linux":
         assert "\n1 process of this command is still running: sleep 3 (pid " in quiet.output

@@ -363,7 +363,8 @@ async def test_wrong_types_are_refused(repository: Repository) -> None:
 async def test_git_ends_with_the_command_that_asked(repository: Repository) -> None:
     """`git commit -F -` waits for input that never comes."""
     done = await repository.run(
-        "mkfifo p; exec 3<>p; echo 2 > a.txt; timeout 0.5 git commit -a -F - <&3; sleep 0.3; git commit -q --allow-empty -m x && echo works"
+        "mkfifo p; exec 3<>p; echo 2 > a.txt; timeout 0.5 git commit -a -F - <&3; "
+        "until git commit -q --allow-empty -m x; do sleep 0.1; done; echo works"
     )
     assert done.stdout.endswith("works\n"), done
 

@@ -310,7 +310,9 @@ async def test_root_works_on_a_project_of_another_user(place: Place) -> None:
 
 @pytest.mark.parametrize("end", ["close", "killed from inside", "stopped from inside"])
 async def test_nothing_outlives_it(place: Place, end: str) -> None:
-    done = await place.run("setsid setsid sleep 297 >/dev/null 2>&1 & echo $! $TMPDIR; sleep 0.2")
+    sleeps = f"sleep {290 + len(end)}"  # each of these tests has its own
+    begun = f"until pgrep -fx '{sleeps}' >/dev/null; do sleep 0.02; done"
+    done = await place.run(f"setsid setsid {sleeps} >/dev/null 2>&1 & echo $! $TMPDIR; {begun}")
     (line,) = [each for each in done.left_running if "sleep" in each]
     pid, temporary = int(re.findall(r"\d+", line)[-1]), Path(done.stdout.split()[1])
     assert is_alive(pid)

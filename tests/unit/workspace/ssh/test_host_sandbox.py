@@ -407,9 +407,9 @@ async def test_nothing_is_left_of_a_bubblewrap_that_ends_while_it_starts(place: 
 
 async def test_nothing_is_left_when_the_connection_is_lost(place: Place) -> None:
     async with opened(place) as host:
-        await host.run("sleep 4324 >/dev/null 2>&1 & setsid sleep 4324 >/dev/null 2>&1 & sleep 0.2")
+        await host.run("sleep 4324 >/dev/null 2>&1 & setsid sleep 4324 >/dev/null 2>&1 &")
+        await wait_for_condition(lambda: len(marked("4324")) == 2, "both processes")
         left = marked("4324")
-        assert len(left) == 2
         place.server.drop()
         await wait_for_condition(lambda: not any(map(is_alive, left)), "the end of what was started")
         with contextlib.suppress(HostSandboxEnded):  # it may be the first to notice
