@@ -51,12 +51,12 @@ async def test_output_streams_to_the_screens(bench: Bench) -> None:
 
 
 async def test_a_timeout_says_how_to_raise_it(bench: Bench) -> None:
-    ran = await bench.call("bash", command="echo begun; sleep 60", timeout=0.2)
+    ran = await bench.call("bash", command="echo begun; sleep 60", timeout=1)
     assert ran.is_error
     assert ran.details["timedOut"] is True
     assert ran.output == (
         "stdout:\nbegun\nstderr:\n\nexit code: 143\n"
-        "Stopped after 0.2 seconds, with every process it had started. "
+        "Stopped after 1 seconds, with every process it had started. "
         "If it needs longer, set a larger `timeout` (at most 600)."
     )
 
