@@ -12,7 +12,8 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.config.endpoint import Place, choose_endpoint
-from newel.config.settings import ConfigFile, ReviewSettings, Settings, mask_secret, parse_config
+from newel.config.review_settings import ReviewSettings
+from newel.config.settings import ConfigFile, Settings, mask_secret, parse_config
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
 from newel.text.toml import line_of_key

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -45,6 +45,7 @@ from newel.config.endpoint import (
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
+from newel.config.review_settings import ReviewFile, ReviewSettings, read_review_limits
 from newel.config.terminal import TerminalSettings
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.config.variables import read_modes
@@ -65,7 +66,6 @@ ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` if such a server sets it to ``ask``."""
 ON_A_HOST = "work on a host"
 """The origin of ``approve`` if work on a host sets it to ``ask``."""
-REVIEW_PREFIX = "NEWEL_REVIEW_"
 
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -129,34 +129,6 @@ class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
-
-
-class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of reviews that the user may set; None is the default.
-
-    See ``newel.review_jobs.dependencies`` for their meaning and defaults, and ``newel.workspace.mirror.mirror`` for those of the copy
-    that an agent under review works in.
-    """
-
-    max_tool_calls_per_job: Count | None = None
-    max_search_results_default: Count | None = None
-    max_search_results_cap: Count | None = None
-    max_search_snippet_lines: Count | None = None
-    max_read_bytes_default: Count | None = None
-    max_read_lines_default: Count | None = None
-    poll_interval_ms: Count | None = None
-    max_schema_retries: Count | None = None
-    max_hunk_lines: Count | None = None
-    max_hunk_bytes: Count | None = None
-    max_sessions: Count | None = None
-    max_jobs_per_session: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
-    max_events_per_job: Count | None = None
-    completed_ttl_hours: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
-    max_copy_files: Count | None = None
-    max_copy_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
-
-
 class LocalModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[local]``: the model on this machine. Without an address, it is that of the server that is found here."""
 
@@ -184,12 +156,6 @@ class HybridSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
-    """``[review]``. Only the user's own file has ``record``: no project can switch recording off."""
-
-    record: bool = True
-
-
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach.
     ``max_processes`` and ``max_memory`` (in GiB) are limits of a sandbox as a whole where it has a control group; else of the user's processes in
@@ -215,7 +181,7 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     days: Count0 | None = None
     runs: Count0 | None = None
     gigabytes: Amount | None = None
-    session_days: Count | None = None
+    session_days: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
 
 
 class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -328,14 +294,9 @@ def load_settings(
                 return place.values[name]
         return None
 
-    host, host_model = flags.host, None
+    host, host_model = _host(flags, home, file, remote_written, has_endpoint=endpoint is not None)
     if host is not None:
         places.insert(1, Place(ON_A_HOST, {"approve": "ask"}))
-        host = host_places(home, file.remote).get(host, host)
-        typed = (flags.through, flags.base_url, flags.model)
-        host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
-    elif flags.through is not None:
-        raise UsageError("--through chooses the connection to a host's model, so it requires --host.")
     if _is_strange(endpoint, cwd) and host_model is None:
         places.insert(1, Place(ONLY_DOTENV, {"approve": "ask"}))
     return Settings(
@@ -354,7 +315,7 @@ def load_settings(
         record=file.review.record,
         max_result=file.limits.max_result,
         retry=file.retry.limits(retry),
-        review=_review_limits(environ, file.review, str(path), origins),
+        review=read_review_limits(environ, file.review, str(path), origins),
         host=host,
         host_model=host_model,
         remote=file.remote,
@@ -369,6 +330,19 @@ def load_settings(
         tool_calls=flags.tool_calls,
         extra_tools=file.extra_tools,
     )
+
+
+def _host(
+    flags: Flags, home: Path, file: ConfigFile, remote_written: Mapping[str, Any], *, has_endpoint: bool
+) -> tuple[str | None, HostModel | None]:
+    """The SSH address of the host, and its model if that is used."""
+    if flags.host is None:
+        if flags.through is not None:
+            raise UsageError("--through chooses the connection to a host's model, so it requires --host.")
+        return None, None
+    host = host_places(home, file.remote).get(flags.host, flags.host)
+    typed = (flags.through, flags.base_url, flags.model)
+    return host, choose_model(typed, file.remote, remote_written, has_endpoint=has_endpoint)
 
 
 def _rules(path: Path, texts: RuleTexts) -> RuleSet:
@@ -435,41 +409,6 @@ def newel_home(environ: Mapping[str, str]) -> Path:
     if not configured and not environ.get("HOME", "x"):
         raise ConfigError("HOME is empty. Set HOME or NEWEL_HOME to your own folder.")
     return home.absolute()
-
-
-def _review_limits(
-    environ: Mapping[str, str], file: ReviewFile, path: str, origins: dict[str, str]
-) -> ReviewSettings:
-    """The limits of reviews, from the environment or else from the file."""
-    limits: dict[str, Any] = {}
-    for name in ReviewSettings.__struct_fields__:
-        if (value := getattr(file, name)) is not None:
-            limits[name], origins[f"review.{name}"] = value, path
-    for variable, text in environ.items():
-        if not variable.startswith(REVIEW_PREFIX) or not text.strip():
-            continue
-        name = variable.removeprefix(REVIEW_PREFIX).lower()
-        try:
-            parsed = msgspec.convert({name: text.strip()}, ReviewSettings, strict=False)
-        except msgspec.ValidationError as error:
-            raise ConfigError(_bad_limit(variable, name, text)) from error
-        limits[name], origins[f"review.{name}"] = getattr(parsed, name), "environment"
-    return ReviewSettings(**limits)
-
-
-def _bad_limit(variable: str, name: str, text: str) -> str:
-    """The message about an invalid variable, with the allowed values."""
-    if name not in ReviewSettings.__struct_fields__:
-        valid = ", ".join(f"{REVIEW_PREFIX}{field.upper()}" for field in ReviewSettings.__struct_fields__)
-        return f"environment: {variable[:80]!r} is not a setting. Unset it; valid settings are {valid}."
-    annotated, _ = get_args(get_type_hints(ReviewSettings, include_extras=True)[name])
-    kind, bounds = get_args(annotated)
-    allowed = (
-        f"a whole number from {bounds.ge} to {bounds.le:,}"
-        if kind is int
-        else f"above 0 and at most {bounds.le:,}"
-    )
-    return f"environment: {variable} is {text[:40]!r}, but must be {allowed}. Correct it, or unset it to use the default."
 
 
 def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ReviewLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes are in bytes of UTF-8. Users can set those named in ``newel.config.settings.ReviewSettings``. ``tools`` limits
+    """Sizes are in bytes of UTF-8. Users can set those named in ``newel.config.review_settings.ReviewSettings``. ``tools`` limits
     one call; ``hunks`` is the size up to which a hunk is shown whole; the others limit a job, a session, or all of them.
     """
 

@@ -10,7 +10,8 @@ import pytest
 
 from newel.agent.errors import ConfigError
 from newel.app.review_limits import COPY, HUNKS, copy_limits, review_limits
-from newel.config.settings import Flags, ReviewFile, ReviewSettings, Settings, load_settings
+from newel.config.review_settings import ReviewFile, ReviewSettings
+from newel.config.settings import Flags, Settings, load_settings
 from newel.review_jobs.dependencies import ReviewLimits
 
 NAMES = ReviewSettings.__struct_fields__
