@@ -25,7 +25,7 @@ def test_early_input_is_sent_by_its_enter_and_echoed_once(with_model: Make) -> N
         with Tmux(
             [str(BIN / "newel")], newel.project, newel.environ | {"TERM": "xterm-256color"}
         ) as terminal:
-            wait_until(lambda: not terminal.echoes, "the terminal without echo")  # noqa: B023 — called at once
+            wait_until(lambda: not terminal.echoes, "the terminal without echo")
             if "newel 0." in terminal.text:
                 continue
             terminal.type("hello early", "Enter")
