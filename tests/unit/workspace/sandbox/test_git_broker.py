@@ -298,6 +298,7 @@ async def test_a_branch_with_other_settings_keeps_them_and_says_so(repository: R
     assert "were kept as they were" in done.stderr
 
 
+@pytest.mark.slow  # three seconds of two programs that race
 async def test_a_changing_link_does_not_lead_git_into_its_folder(repository: Repository) -> None:
     """A command swaps a folder for a link to `.git`, again and again, while git writes into the folder."""
     (repository.top / "swap.py").write_text(SWAP)
