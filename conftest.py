@@ -69,6 +69,22 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
             wait()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker begins to collect elsewhere: in a fresh checkout each compiles a part of the modules, and finds those of
+    the others compiled. Otherwise all would compile all of them at the same time.
+    """
+    report = yield
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    if isinstance(collector, pytest.Directory) and report.result:
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        first = len(report.result) * int(worker) // workers
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = cast("list[pytest.TestReport]", terminalreporter.stats.get("skipped", []))
     if line := summary(cast("tuple[str, int, str]", report.longrepr)[2] for report in reports):
@@ -85,6 +101,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if not hasattr(config, "workerinput"):
         return
+    items.sort(key=lambda item: item.path)  # see pytest_make_collect_report
     waiting = [item for item in items if item.nodeid.startswith(WAITING)]
     working = [item for item in items if not item.nodeid.startswith(WAITING)]
     half = len(items) // 2

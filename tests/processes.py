@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +41,17 @@ def read_proc(pid: int, name: str) -> str:
         return Path(f"/proc/{pid}/{name}").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
+
+
+def is_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal has not reached its process yet: a second one would then be lost in it. Linux only."""
+    masks = re.findall(r"^(?:SigPnd|ShdPnd):\s*(\w+)", read_proc(pid, "status"), re.MULTILINE)
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
+def until_listening(port: int) -> str:
+    """A command of Bash that waits until a server listens on a port of the loopback."""
+    return f"until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.02; done"
 
 
 def ends(pid: int, seconds: float = 5.0) -> bool:

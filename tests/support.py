@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mock_llm_server import MockServer
 from tests.forked import Process, start
+from tests.tcp_relay import Relay, open_relay
 
 BIN = Path(sys.executable).parent
 
@@ -47,6 +50,13 @@ class Newel:
 
     def start(self, *words: str, command: str = "newel", stdin: int = subprocess.DEVNULL) -> Process:
         return start([str(BIN / command), *words], cwd=self.project, env=self.environ, stdin=stdin)
+
+    @contextmanager
+    def relayed(self) -> Generator[Relay]:
+        """Have its commands reach the model through a relay, which can hold the answers until the test goes on."""
+        with open_relay(self.server.port) as wire:
+            self.environ["LLM_BASE_URL"] = f"http://127.0.0.1:{wire.port}/v1"
+            yield wire
 
     @property
     def sessions(self) -> list[Path]:

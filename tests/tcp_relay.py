@@ -21,6 +21,7 @@ class Relay:
         self.port: int = self._listener.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._swallowed: tuple[int, ...] = ()
+        self._held: tuple[int, ...] = (0, 1)
         self._passes = threading.Event()
         self._passes.set()
         self._closed = False
@@ -46,8 +47,9 @@ class Relay:
             self._swallowed = ()
 
     @contextmanager
-    def holding(self) -> Generator[None]:
-        """Hold all data back, and pass it on afterwards."""
+    def holding(self, *, answers_only: bool = False) -> Generator[None]:
+        """Hold all data back, and pass it on afterwards. With ``answers_only``, data for the target passes."""
+        self._held = (1,) if answers_only else (0, 1)
         self._passes.clear()
         try:
             yield
@@ -104,7 +106,8 @@ class Relay:
                 chunk = source.recv(BLOCK)
                 if not chunk:
                     return False
-                self._passes.wait()
+                if side in self._held:
+                    self._passes.wait()
                 if side not in self._swallowed:
                     other.sendall(chunk)
         return True

@@ -22,7 +22,7 @@ def test_changes_that_try_to_escape_the_record(tmp_path: Path, tally: CampaignTa
     if kills < LARGE:
         pytest.skip("a small campaign leaves these to the quick tests")
     report = tmp_path / "report.xml"
-    words = ["-q", "-n", "0", f"--junitxml={report}", f"--basetemp={tmp_path}/tests"]
+    words = ["-q", "-n", "0", "-m", "", f"--junitxml={report}", f"--basetemp={tmp_path}/tests"]
     subprocess.run(
         [sys.executable, "-m", "pytest", *words, TRICKS],
         cwd=ROOT,

@@ -14,7 +14,10 @@ from tests.nodejs import DESKTOP, NODE, packages
 @pytest.mark.parametrize(
     "words",
     [
-        ["node_modules/typescript/bin/tsc", "--project", "tsconfig.json"],
+        pytest.param(
+            ["node_modules/typescript/bin/tsc", "--project", "tsconfig.json"],
+            marks=pytest.mark.slow,  # a compiler: ten seconds of a core
+        ),
         ["--test", "--test-isolation=none", "tests/*.test.js"],
     ],
     ids=["types", "unit tests"],

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
 import pytest
-from anthropic import Anthropic
-from anthropic.types import Message, MessageParam, ModelInfo, RawMessageStreamEvent, ToolParam, ToolUseBlock
 from pydantic import TypeAdapter
 
 from mock_llm_server import MockServer, running
 from mock_llm_server.dialects.anthropic import sign
+
+if TYPE_CHECKING:  # it takes a second to import, in each of the processes that collect the tests
+    from anthropic import Anthropic
+    from anthropic.types import Message, MessageParam, RawMessageStreamEvent, ToolParam
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -109,6 +110,8 @@ def server() -> Iterator[MockServer]:
 
 @pytest.fixture
 def client(server: MockServer) -> Iterator[Anthropic]:
+    from anthropic import Anthropic
+
     with Anthropic(base_url=server.url, api_key="sk-test", max_retries=0) as client:
         yield client
 
@@ -118,6 +121,8 @@ def ask(text: str) -> list[MessageParam]:
 
 
 def answer(client: Anthropic, *, streaming: bool, **options: Any) -> Message:
+    from anthropic.types import Message
+
     if not streaming:
         return Message.model_validate(client.messages.create(**options))
     with client.messages.stream(**options) as stream:
@@ -133,6 +138,8 @@ def post(server: MockServer, text: str = "hi", **fields: Any) -> httpx2.Response
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_message_is_a_strict_message(server: MockServer, text: str) -> None:
     """An agent built on the official types would refuse what the mock sends."""
+    from anthropic.types import Message
+
     message = Message.model_validate_json(post(server, text).content, strict=True)
     assert message.model == "some-model"
     assert message.stop_reason in {"end_turn", "tool_use", "max_tokens"}
@@ -141,6 +148,8 @@ def test_every_message_is_a_strict_message(server: MockServer, text: str) -> Non
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_event_is_a_strict_event(server: MockServer, text: str) -> None:
     """A streaming agent built on the official types would refuse what the mock sends."""
+    from anthropic.types import RawMessageStreamEvent
+
     adapter: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
     events = [part.split("\n") for part in post(server, text, stream=True).text.strip().split("\n\n")]
     names = [name.removeprefix("event: ") for name, _ in events]
@@ -184,6 +193,8 @@ def test_thoughts_usage_and_stop_reason_arrive(client: Anthropic, *, streaming: 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_whole_tool_call_loop(client: Anthropic, *, streaming: bool) -> None:
     """The main job of an agent: parallel calls, results, further calls, an answer with the last result."""
+    from anthropic.types import ToolUseBlock
+
     messages = ask("work")
     options: dict[str, Any] = {
         "model": "m",
@@ -212,6 +223,9 @@ def test_a_whole_tool_call_loop(client: Anthropic, *, streaming: bool) -> None:
 
 
 def test_models_are_listed_in_pages_and_found(client: Anthropic) -> None:
+    import anthropic
+    from anthropic.types import ModelInfo
+
     models = list(client.models.list(limit=2))
     assert [model.id for model in models] == ["mock-model", "mock-large", "mock-small"]
     for model in models:
@@ -235,6 +249,8 @@ def test_the_clients_own_retries_get_through_the_scripted_failures(client: Anthr
 
 
 def test_errors_are_the_clients_typed_errors(client: Anthropic) -> None:
+    import anthropic
+
     for text, error, kind in (
         ("broken", anthropic.InternalServerError, "api_error"),
         ("busy", anthropic.InternalServerError, "overloaded_error"),
@@ -252,6 +268,8 @@ def test_errors_are_the_clients_typed_errors(client: Anthropic) -> None:
 
 def test_an_error_within_a_stream_is_typed_too(client: Anthropic) -> None:
     """Otherwise nobody could test what an overload in the middle of an answer does."""
+    import anthropic
+
     with (
         pytest.raises(anthropic.APIStatusError, match="Overloaded"),
         client.messages.stream(model="m", messages=ask("dropped"), max_tokens=9) as stream,

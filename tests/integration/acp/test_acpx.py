@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,15 @@ DONE = {"content": "All done."}
 class Acpx:
     """Runs ``acpx`` with Newel as its agent, in the project's folder."""
 
-    def __init__(self, newel: Newel, *options: str) -> None:
+    def __init__(self, newel: Newel, temporary: str, *options: str) -> None:
+        """``temporary`` is for its sockets, whose paths must be short; it leaves them there."""
         self.newel = newel
         self.program = packages(SERVERS) / "acpx" / "dist" / "cli.js"
         self.agent = " ".join([str(BIN / "newel"), "acp", *options])
-        self.environ = newel.environ | {"PATH": f"{Path(NODE).parent}:{newel.environ['PATH']}"}
+        self.environ = newel.environ | {
+            "PATH": f"{Path(NODE).parent}:{newel.environ['PATH']}",
+            "TMPDIR": temporary,
+        }
 
     def command(self, *words: str) -> list[str]:
         return [NODE, str(self.program), "--agent", self.agent, "--cwd", str(self.newel.project), *words]
@@ -53,14 +58,15 @@ class Acpx:
 @pytest.fixture
 def acpx(with_model: WithModel) -> Iterator[Callable[..., Acpx]]:
     clients: list[Acpx] = []
+    with tempfile.TemporaryDirectory(prefix="acpx-tests-", ignore_cleanup_errors=True) as temporary:
 
-    def make(scenarios: dict[str, Any], *options: str) -> Acpx:
-        clients.append(Acpx(with_model(scenarios), *options))
-        return clients[-1]
+        def make(scenarios: dict[str, Any], *options: str) -> Acpx:
+            clients.append(Acpx(with_model(scenarios), temporary, *options))
+            return clients[-1]
 
-    yield make
-    for client in clients:
-        client("sessions", "close")
+        yield make
+        for client in clients:
+            client("sessions", "close")
 
 
 def writing(content: str) -> dict[str, Any]:

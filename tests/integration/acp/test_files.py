@@ -231,11 +231,14 @@ async def test_a_command_killed_by_a_signal_counts_as_in_a_shell(with_model: Wit
 
 
 async def test_live_output_is_shown_without_terminals(with_model: WithModel) -> None:
-    newel = with_model(scenario("run", bash("echo early; sleep 1; echo late"), DONE))
+    newel = with_model(
+        scenario("run", bash("echo early; until [ -e go ]; do sleep 0.02; done; echo late"), DONE)
+    )
     async with editing(newel, "--approve", "auto") as ide:
         await ide.new_session()
         running = asyncio.create_task(ide.prompt("run"))
         await ide.editor.until(lambda: "early" in str(ide.editor.of_kind("tool_call_update")))
         assert "late" not in str(ide.editor.of_kind("tool_call_update"))
+        (newel.project / "go").touch()
         await running
         assert "late" in str(ide.editor.call()["content"])

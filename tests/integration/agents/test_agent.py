@@ -15,6 +15,7 @@ import pytest
 
 from mock_llm_server import running
 from tests.integration.agents.support import after
+from tests.processes import is_pending
 from tests.requirements import require_program
 from tests.support import Newel, bash, scenario
 
@@ -193,11 +194,13 @@ def test_a_closed_pipe_ends_the_run(with_agent: WithAgent) -> None:
 
 
 def test_ctrl_c_ends_the_run_after_the_current_request(with_agent: WithAgent) -> None:
-    newel = with_agent(after(1, True), scenario("Make", {"response": bash("touch a"), "delay_ms": 800}))
-    agent = newel.start("agent", "Make a file")
-    wait_for(lambda: newel.requests)
-    agent.send_signal(signal.SIGINT)
-    out, _ = agent.communicate(timeout=15)
+    newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
+    with newel.relayed() as wire:
+        with wire.holding(answers_only=True):
+            agent = newel.start("agent", "Make a file")
+            wait_for(lambda: newel.requests)
+            agent.send_signal(signal.SIGINT)
+        out, _ = agent.communicate(timeout=15)
     assert agent.returncode == 130
     assert "Stopped before the next request. 1 tool call had run." in out
     assert (newel.project / "a").exists()
@@ -209,7 +212,7 @@ def test_a_second_ctrl_c_does_not_wait(with_agent: WithAgent) -> None:
     agent = newel.start("agent", "Make a file")
     wait_for((newel.project / "began").exists)
     agent.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    wait_for(lambda: not is_pending(agent.pid, signal.SIGINT))  # or both are one
     agent.send_signal(signal.SIGINT)
     out, _ = agent.communicate(timeout=10)
     assert agent.returncode == 130

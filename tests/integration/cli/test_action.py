@@ -68,6 +68,7 @@ def test_a_hostile_prompt_reaches_the_model_word_for_word_and_runs_nothing(
     assert done.outputs["answer"] == "No."
 
 
+@pytest.mark.slow  # it makes an environment: four seconds of a core
 def test_the_installation_runs_no_module_of_a_pull_request(
     with_model: Make, act: Callable[[Newel], Act], tmp_path: Path
 ) -> None:

@@ -49,8 +49,9 @@ class Terminal:
         wait_until_accepted(self._master, self._look)
         self.type(text)
 
-    def wait_for(self, text: str) -> None:
-        self._read(lambda: text in self.shown, f"{text!r} was not shown")
+    def wait_for(self, text: str, *, times: int = 1) -> None:
+        """Wait until the text was shown this often."""
+        self._read(lambda: self.shown.count(text) >= times, f"{text!r} was not shown")
 
     def end(self) -> int:
         """The exit code of a command that is about to end."""
@@ -141,7 +142,7 @@ def test_a_conversation_started_with_a_prompt_continues_at_the_terminal(
     terminal = open_terminal(newel, "newel", "--continue")
     terminal.wait_for("how are you")
     terminal.type("and now: how are you\n")
-    terminal.wait_for("All is well")
+    terminal.wait_for("All is well", times=2)  # the first one is of the earlier conversation
     terminal.type("/quit\n")
     assert terminal.end() == 0
     assert [message["role"] for message in newel.requests[1]["messages"]].count("user") == 2

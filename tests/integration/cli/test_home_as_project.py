@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -13,8 +12,6 @@ from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
 
 WithModel = Callable[..., Newel]
-
-QUIET_S = 1.0
 
 SECRET = "private-" + "k3Y" * 30
 PLACES = (".ssh/id_ed25519", ".aws/credentials", ".netrc", ".bash_history", ".config/gh/hosts.yml")
@@ -49,8 +46,7 @@ def test_work_in_the_home_folder_has_to_be_meant(with_model: WithModel, answer: 
     newel = with_model(scenario("", {"content": "Good morning."}))
     with Tmux([str(BIN / "newel")], newel.home, newel.environ | {"TERM": "xterm-256color"}) as terminal:
         terminal.wait_for("Work here? [y/N]")
-        time.sleep(QUIET_S)  # what is typed at once is no answer
-        terminal.type(answer, "Enter")
+        terminal.answer(answer, "Enter")
         terminal.wait_for("newel 0." if answer == "y" else "Nothing was started.")
     assert newel.requests == []
 

@@ -28,7 +28,8 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 def test_the_demo_writes_a_real_file_and_runs_a_real_command(with_model: Make) -> None:
     newel = with_model()
-    done = newel("demo", LLM_BASE_URL="", LLM_AUTH_TOKEN="", LLM_DEFAULT_MODEL="")
+    own = {"LLM_BASE_URL": "", "LLM_AUTH_TOKEN": "", "LLM_DEFAULT_MODEL": ""}
+    done = newel("demo", **own, TMPDIR=str(newel.home))  # its folder is the user's, who looks at it
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.split("In ")[-1].split(":")[0])
     assert (

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
 WithModel = Callable[..., Newel]
@@ -60,15 +61,22 @@ def test_an_old_session_that_is_resumed_is_not_deleted(with_model: WithModel) ->
 
 def test_changes_are_kept_as_long_as_the_user_wants(with_model: WithModel) -> None:
     """Also where another command opens the records, which knows no settings."""
-    newel = with_model(scenario("change", bash("date +%N >> a.txt; sleep 0.7"), DONE))
+    newel = with_model(
+        scenario("change", bash("date +%N >> a.txt; until [ -e go ]; do sleep 0.02; done"), DONE)
+    )
+    (newel.project / "go").touch()
     newel("change")
     newel("change")
     (lock,) = (newel.home / ".newel").glob("review/*/ledger.lock")
     grow_old(lock, 2)
     configure(newel, "[retention]\ndays = 0\nruns = 1\n")
     assert len(newel("checkpoints").stdout.splitlines()) == 2
-    newel("change")
-    assert len(newel("checkpoints").stdout.splitlines()) == 2, "the first one is deleted"
+    (newel.project / "go").unlink()
+    with newel.start("change") as third:
+        wait_until(lambda: len(newel("checkpoints").stdout.splitlines()) == 1, "the first one to be deleted")
+        (newel.project / "go").touch()
+        third.communicate(timeout=10)
+    assert len(newel("checkpoints").stdout.splitlines()) == 2
 
 
 def test_a_wrong_value_is_named(with_model: WithModel) -> None:

@@ -345,7 +345,7 @@ def test_ctrl_c_at_the_question_ends_the_command_and_changes_nothing(with_model:
 
 def test_a_stopped_command_is_recorded(with_model: Make) -> None:
     newel = with_model(
-        scenario("go", call("bash", command="echo a > a; sleep 30", timeout=0.2), {"content": "Done."})
+        scenario("go", call("bash", command="echo a > a; sleep 30", timeout=1), {"content": "Done."})
     )
     ran(newel, "go")
     assert "+a" in ran(newel, "review")

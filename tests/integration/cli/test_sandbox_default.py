@@ -150,7 +150,9 @@ LEAK = 'mount --bind "$1" $(readlink -f $(command -v bwrap)) && shift && exec "$
 """Runs a command for which another program is bubblewrap."""
 
 
-@pytest.fixture(params=["missing", "leaking", "failing"])
+@pytest.fixture(
+    params=["missing", "leaking", pytest.param("failing", marks=pytest.mark.slow)]  # as where it is missing
+)
 def broken(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Begins a command on a machine whose bubblewrap is missing, leaves a way to the network, or does not start."""
     if os.geteuid() != 0:

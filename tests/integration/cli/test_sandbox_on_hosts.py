@@ -16,6 +16,7 @@ from websockets.sync.client import connect
 
 from newel.client import RpcClient
 from tests.driver import Driver
+from tests.processes import until_listening
 from tests.requirements import require_program
 from tests.served import served as serving
 from tests.sshd import Sshd
@@ -141,7 +142,9 @@ def test_a_command_sees_what_an_earlier_one_has_started(
     newel = unchosen(
         with_model,
         sshd,
-        bash("/usr/bin/python3 -m http.server 8124 >/dev/null 2>&1 & echo kept > /tmp/kept; sleep 0.7"),
+        bash(
+            f"/usr/bin/python3 -m http.server 8124 >/dev/null 2>&1 & echo kept > /tmp/kept; {until_listening(8124)}"
+        ),
         bash("cat /tmp/kept; echo > /dev/tcp/127.0.0.1/8124 && echo reached"),
     )
     newel("--host", f"host:{project}", "--approve", "auto", "go")
@@ -221,7 +224,9 @@ def test_the_file_tools_have_the_same_limits(with_model: WithModel, sshd: Sshd, 
 # -- where it does not ------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["missing", "leaking", "failing"])
+@pytest.fixture(
+    params=["missing", "leaking", pytest.param("failing", marks=pytest.mark.slow)]  # as where it is missing
+)
 def broken(request: pytest.FixtureRequest, sshd: Sshd) -> str:
     """A host whose bubblewrap is missing, leaves a way to the network, or does not start."""
     if os.geteuid() != 0:

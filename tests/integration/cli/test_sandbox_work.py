@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.nodejs import NODE, NPM
+from tests.processes import until_listening
 from tests.requirements import require_program
 from tests.support import Newel, bash, scenario
 
@@ -54,7 +55,7 @@ def test_npm_installs_builds_and_serves(with_model: WithModel) -> None:
         with_model,
         make_npm_project,
         f"{npm} install --package-lock-only --no-audit --no-fund && rm -rf node_modules && {npm} ci --no-audit --no-fund",
-        f'{NODE} -e "{serve}" > server.log 2>&1 & sleep 1',
+        f'{NODE} -e "{serve}" > server.log 2>&1 & {until_listening(8099)}',
         f"{NODE} -e \"fetch('http://127.0.0.1:8099').then(a => a.text()).then(console.log)\"",
     )
     assert "added 1 package" in results[0]
@@ -125,7 +126,10 @@ def make_python_project(project: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("more", ["", "-n 2"])
+@pytest.mark.parametrize(
+    "more",
+    ["", pytest.param("-n 2", marks=pytest.mark.slow)],  # four seconds of a core: three processes
+)
 def test_pytest_passes(with_model: WithModel, more: str) -> None:
     (result,) = run_in_sandbox(
         with_model, make_python_project, f"{sys.executable} -m pytest -q {more} test_it.py"

@@ -114,7 +114,7 @@ def test_what_it_changes_is_undone_with_the_run(with_model: Make) -> None:
 
 def test_several_that_read_work_at_the_same_time(with_model: Make) -> None:
     """Each waits for what only the other one can find: one after the other they would never end."""
-    slow = [{"response": call("grep", pattern="x"), "delay_ms": 700}, {"response": {"content": "Found."}}]
+    slow = [{"response": call("grep", pattern="x"), "delay_ms": 2_000}, {"response": {"content": "Found."}}]
     newel = with_model(
         script(
             scenario("go", calls(task("search one"), task("search two")), DONE),

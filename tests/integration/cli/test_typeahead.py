@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.forked import start
+from tests.served import wait_until
 from tests.support import BIN, Newel, scenario
 from tests.tmux import Tmux
 
@@ -20,17 +21,21 @@ Make = Callable[..., Newel]
 
 def test_early_input_is_sent_by_its_enter_and_echoed_once(with_model: Make) -> None:
     newel = with_model(scenario("hello early", {"content": "Good morning."}))
-    with Tmux([str(BIN / "newel")], newel.project, newel.environ | {"TERM": "xterm-256color"}) as terminal:
-        until = time.monotonic() + 10
-        while terminal.echoes:
-            assert time.monotonic() < until
-        assert "newel 0." not in terminal.text, "it was too late to be early"
-        terminal.type("hello early", "Enter")
-        terminal.type("a draft")
-        terminal.wait_for("Good morning.")
-        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} a draft")
-        assert terminal.text.startswith("newel 0.")
-        assert terminal.text.count("hello early") == 1
+    for _ in range(5):  # on a busy machine it may be too late to be early
+        with Tmux(
+            [str(BIN / "newel")], newel.project, newel.environ | {"TERM": "xterm-256color"}
+        ) as terminal:
+            wait_until(lambda: not terminal.echoes, "the terminal without echo")
+            if "newel 0." in terminal.text:
+                continue
+            terminal.type("hello early", "Enter")
+            terminal.type("a draft")
+            terminal.wait_for("Good morning.")
+            terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} a draft")
+            assert terminal.text.startswith("newel 0.")
+            assert terminal.text.count("hello early") == 1
+            return
+    raise AssertionError("it was always too late to be early")
 
 
 def test_input_echoed_before_the_start_shows_only_at_the_prompt(with_model: Make) -> None:

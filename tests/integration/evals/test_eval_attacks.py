@@ -152,7 +152,13 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("left", LEFT)
+DEEP = "a path that is too long"
+"""It takes two seconds of a core to make and to remove."""
+
+
+@pytest.mark.parametrize(
+    "left", [pytest.param(left, marks=pytest.mark.slow if left == DEEP else ()) for left in LEFT]
+)
 def test_whatever_an_agent_leaves_its_failure_counts(place: Place, left: str) -> None:
     """An invalid trial counts for nothing: an agent that cannot do a task would look better by it."""
     place.write(TASK, LEFT[left])

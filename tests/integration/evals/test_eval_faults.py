@@ -39,6 +39,7 @@ def test_an_interrupted_run_says_how_to_go_on(suite: Suite, with_model: WithMode
     assert f"1 of 2 trials have ended. Go on with `newel eval run --resume {name}`." in shown
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 @pytest.mark.skipif(not can_mount(), reason="nobody may mount a small disk of their own here")
 def test_a_full_disk_stops_a_run_which_goes_on_with_room(suite: Suite, with_model: WithModel) -> None:
     """A trial that found no room says nothing about the agent; results that were there before remain."""

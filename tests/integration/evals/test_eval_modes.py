@@ -59,6 +59,7 @@ def figures(text: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_modes_are_compared_on_the_same_tasks(suite: Suite, small: MockServer, with_model: WithModel) -> None:
     newel = with_model({"scenarios": suite.scenarios * 2})
     write_config(newel, f'[local]\nbase_url = "{small.url}/v1"\nmodel = "small"\n')

@@ -335,6 +335,7 @@ def test_a_review_is_nothing_for_other_agents(suite: Suite, with_model: WithMode
     )
 
 
+@pytest.mark.slow  # four seconds of a core: many runs of agents
 def test_a_worse_run_is_told_from_a_better_one(suite: Suite, with_model: WithModel) -> None:
     for number in range(8):
         suite.add(f"task-{number}", bash("echo made > made.txt"), DONE)
@@ -377,6 +378,7 @@ def test_a_replay_asks_no_model_and_says_what_it_measures(suite: Suite, with_mod
     assert newel.requests == []
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents; other tests replay once
 def test_a_golden_trace_is_replayed_always_in_the_same_way(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", DONE)
     trace = {

@@ -106,6 +106,7 @@ def test_a_contract_is_fulfilled_on_a_host(suite: Suite, with_model: WithModel) 
     assert done.returncode == 0, newel("eval", "show", "--failed").stdout + done.stderr
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_recording_proves_itself_on_a_host(suite: Suite, with_model: WithModel) -> None:
     """On this machine, the replay of what a model has done on a host would fail, or do something else."""
     suite.add("there", bash('test -n "$SSH_CONNECTION" && echo made > made.txt'), DONE, more="[host]")
@@ -117,6 +118,7 @@ def test_a_recording_proves_itself_on_a_host(suite: Suite, with_model: WithModel
     assert run(newel, suite, "--replay").returncode == 0
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_killed_run_leaves_nothing_on_the_host(suite: Suite, with_model: WithModel) -> None:
     """Not even a daemon that is deaf to SIGTERM: it would go on for ever, and nobody would know where it came from."""
     stays = "(trap '' TERM; setsid sleep 600 >/dev/null 2>&1 &); echo started > ../started; sleep 600"

@@ -119,6 +119,7 @@ def test_what_a_model_answered_is_recorded_and_replayed(suite: Suite, with_model
 MADE_BY_HAND = {"tool_calls": [{"name": "bash", "arguments": {"command": "echo made > made.txt"}}]}
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_recording_is_the_same_wherever_it_is_replayed(suite: Suite, with_model: WithModel) -> None:
     """The model named its folder; the trace must not."""
     made = "{{ tool_result | (/\\S+/project) }}/made.txt"
@@ -133,6 +134,7 @@ def test_a_recording_is_the_same_wherever_it_is_replayed(suite: Suite, with_mode
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_several_calls_and_slips_are_replayed_as_they_were(suite: Suite, with_model: WithModel) -> None:
     slip = "{\"command\": 'echo made > made.txt'}"
     suite.add(
@@ -161,6 +163,7 @@ def test_several_calls_and_slips_are_replayed_as_they_were(suite: Suite, with_mo
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_conversation_of_several_prompts_is_recorded(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", bash("pwd"), {"content": "I looked."}, more='then = ["Go on.", "Go on."]')
     go_on = {"name": "go on", "trigger": "Go on.", "steps": [{"response": MADE}, {"response": DONE}]}
@@ -175,6 +178,7 @@ def test_a_conversation_of_several_prompts_is_recorded(suite: Suite, with_model:
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_summaries_of_a_conversation_are_recorded(suite: Suite, with_model: WithModel) -> None:
     place = suite.folder / "remember"
     shutil.copytree(SUITE / "remember-across-summaries", place)
@@ -207,6 +211,7 @@ def test_summaries_of_a_conversation_are_recorded(suite: Suite, with_model: With
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 @pytest.mark.parametrize("api", ["responses", "anthropic"])
 def test_all_apis_are_recorded_alike(suite: Suite, with_model: WithModel, api: str) -> None:
     slip = {"response": MADE, "fault": {"kind": "malformed_arguments"}}
@@ -222,6 +227,7 @@ def test_all_apis_are_recorded_alike(suite: Suite, with_model: WithModel, api: s
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_contract_is_recorded_with_the_verdicts_of_its_judge(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", bash("touch made.txt"), {"content": "It is there."}, more='accept = "test -s made.txt"')
     not_yet = {"content": '{"satisfied": false, "why": "It is empty.", "missing": "made"}'}
@@ -241,6 +247,7 @@ def test_a_contract_is_recorded_with_the_verdicts_of_its_judge(suite: Suite, wit
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_review_is_recorded_with_its_rerun(suite: Suite, with_model: WithModel) -> None:
     add_review(
         suite,
@@ -277,6 +284,7 @@ def test_an_answer_that_cannot_be_repeated_is_named(suite: Suite, with_model: Wi
     assert not (suite.folder / "review" / "trace.json").exists()
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_another_trial_is_recorded_if_the_first_cannot_be(suite: Suite, with_model: WithModel) -> None:
     once = {"kind": "malformed_arguments", "times": 1}
     proposed = proposes((1, "made\n"))
@@ -289,6 +297,7 @@ def test_another_trial_is_recorded_if_the_first_cannot_be(suite: Suite, with_mod
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_trace_made_by_hand_is_replaced_only_by_force(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", MADE, DONE)
     golden = suite.folder / "good" / "trace.json"
@@ -341,6 +350,7 @@ def test_a_call_that_ends_otherwise_than_in_the_run_is_told(suite: Suite, with_m
     assert "call 1, of read, succeeded in the run, and not in its replay" in done.stdout
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_only_what_was_passed_in_this_task_is_recorded(suite: Suite, with_model: WithModel) -> None:
     suite.add("bad", DONE)
     suite.add("good", MADE, DONE)
@@ -363,6 +373,7 @@ def test_only_what_was_passed_in_this_task_is_recorded(suite: Suite, with_model:
     assert "Newel's own" in record(newel).stderr
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_recording_that_is_killed_leaves_the_former_trace(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", bash("sleep 1.5; echo made > made.txt"), DONE)
     newel = begin(suite, with_model)
@@ -377,6 +388,7 @@ def test_a_recording_that_is_killed_leaves_the_former_trace(suite: Suite, with_m
     replayed(newel, suite)
 
 
+@pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
 def test_a_run_is_resumed_after_its_tasks_were_recorded(suite: Suite, with_model: WithModel) -> None:
     """A trace is nothing that a model is given."""
     suite.add("good", MADE, DONE)

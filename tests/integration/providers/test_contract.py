@@ -327,7 +327,6 @@ async def test_overflow(provider: ContractProvider) -> None:
     assert type(await refusal(provider, fault)) is ContextOverflow
 
 
-@pytest.mark.timeout(300)  # until the bound is reached: ten seconds on an idle machine
 @pytest.mark.parametrize(
     "fault",
     [{"kind": "endless_body", "of": of} for of in ("junk", "content", "comments")],
@@ -339,7 +338,10 @@ async def test_bounded(
     """An endless answer is refused in bounded memory."""
     if fault["of"] != "junk":  # its line has a limit of its own
         monkeypatch.setattr(http_client, "MAX_RESPONSE_BYTES", 2**20)  # the usual 64 MiB take half a minute
-    assert type(await refusal(provider, fault)) is BadResponse
+    error = await refusal(provider, fault)
+    assert type(error) is BadResponse
+    if fault["of"] == "comments":  # the others may reach another bound before
+        assert "more than 1 MiB" in str(error)
 
 
 @pytest.mark.parametrize("fault", [{"kind": "missing_done"}, {"kind": "wrong_content_type"}], ids=fault_name)

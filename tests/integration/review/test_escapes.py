@@ -192,6 +192,9 @@ ROOM = {
     "large files, moved": trick("mkdir away; mv data* away"),
 }
 
+HEAVY = {"a known file when the room is full", "large known files"}
+"""They write up to 180 MB: three and seven seconds of a core."""
+
 TRICKS = LINKS | LATER | IGNORED | NAMED | KINDS | ROOM
 
 
@@ -312,7 +315,9 @@ def script_of(trick: Trick) -> list[Answer]:
 
 
 @pytest.mark.timeout(120)  # one of them writes 180 MB
-@pytest.mark.parametrize("name", TRICKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in TRICKS]
+)
 async def test_nothing_escapes_without_a_word(name: str, project: Path, tmp_path: Path) -> None:
     before = tree(project)
     said: list[str] = []

@@ -24,6 +24,7 @@ def test_the_node_client_drives_a_real_newel(newel: Newel) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow  # a compiler
 @pytest.mark.timeout(120)  # installs the compiler
 def test_what_is_installed_is_built_from_the_sources() -> None:
     packages(CLIENT)

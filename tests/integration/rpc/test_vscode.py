@@ -15,6 +15,7 @@ from tests.support import BIN, Newel
 MACHINE = {"newel.path", "newel.arguments", "newel.approval"}
 
 
+@pytest.mark.slow  # ten seconds of a core; the same client is tested by test_node_client.py
 @pytest.mark.timeout(180)  # installs the compiler
 def test_the_extension_drives_a_real_newel(newel: Newel) -> None:
     """Its own tests: prompts, questions, cancellation, review, and the end of the process."""
@@ -25,6 +26,7 @@ def test_the_extension_drives_a_real_newel(newel: Newel) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow  # a compiler
 @pytest.mark.timeout(180)
 def test_its_types_hold() -> None:
     """A call that VS Code does not have fails in front of the user."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import anyio
 
 from newel.agent.agent import ProviderTransport
 from newel.agent.errors import RequestRejected
+from newel.agent.events import AgentEnd
 from newel.agent.messages import (
+    AppMessage,
     AssistantMessage,
     TextContent,
     ToolCall,
@@ -154,6 +157,17 @@ class Obedient:
         return AssistantMessage(content=content, usage=Usage(input=1200, output=34), cost=0.002)
 
 
+class SlowToEnd(CodingAgent):
+    """After its last request, a run takes until the file ``end`` beside the project exists."""
+
+    async def answer(self, prompts: Sequence[AppMessage], **more: Any) -> AgentEnd:
+        end = await super().answer(prompts, **more)
+        await anyio.Path("../ending").touch()
+        while not await anyio.Path("../end").exists():  # noqa: ASYNC110 — no event tells of a file
+            await anyio.sleep(0.01)
+        return end
+
+
 async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
     workspace = RecordingWorkspace(LocalWorkspace(str(cwd)), RecorderRegistry(home))
 
@@ -168,7 +182,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
         return approval_policy(mode, ask=approver, folder=str(cwd), places=places)
 
     mode: Any = os.environ.get("PROGRAM_APPROVE", "auto")
-    agent = CodingAgent(
+    agent = (SlowToEnd if "PROGRAM_SLOW_TO_END" in os.environ else CodingAgent)(
         transport=ProviderTransport(Obedient()),
         config=RunConfig(
             model=Model("obedient", "script", 128_000),

@@ -24,21 +24,30 @@ def converse(open_terminal: Open, **options: Any) -> Any:
     return terminal
 
 
+def answer(terminal: Any, text: str = "You said:") -> str:
+    """The screen after the last ``text``. Where the lines are wrapped depends on the path of the folder, so it is all one line."""
+    return " ".join(str(terminal.screen.text).split()).rpartition(text)[2]
+
+
+def wait_for_answer(terminal: Any, words: str) -> None:
+    terminal.wait_for(lambda: words in answer(terminal))
+
+
 def test_the_model_gets_a_command_with_the_next_message(open_terminal: Open) -> None:
     terminal = converse(open_terminal)
     terminal.send("!printf 'fo''und\\n'; exit 3\r")
     terminal.wait_for("(with your next message)")
     terminal.send("look\r")
     terminal.wait_for("You said: look")
-    terminal.wait_for("exit code: 3")
-    said = terminal.screen.text.rpartition("You said:")[2]
-    assert "$ printf 'fo''und\\n'; exit 3" in said.replace("\n", " ")
+    wait_for_answer(terminal, "exit code: 3")
+    said = answer(terminal)
+    assert "$ printf 'fo''und\\n'; exit 3" in said
     assert "found" in said
     assert "(with your next message)" not in said
 
     terminal.send("again\r")
     terminal.wait_for("You said: again")
-    assert "found" not in terminal.screen.text.rpartition("You said: again")[2]
+    assert "found" not in answer(terminal, "You said: again")
 
 
 def test_two_exclamation_marks_keep_a_command_private(open_terminal: Open) -> None:
@@ -49,7 +58,7 @@ def test_two_exclamation_marks_keep_a_command_private(open_terminal: Open) -> No
     terminal.send("look\r")
     terminal.wait_for("You said: look")
     terminal.wait_for("34 out")
-    assert "secret" not in terminal.screen.text.rpartition("You said:")[2]
+    assert "secret" not in answer(terminal)
 
 
 def test_what_was_not_sent_yet_can_be_taken_back(open_terminal: Open) -> None:
@@ -61,7 +70,7 @@ def test_what_was_not_sent_yet_can_be_taken_back(open_terminal: Open) -> None:
     terminal.send("look\r")
     terminal.wait_for("You said: look")
     terminal.wait_for("34 out")
-    assert "secret" not in terminal.screen.text.rpartition("You said:")[2]
+    assert "secret" not in answer(terminal)
 
 
 def test_the_hint_says_who_gets_what_is_typed(open_terminal: Open) -> None:
@@ -78,7 +87,7 @@ def test_an_export_masks_secrets_in_what_was_shown(open_terminal: Open, tmp_path
     terminal.send(f"!echo {key}\r")
     terminal.wait_for(DONE)
     terminal.send("look\r")
-    terminal.wait_for("exit code: 0")
+    wait_for_answer(terminal, "exit code: 0")
     terminal.send("/export out.md\r")
     terminal.wait_for("Written:")
     exported = next(tmp_path.rglob("out.md")).read_text()
@@ -91,7 +100,7 @@ def test_a_resumed_conversation_still_has_it(open_terminal: Open, tmp_path: Path
     terminal.send("!echo fo''und\r")
     terminal.wait_for(DONE)
     terminal.send("look\r")
-    terminal.wait_for("exit code: 0")
+    wait_for_answer(terminal, "exit code: 0")
     session = next(tmp_path.rglob("*.jsonl"))
     stored = session.read_text()
     assert "$ echo fo''und\\nfound" in stored
@@ -128,8 +137,8 @@ def test_a_program_reads_keys_and_colours_its_output(open_terminal: Open) -> Non
     assert "\x1b[31m" in terminal.raw
     terminal.send("look\r")
     terminal.wait_for("You said: look")
-    terminal.wait_for("exit code: 0")
-    assert "hello Ada" in terminal.screen.text.rpartition("You said:")[2]
+    wait_for_answer(terminal, "exit code: 0")
+    assert "hello Ada" in answer(terminal)
 
 
 def test_ctrl_c_reaches_the_command_only(open_terminal: Open) -> None:
@@ -155,8 +164,8 @@ def test_a_full_screen_program_leaves_nothing(open_terminal: Open, tmp_path: Pat
         assert terminal.raw.rindex(f"\x1b[?{mode}l") > terminal.raw.rindex("DRAWN")
     terminal.send("look\r")
     terminal.wait_for("You said: look")
-    terminal.wait_for("exit code: 0")
-    said = terminal.screen.text.rpartition("You said:")[2]
+    wait_for_answer(terminal, "exit code: 0")
+    said = answer(terminal)
     assert "before" in said
     assert "DRAWN" not in said
 

@@ -116,6 +116,19 @@ def test_a_message_that_the_run_did_not_take_returns_to_the_prompt(open_terminal
     terminal.wait_for("You said: do not lose me")
 
 
+def test_messages_sent_as_a_run_ends_are_the_next_prompts(open_terminal: Open, tmp_path: Path) -> None:
+    """Otherwise they stand in the input, and somebody who has looked away waits for an answer."""
+    terminal = open_terminal("rich", "hello", PROGRAM_SLOW_TO_END="1")
+    terminal.wait_for((tmp_path / "ending").exists)
+    terminal.send("one\r")
+    terminal.wait_for("  one  (next)")
+    terminal.send("two\t")
+    terminal.wait_for("  two  (when it is done)")
+    (tmp_path / "end").touch()
+    terminal.wait_for("You said: one")
+    terminal.wait_for("You said: two")
+
+
 def test_lines_can_be_added_and_pasted_without_sending(open_terminal: Open) -> None:
     terminal = open_terminal("rich")
     terminal.wait_for(f"{MARK}\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.served import wait_until
 from tests.tmux import Tmux
 
 AtTerminal = Callable[..., Tmux]
@@ -58,8 +59,7 @@ def test_the_screen_comes_back_as_it_was(at_terminal: AtTerminal, key: str) -> N
     terminal.type("", "C-o")
     terminal.wait_for(TITLE)
     terminal.type("", key)
-    terminal.wait_for(f"{MARK} a draft")
-    assert terminal.text == before
+    wait_until(lambda: terminal.text == before, "the screen as it was")
     terminal.type("!", "Enter")
     terminal.wait_for("You said: a draft!")
 

@@ -89,15 +89,18 @@ async def test_two_concurrent_requests_are_both_answered(tmp_path: Path) -> None
 
 
 async def test_a_client_that_disconnects_ends_nothing(tmp_path: Path) -> None:
-    go_on = anyio.Event()
+    is_asked, go_on = anyio.Event(), anyio.Event()
 
     async def slowly(_: object) -> Any:
+        is_asked.set()
         await go_on.wait()
         return says("Done.")
 
     async with serve_workbench(tmp_path, ScriptedProvider([slowly])) as server:
-        with anyio.move_on_after(0.5):
-            await chat(server, "Take your time")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(chat, server, "Take your time")
+            await is_asked.wait()
+            tasks.cancel_scope.cancel()
         go_on.set()
         tab = (await server.board.default_chat()).state
         await server.until(lambda: server.board.tab(tab.id).state.status == "idle")

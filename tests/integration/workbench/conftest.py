@@ -17,6 +17,7 @@ from newel.app.web_server import open_workbench
 from newel.config.settings import Flags, load_settings
 from newel.jobs.engine import FINAL
 from newel.workbench.workbench import Workbench
+from tests.served import SECONDS
 from tests.support import Newel
 
 
@@ -53,7 +54,7 @@ class Bench:
 
 async def wait_for_end(workbench: Workbench, run: str) -> str:
     """Wait for a run's end; returns the state of its job."""
-    with anyio.fail_after(8):
+    with anyio.fail_after(SECONDS):
         while (job := await workbench.engine.get(run)) is None or job.state not in FINAL:
             await workbench.engine.read(run, job.seq if job else 0, wait=1)
     # The worker reports it to the tabs a moment later.
@@ -62,7 +63,7 @@ async def wait_for_end(workbench: Workbench, run: str) -> str:
 
 
 async def until(happened: Callable[[], Any]) -> None:
-    with anyio.fail_after(8):
+    with anyio.fail_after(SECONDS):
         while not happened():  # noqa: ASYNC110 — of files and requests no event tells
             await anyio.sleep(0.01)
 

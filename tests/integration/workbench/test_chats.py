@@ -134,29 +134,18 @@ async def test_a_message_during_a_run_reaches_the_model_after_the_running_tools(
 async def test_a_message_that_the_run_did_not_take_is_answered_after_it(
     bench_with: Callable[..., Bench],
 ) -> None:
-    bench = bench_with(
-        two(
-            scenario("second", {"content": "two"}),
-            {
-                "scenarios": [
-                    {
-                        "name": "slow",
-                        "trigger": "first",
-                        "steps": [{"response": {"content": "one"}, "delay_ms": 400}],
-                    }
-                ]
-            },
-        )
-    )
-    async with bench.open() as workbench:
-        tab = (await workbench.open_chat()).state
-        await workbench.tab(tab.id).send(UserMessage(content="first"))
-        await until(lambda: bench.newel.requests)
-        message = UserMessage(content="second")
-        second = await workbench.tab(tab.id).send(message)
-        await workbench.tab(tab.id).send_now(message.id)
-        await wait_for_end(workbench, second)
-        assert (await texts(workbench, tab.id))[-2:] == ["user: second", "assistant: two"]
+    bench = bench_with(two(scenario("second", {"content": "two"}), scenario("first", {"content": "one"})))
+    with bench.newel.relayed() as wire:
+        async with bench.open() as workbench:
+            tab = (await workbench.open_chat()).state
+            with wire.holding(answers_only=True):
+                await workbench.tab(tab.id).send(UserMessage(content="first"))
+                await until(lambda: bench.newel.requests)
+                message = UserMessage(content="second")
+                second = await workbench.tab(tab.id).send(message)
+                await workbench.tab(tab.id).send_now(message.id)
+            await wait_for_end(workbench, second)
+            assert (await texts(workbench, tab.id))[-2:] == ["user: second", "assistant: two"]
 
 
 async def test_an_edited_message_replaces_itself_and_its_answer(

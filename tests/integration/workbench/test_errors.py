@@ -242,24 +242,26 @@ async def test_an_agent_with_an_unwritable_log_says_so_and_runs(bench_with: Benc
 
 
 async def test_a_stop_during_a_request_keeps_its_answer_and_makes_no_other(bench_with: BenchWith) -> None:
-    asked = {"response": call("bash", {"command": "touch made"}), "delay_ms": 400}
+    asked = call("bash", {"command": "touch made"})
     bench = bench_with(scenario("work", asked, {"content": "Never asked for."}))
-    async with bench.open() as workbench:
-        chat, agent = (await workbench.open_chat()).state, (await workbench.open_agent()).state
-        runs = [
-            await workbench.tab(chat.id).send(UserMessage(content="work")),
-            await workbench.tab(agent.id).start(Contract(text="work")),
-        ]
-        await until(lambda: len(bench.newel.requests) == 2)
-        for tab in (chat, agent):
-            await workbench.tab(tab.id).stop()
-        for run in runs:
-            await wait_for_end(workbench, run)
-            (end,) = await told(workbench, run, AgentEnd)
-            assert end.reason == "stopped"
-            assert len(await told(workbench, run, ToolExecutionEnd)) == 1
-        assert (workbench.tab(chat.id).state.status, workbench.tab(agent.id).state.status) == (
-            "idle",
-            "stopped",
-        )
-        assert len(bench.newel.requests) == 2
+    with bench.newel.relayed() as wire:
+        async with bench.open() as workbench:
+            chat, agent = (await workbench.open_chat()).state, (await workbench.open_agent()).state
+            with wire.holding(answers_only=True):
+                runs = [
+                    await workbench.tab(chat.id).send(UserMessage(content="work")),
+                    await workbench.tab(agent.id).start(Contract(text="work")),
+                ]
+                await until(lambda: len(bench.newel.requests) == 2)
+                for tab in (chat, agent):
+                    await workbench.tab(tab.id).stop()
+            for run in runs:
+                await wait_for_end(workbench, run)
+                (end,) = await told(workbench, run, AgentEnd)
+                assert end.reason == "stopped"
+                assert len(await told(workbench, run, ToolExecutionEnd)) == 1
+            assert (workbench.tab(chat.id).state.status, workbench.tab(agent.id).state.status) == (
+                "idle",
+                "stopped",
+            )
+            assert len(bench.newel.requests) == 2

@@ -163,10 +163,11 @@ class HttpResponse:
     def content_type(self) -> str:
         return self.headers.get("content-type", "")
 
-    async def chunks(self, limit: int = MAX_RESPONSE_BYTES) -> AsyncGenerator[bytes]:
+    async def chunks(self, limit: int | None = None) -> AsyncGenerator[bytes]:
         """Yield the pieces of the body. Raises ``ConnectionFailed`` if it breaks off or brings only filler for too long,
-        ``BadResponse`` if it cannot be decoded or exceeds ``limit`` bytes.
+        ``BadResponse`` if it cannot be decoded or exceeds ``limit`` bytes (default: ``MAX_RESPONSE_BYTES``).
         """
+        limit = MAX_RESPONSE_BYTES if limit is None else limit
         size = 0
         last_data = anyio.current_time()
         decompress = decompressor(self.headers.get("content-encoding", ""))

@@ -219,7 +219,7 @@ class LiveRenderer(Renderer):
         self.screen = screen
         self._hint = hint
         self._clock = clock
-        self._above = UnprintedLines()
+        self._above: UnprintedLines = UnprintedLines()
         self._activity = ""
         self._activity_since = 0.0
         self._frame = 0

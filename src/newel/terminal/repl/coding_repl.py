@@ -110,8 +110,10 @@ class CodingRepl(Repl[CommandContext]):
         self._header = header
         self._queueing = anyio.Lock()
         self._status = StatusLine(agent, home)
-        self._typed: dict[str, str] = {}
+        self._typed: dict[str, Prompt] = {}
         """Queued messages, by id, as they were before files and templates were read."""
+        self._is_done = False
+        """Whether the last run came to its end: nothing stopped it, no error and no limit."""
         self._own_commands = OwnCommands(agent, ui)
         watch(agent, lambda text: ui.renderer.note(text, "aside"), ui.refresh)
 
@@ -164,7 +166,7 @@ class CodingRepl(Repl[CommandContext]):
         for message in reversed([*queue.steer, *queue.later]):
             if isinstance(message, UserMessage):
                 queue.remove(message.id)
-                return self._typed.pop(message.id, message.text)
+                return self._as_typed(message).typed
         return None
 
     def expand(self) -> None:
@@ -258,40 +260,49 @@ class CodingRepl(Repl[CommandContext]):
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
             self._is_prompting = True
             attachments = [*message.attachments, *self._own_commands.take()]
-            await error_of(self._agent.prompt(message.text, attachments))
+            await error_of(self._prompt(message.text, attachments))
+
+    async def _prompt(self, text: str, attachments: Sequence[Attachment]) -> None:
+        self._is_done = False
+        end = await self._agent.prompt(text, attachments)
+        self._is_done = end.reason == "done"
 
     async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
         async with self._queueing:
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
             if self._is_prompting:
-                self._typed[message.id] = prompt.typed
+                self._typed[message.id] = prompt
                 self._agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
             else:
-                self.ui.restore_input(prompt.typed)
+                self._take_unsent([prompt])
         self.ui.refresh()
 
     async def _after_job(self, stopped: bool) -> None:
         has_prompted = self._is_prompting
         await super()._after_job(stopped)
-        self._restore_unsent()
+        self._is_done = self._is_done and not stopped
+        queue = self._agent.agent.queue
+        messages = queue.steering() + queue.follow_up()
+        self._take_unsent([self._as_typed(each) for each in messages if isinstance(each, UserMessage)])
+        self._typed.clear()
         self._status.folder.look()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
             self.ui.renderer.note(message, "aside")
 
-    def _restore_unsent(self) -> None:
-        """Put messages that the run did not reach back into the input."""
-        queue = self._agent.agent.queue
-        messages = queue.steering() + queue.follow_up()
-        unsent = [
-            self._typed.get(message.id, message.text)
-            for message in messages
-            if isinstance(message, UserMessage)
-        ]
-        self._typed.clear()
-        if unsent:
-            self.ui.restore_input("\n".join(unsent))
+    def _take_unsent(self, prompts: Sequence[Prompt]) -> None:
+        """Run messages that came after the last request of a run. If it did not come to its end, the user may no longer want
+        them sent: they are put back into the input.
+        """
+        if self._is_done:
+            for prompt in prompts:
+                self.enqueue(prompt)
+        elif prompts:
+            self.ui.restore_input("\n".join(prompt.typed for prompt in prompts))
+
+    def _as_typed(self, message: UserMessage) -> Prompt:
+        return self._typed.pop(message.id, Prompt(message.text))
 
 
 def _line(message: AppMessage) -> str:

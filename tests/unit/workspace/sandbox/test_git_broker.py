@@ -298,6 +298,7 @@ async def test_a_branch_with_other_settings_keeps_them_and_says_so(repository: R
     assert "were kept as they were" in done.stderr
 
 
+@pytest.mark.slow  # three seconds of two programs that race
 async def test_a_changing_link_does_not_lead_git_into_its_folder(repository: Repository) -> None:
     """A command swaps a folder for a link to `.git`, again and again, while git writes into the folder."""
     (repository.top / "swap.py").write_text(SWAP)
@@ -363,7 +364,8 @@ async def test_wrong_types_are_refused(repository: Repository) -> None:
 async def test_git_ends_with_the_command_that_asked(repository: Repository) -> None:
     """`git commit -F -` waits for input that never comes."""
     done = await repository.run(
-        "mkfifo p; exec 3<>p; echo 2 > a.txt; timeout 0.5 git commit -a -F - <&3; sleep 0.3; git commit -q --allow-empty -m x && echo works"
+        "mkfifo p; exec 3<>p; echo 2 > a.txt; timeout 0.5 git commit -a -F - <&3; "
+        "until git commit -q --allow-empty -m x; do sleep 0.1; done; echo works"
     )
     assert done.stdout.endswith("works\n"), done
 

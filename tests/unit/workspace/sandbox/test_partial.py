@@ -23,7 +23,7 @@ from newel.workspace.sandbox.partial import PartialConfinement
 from newel.workspace.sandbox.policy import SandboxPolicy
 from newel.workspace.sandbox.sandbox import Sandbox
 from newel.workspace.sandbox.seccomp import MACHINES, partial_filter
-from tests.processes import ends, is_alive
+from tests.processes import ends, is_alive, until_listening
 from tests.served import wait_until
 from tests.unit.workspace.sandbox.test_sandbox import FORBIDDEN, Place, outside_of, python
 
@@ -154,6 +154,7 @@ async def test_sockets_of_other_programs_are_out_of_reach(place: Place, kind: st
     assert "PermissionError" in done.stderr or "ConnectionRefused" in done.stderr
 
 
+@pytest.mark.slow  # four seconds of two threads that race
 async def test_an_address_that_changes_while_it_is_judged_leads_nowhere_else(place: Place) -> None:
     """The kernel would read it again."""
     code = """
@@ -185,10 +186,14 @@ running = False
 
 
 async def test_its_own_servers_answer_the_next_command(place: Place) -> None:
-    done = await place.run(f"{sys.executable} -m http.server 8124 >/dev/null 2>&1 & sleep 0.7")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = await place.run(
+        f"{sys.executable} -m http.server {port} >/dev/null 2>&1 & {until_listening(port)}"
+    )
     (left,) = done.left_running
     done = await place.run(
-        f"{sys.executable} -c 'import urllib.request as u; print(u.urlopen(\"http://localhost:8124\").status)'"
+        f"{sys.executable} -c 'import urllib.request as u; print(u.urlopen(\"http://localhost:{port}\").status)'"
     )
     assert done.stdout == "200\n", done.stderr
     pid = int(re.findall(r"\d+", left)[-1])
@@ -305,7 +310,9 @@ async def test_root_works_on_a_project_of_another_user(place: Place) -> None:
 
 @pytest.mark.parametrize("end", ["close", "killed from inside", "stopped from inside"])
 async def test_nothing_outlives_it(place: Place, end: str) -> None:
-    done = await place.run("setsid setsid sleep 297 >/dev/null 2>&1 & echo $! $TMPDIR; sleep 0.2")
+    sleeps = f"sleep {290 + len(end)}"  # each of these tests has its own
+    begun = f"until pgrep -fx '{sleeps}' >/dev/null; do sleep 0.02; done"
+    done = await place.run(f"setsid setsid {sleeps} >/dev/null 2>&1 & echo $! $TMPDIR; {begun}")
     (line,) = [each for each in done.left_running if "sleep" in each]
     pid, temporary = int(re.findall(r"\d+", line)[-1]), Path(done.stdout.split()[1])
     assert is_alive(pid)

@@ -22,7 +22,7 @@ from newel.workspace.sandbox.partial import PartialConfinement
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy
 from newel.workspace.sandbox.sandbox import Sandbox
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
-from tests.processes import ends, read_proc
+from tests.processes import ends, read_proc, until_listening
 from tests.requirements import require_program
 
 pytestmark = pytest.mark.anyio
@@ -261,7 +261,7 @@ async def test_real_work_runs(place: Place) -> None:
 async def test_a_server_in_the_background_answers_the_next_command_and_ends_with_the_sandbox(
     place: Place,
 ) -> None:
-    done = await place.run(f"{sys.executable} -m http.server 8123 >/dev/null 2>&1 & sleep 0.5")
+    done = await place.run(f"{sys.executable} -m http.server 8123 >/dev/null 2>&1 & {until_listening(8123)}")
     (left,) = done.left_running
     pid = int(re.findall(r"\d+", left)[-1])
     done = await place.run(
@@ -288,7 +288,7 @@ async def test_output_exit_codes_and_time_limits_are_those_of_a_shell(place: Pla
     assert (await place.run("head -c 30000000 /dev/zero | tr '\\0' x | tail -c 1")).stdout == "x"
     workspace = LocalWorkspace(str(place.project), find_launcher=lambda _: place.sandbox())
     began = time.monotonic()
-    done = await workspace.run("setsid sleep 300 & echo begun; sleep 300", timeout=0.5)
+    done = await workspace.run("setsid sleep 300 & echo begun; sleep 300", timeout=1.5)
     assert (done.timed_out, done.stdout) == (True, "begun\n")
     assert time.monotonic() - began < 8
 

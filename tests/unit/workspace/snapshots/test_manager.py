@@ -561,6 +561,7 @@ class TestLimits:
         assert set(told(changes).values()) == {"~"}
         assert len(changes.files) == 10
 
+    @pytest.mark.slow  # 21,000 files: five seconds of a core
     async def test_files_that_are_read_before_the_scan_is_over_are_counted_once_and_restorable(
         self, root: Path, ledger: Ledger
     ) -> None:

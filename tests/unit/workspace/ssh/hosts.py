@@ -17,7 +17,7 @@ from tests.processes import read_pids
 from tests.requirements import require_program
 
 SHELLS = ("dash", "bash", "zsh", "busybox")
-SECONDS = 10
+SECONDS = 20
 """How long is waited for what happens soon, on a machine that is busy."""
 
 QUICK = ProcessTimeouts(grace=0.2, answer=8)

@@ -136,7 +136,7 @@ async def test_without_a_session_all_processes_with_the_mark_end(tmp_path: Path)
 
 async def test_a_timeout_keeps_the_output_and_no_process_survives(tmp_path: Path) -> None:
     command = "echo begun; sleep 1000 & echo $! > child; wait"
-    done = await run_on_host(client(), command, root=str(tmp_path), limits=LIMITS, timeout=0.5)
+    done = await run_on_host(client(), command, root=str(tmp_path), limits=LIMITS, timeout=1.5)
     assert (done.stdout, done.timed_out, done.left_open) == ("begun\n", True, False)
     assert not any(map(is_alive, read_pids(tmp_path / "child")))
 
