@@ -11,21 +11,26 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
-from prompt_toolkit.application import in_terminal
-from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Always, Condition
 from prompt_toolkit.formatted_text import AnyFormattedText
-from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -50,10 +55,11 @@ from newel.terminal.ui.input_modes import (
     WritingMode,
     typed_text,
 )
-from newel.terminal.ui.keyboard import ESCAPE_S, begin_keys, early_keys, end_keys
+from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
 from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
+from newel.terminal.ui.suspension import Suspension
 from newel.terminal.ui.terminal_app import TerminalApp
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.terminal.ui.user_terminal import UserTerminal
@@ -71,7 +77,6 @@ _FEW_ROWS = 8
 
 _MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
 """Rows that a key moves the choice in a list."""
-
 
 _UP = (("up",), ("c-p",), ("escape", "<"))
 _HISTORY_KEYS = (*_UP, ("down",), ("c-n",), ("escape", ">"))
@@ -102,11 +107,10 @@ class PromptToolkitUI:
         self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
-        self._held: list[str] | None = None
         self._seen: float | None = None
         self._interrupts = DoublePress()
         self._pager: FullscreenPager | None = None
-        self._turn, self._suspension = anyio.Lock(), anyio.Lock()
+        self._turn = anyio.Lock()
         self._buffer = Buffer(
             history=open_history(history, folder),
             completer=completer,
@@ -119,6 +123,7 @@ class PromptToolkitUI:
         self._writing = WritingMode(self._buffer, self._get_handler, images)
         self._mode: InputMode = self._writing
         self._app = self._build(editing)
+        self._suspension = Suspension(self._app, self._attention, self._write)
         self._vi = ViEditing(self._app)
         self._draft = DraftActions(
             self._buffer, images, turn=self._turn, suspend=self.suspend, note=self.renderer.note
@@ -238,28 +243,10 @@ class PromptToolkitUI:
 
     @property
     def is_suspended(self) -> bool:
-        return self._held is not None
+        return self._suspension.is_active
 
-    @asynccontextmanager
-    async def suspend(self) -> AsyncGenerator[None]:
-        async with self._suspension:
-            self._held = []
-            try:
-                with set_app(self._app):
-                    async with in_terminal():
-                        self._write(end_keys())
-                        self._attention.pause()
-                        # The end of the last key's wait would take an Escape from whoever reads the keys next.
-                        await anyio.sleep(2 * ESCAPE_S)
-                        try:
-                            yield
-                        finally:
-                            self._attention.resume()
-                            self._write(begin_keys())
-                    self._take_early_keys()
-            finally:
-                held, self._held = "".join(self._held), None
-                self.draw(held, self._live)
+    def suspend(self) -> AbstractAsyncContextManager[None]:
+        return self._suspension.begin(lambda held: self.draw(held, self._live))
 
     async def page(self, title: str, sections: Sequence[Section], *, at_end: bool = False) -> None:
         if self._pager is not None:
@@ -318,8 +305,8 @@ class PromptToolkitUI:
     def draw(self, above: str, live: Sequence[str]) -> None:
         self._live = live
         app, output = self._app, self._output
-        if self._held is not None:
-            self._held.append(above)
+        if self._suspension.is_active:
+            self._suspension.hold(above)
         elif not app.is_running:
             output.write_raw(above)
             output.flush()
@@ -376,12 +363,6 @@ class PromptToolkitUI:
         self._write(begin_keys())
         store_typeahead(self._app.input, early_keys(self._app.input))
 
-    def _take_early_keys(self) -> None:
-        """What was typed after the key that closed a pager, or before the terminal was ours again, is for the prompt."""
-        keys = get_typeahead(self._app.input) + early_keys(self._app.input)
-        self._app.key_processor.feed_multiple(keys)
-        self._app.key_processor.process_keys()
-
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         is_writing = Condition(lambda: self._mode is self._writing)
@@ -395,7 +376,7 @@ class PromptToolkitUI:
             (["s-tab"], self._on_shift_tab, Always()),
             (["c-c"], self._on_interrupt, Always()),
             (["c-d"], self._on_end, Always()),
-            (["c-o"], self._on_unfold, Always()),
+            (["c-o"], self._by_handler(lambda handler: handler.expand()), Always()),
             (["c-z"], self._on_suspend, Always()),
             ([FOCUS_IN], partial(self._attention.set_focus, True), Always()),
             ([FOCUS_OUT], partial(self._attention.set_focus, False), Always()),
@@ -408,8 +389,8 @@ class PromptToolkitUI:
             (["c-v"], self._on_paste, is_text),
             (["c-b"], self._writing.on_detach, is_writing & Condition(self._writing.can_detach)),
             (["c-x"], self._on_end_row, is_list),
-            (["escape", "p"], self._on_model, is_text),
-            (["escape", "t"], self._on_thinking, is_text),
+            (["escape", "p"], self._by_handler(lambda handler: handler.choose_model()), is_text),
+            (["escape", "t"], self._by_handler(lambda handler: handler.next_thinking_level()), is_text),
         ):
             keys.add(*names, filter=filter_)(_key(action))
         keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
@@ -419,6 +400,9 @@ class PromptToolkitUI:
             move = self._buffer.cursor_up if name in _UP else self._buffer.cursor_down
             keys.add(*name, filter=~is_writing & ~is_list)(_key(move))
         return keys
+
+    def _by_handler(self, act: Callable[[InputHandler], None]) -> Callable[[], None]:
+        return lambda: None if self._handler is None else act(self._handler)
 
     def _is_escape_alone(self) -> bool:
         """Whether Escape acts without waiting for another key: it has something to end, and nothing has come with it, as
@@ -470,14 +454,6 @@ class PromptToolkitUI:
     def _on_paste(self) -> None:
         self._app.create_background_task(self._draft.paste())
 
-    def _on_model(self) -> None:
-        if self._handler is not None:
-            self._handler.choose_model()
-
-    def _on_thinking(self) -> None:
-        if self._handler is not None:
-            self._handler.next_thinking_level()
-
     def _mark_seen(self, _: object) -> None:
         """The question is on the screen now."""
         if self._mode is not self._writing and self._seen is None:
@@ -504,10 +480,6 @@ class PromptToolkitUI:
             self._buffer.delete()
         else:
             self.leave()
-
-    def _on_unfold(self) -> None:
-        if self._handler is not None:
-            self._handler.expand()
 
     def _on_suspend(self) -> None:
         self._app.create_background_task(self._to_background())
