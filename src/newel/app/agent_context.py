@@ -1,4 +1,4 @@
-"""The surroundings of an agent that is built."""
+"""The surroundings of an agent that is built, and the parts that it shares with its subagents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from newel.agent.ports import AgentMode, Emit, Tool
     from newel.app.model_resolver import ResolvedModel
     from newel.app.notices import AgentNotices
+    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.config.settings import Settings
     from newel.permissions.approval import Ask
+    from newel.permissions.rule_book import RuleBook
+    from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
     from newel.tools.selection import ToolSelection
@@ -38,3 +42,14 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     offered: ToolSelection | None = None
     more_tools: Sequence[Tool] = ()
     background: BackgroundCommands | None = None
+
+
+class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tools, policies and prompts of an agent and its subagents are made of."""
+
+    settings: Settings
+    in_use: ResolvedModel
+    context: AgentContext
+    workspaces: WorkspaceFactory
+    book: RuleBook
+    secret_paths: SecretPaths

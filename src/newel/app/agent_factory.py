@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from newel.app.agent_context import AgentContext
+from newel.app.agent_context import AgentContext, AgentSetup
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
     from newel.tools.selection import ToolSelection
+    from newel.workspace.background import BackgroundCommands
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxMode
@@ -121,7 +122,6 @@ async def open_agent(
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
-    from newel.workspace.background import open_background_commands
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
@@ -134,10 +134,7 @@ async def open_agent(
         recorders = open_recorders(settings, ephemeral=options.ephemeral)
         host = parts.host(place.host, settings.sandbox.mode or "read-only") if parts.host else place.host
         stack.callback(recorders.close)
-        # An editor's commands run in its own terminals, and under review the folder that they work in is renewed for each prompt.
-        has_background = parts.host is None and settings.approve != "review"
-        opened_background = open_background_commands() if has_background else nullcontext()
-        background = await stack.enter_async_context(opened_background)
+        background = await stack.enter_async_context(_open_background(settings, parts))
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
         context = AgentContext(
@@ -169,6 +166,19 @@ async def open_agent(
         )
         await stack.enter_async_context(served)
         yield agent
+
+
+def _open_background(
+    settings: Settings, parts: AgentParts
+) -> AbstractAsyncContextManager[BackgroundCommands | None]:
+    """None where commands cannot go to the background: an editor's run in its own terminals, and under review the folder that they work in is
+    renewed for each prompt.
+    """
+    if parts.host is not None or settings.approve == "review":
+        return nullcontext()
+    from newel.workspace.background import open_background_commands
+
+    return open_background_commands()
 
 
 async def _report_connection(agent: CodingAgent, message: str) -> None:
@@ -231,33 +241,24 @@ async def build_agent(
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
     from newel.app.agent_tools import own_tools, policy_finder, with_more
-    from newel.app.background import attend_background
     from newel.app.run_config import prompt_context, run_config
     from newel.app.subagents import subagent_parts
-    from newel.app.workspace_factory import open_workspaces, secret_paths_of
     from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
     from newel.session.subagents import Subagents, subagent_policies
 
-    open_folder = _folder_opener(context)
-    workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
-    book = await _rule_book(settings, workspaces.workspace, context.host)
-    secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
-    subagents = Subagents()
-    offered = await own_tools(
-        settings, in_use.model, context, workspaces, secret_paths, run_subagent=subagents.run
-    )
-    find_policy = subagent_policies(policy_finder(context, workspaces, secret_paths, book, offered))
+    setup = await _set_up(settings, in_use, context)
+    workspaces, secret_paths, subagents = setup.workspaces, setup.secret_paths, Subagents()
+    offered = await own_tools(setup, run_subagent=subagents.run)
+    find_policy = subagent_policies(policy_finder(setup, offered))
     is_private = secret_paths.holds_secrets
     instructions, templates = await _load_instructions(settings, workspaces.workspace, is_private)
     compactor = _compactor(in_use)
-    prompts = prompt_context(settings, context.host, workspaces, instructions, manner)
+    prompts = prompt_context(setup, instructions, manner)
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),
         config=run_config(
-            settings,
-            in_use,
-            context.host,
+            setup,
             tools=with_more(offered, context.more_tools),
             prompts=prompts,
             policy=find_policy(settings.approve),
@@ -281,25 +282,26 @@ async def build_agent(
         sandbox_problem=settings.sandbox_problem,
         instructions=describe(instructions),
     )
-    workspaces.attend(agent)
-    context.notices.attend(agent)
-    if context.background is not None:
-        attend_background(agent, context.background, workspaces)
-    _prepare_commands(agent, context, workspaces, offered)
-    parts = subagent_parts(
-        settings,
-        in_use,
-        context,
-        workspaces,
-        secret_paths,
-        book=book,
-        prompts=prompts,
-        make_compactor=_compactor,
-    )
-    subagents.attend(agent, parts)
     agent.secrets = lambda: _secrets(settings)
-    agent.rules = book
+    agent.rules = setup.book
+    _attend(agent, setup, offered)
+    subagents.attend(agent, subagent_parts(setup, prompts, _compactor))
     return agent
+
+
+async def _set_up(settings: Settings, in_use: ResolvedModel, context: AgentContext) -> AgentSetup:
+    from newel.app.workspace_factory import open_workspaces, secret_paths_of
+
+    workspaces = await open_workspaces(settings, in_use.model, context.recorders, _folder_opener(context))
+    book = await _rule_book(settings, workspaces.workspace, context.host)
+    return AgentSetup(
+        settings=settings,
+        in_use=in_use,
+        context=context,
+        workspaces=workspaces,
+        book=book,
+        secret_paths=secret_paths_of(settings, context.host, workspaces, book.current),
+    )
 
 
 def _folder_opener(context: AgentContext) -> OpenFolder:
@@ -310,6 +312,18 @@ def _folder_opener(context: AgentContext) -> OpenFolder:
     from newel.workspace.background import DetachingWorkspace
 
     return lambda limits: DetachingWorkspace(open_folder(limits), commands)
+
+
+def _attend(agent: CodingAgent, setup: AgentSetup, own_tools: Sequence[Tool]) -> None:
+    """Let the surroundings follow the agent."""
+    context = setup.context
+    setup.workspaces.attend(agent)
+    context.notices.attend(agent)
+    if context.background is not None:
+        from newel.app.background import attend_background
+
+        attend_background(agent, context.background, setup.workspaces)
+    _prepare_commands(agent, context, setup.workspaces, own_tools)
 
 
 def _prepare_commands(

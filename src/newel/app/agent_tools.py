@@ -7,27 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Model, Policy, Tool
-    from newel.app.agent_context import AgentContext
-    from newel.app.workspace_factory import WorkspaceFactory
-    from newel.config.settings import Settings
+    from newel.agent.ports import Policy, Tool
+    from newel.app.agent_context import AgentContext, AgentSetup
     from newel.permissions.approval import ApprovalMode
     from newel.permissions.commands.project_view import ViewedFiles
-    from newel.permissions.rule_book import RuleBook
-    from newel.permissions.secret_paths import SecretPaths
     from newel.tools.task import RunSubagent
     from newel.workspace.sandbox.policy import SandboxPolicy
 
 
-async def own_tools(
-    settings: Settings,
-    model: Model,
-    context: AgentContext,
-    workspaces: WorkspaceFactory,
-    secret_paths: SecretPaths,
-    *,
-    run_subagent: RunSubagent | None = None,
-) -> list[Tool]:
+async def own_tools(setup: AgentSetup, *, run_subagent: RunSubagent | None = None) -> list[Tool]:
     """The tools that are offered of Newel's own; without ``run_subagent``, those of a subagent."""
     from newel.app.extra_tools import suitable
     from newel.app.sandbox import watch_commands
@@ -37,6 +25,12 @@ async def own_tools(
     from newel.tools.task import TaskTool
     from newel.tools.todo import TodoTool
 
+    settings, context, workspaces, secret_paths = (
+        setup.settings,
+        setup.context,
+        setup.workspaces,
+        setup.secret_paths,
+    )
     policy = await context.host.policy(workspaces.works_in.root)
     may_leave = _may_leave_sandbox(context, policy)
     works_in = watch_commands(
@@ -51,7 +45,11 @@ async def own_tools(
     background = context.background if run_subagent else None  # those of a subagent would outlive its work
     extra: list[Tool] = [TodoTool(), TaskTool(run_subagent)] if run_subagent else []
     extra += [BashOutputTool(background)] if background else []
-    extra = context.offered.of(extra) if context.offered is not None else suitable(settings, model, extra)
+    extra = (
+        context.offered.of(extra)
+        if context.offered is not None
+        else suitable(settings, setup.in_use.model, extra)
+    )
     tools = coding_tools(
         workspace,
         timeout=settings.bash_timeout,
@@ -88,13 +86,7 @@ def with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
     return [*own, *more]
 
 
-def policy_finder(
-    context: AgentContext,
-    workspaces: WorkspaceFactory,
-    secret_paths: SecretPaths,
-    book: RuleBook,
-    own_tools: Sequence[Tool],
-) -> Callable[[ApprovalMode], Policy]:
+def policy_finder(setup: AgentSetup, own_tools: Sequence[Tool]) -> Callable[[ApprovalMode], Policy]:
     """Finds the policy of an approval mode; all have the same rules."""
     from newel.app.notices import NOT_SAVED
     from newel.permissions.approval import approval_policy
@@ -102,6 +94,7 @@ def policy_finder(
     from newel.permissions.rule_book import CallJudge
     from newel.tools.bash import BashTool
 
+    context, workspaces, secret_paths = setup.context, setup.workspaces, setup.secret_paths
     files: ViewedFiles = LocalViewedFiles()
     if context.host.connection is not None:
         from newel.workspace.ssh.host_project import HostViewedFiles
@@ -113,7 +106,7 @@ def policy_finder(
         folder=context.folder,
         reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
         places=secret_paths,
-        judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
+        judge=CallJudge(setup.book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
         warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
         report=context.notices.of(NOT_SAVED),
     )

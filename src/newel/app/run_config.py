@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from newel.config.settings import Settings
-
 if TYPE_CHECKING:
     from newel.agent.ports import Policy, RunConfig, Tool
-    from newel.app.model_resolver import ResolvedModel
-    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.app.agent_context import AgentSetup
     from newel.context.compaction import Compactor
     from newel.context.system_prompt import Instructions, PromptContext
-    from newel.workspace.execution_host import ExecutionHost
 
 
 def prompt_context(
-    settings: Settings,
-    host: ExecutionHost,
-    workspaces: WorkspaceFactory,
-    instructions: Sequence[Instructions],
-    manner: str | None,
+    setup: AgentSetup, instructions: Sequence[Instructions], manner: str | None
 ) -> PromptContext:
     """What the system prompts tell. ``manner`` replaces Newel's own instructions on style."""
     import time
 
     from newel.context.system_prompt import PromptContext
 
+    host, workspaces = setup.context.host, setup.workspaces
     return PromptContext(
         cwd=workspaces.works_in.root,
         copy_of=workspaces.workspace.root if workspaces.isolated else None,
@@ -36,19 +29,12 @@ def prompt_context(
         shell=host.shell,
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
-        plans=settings.approve == "plan",
+        plans=setup.settings.approve == "plan",
     )
 
 
 def run_config(
-    settings: Settings,
-    in_use: ResolvedModel,
-    host: ExecutionHost,
-    *,
-    tools: Sequence[Tool],
-    prompts: PromptContext,
-    policy: Policy,
-    compactor: Compactor,
+    setup: AgentSetup, *, tools: Sequence[Tool], prompts: PromptContext, policy: Policy, compactor: Compactor
 ) -> RunConfig:
     """What the loop works with."""
     from newel.agent.ports import RunConfig
@@ -56,6 +42,7 @@ def run_config(
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import short_prompt, system_prompt
 
+    settings, in_use = setup.settings, setup.in_use
     return RunConfig(
         model=in_use.model,
         transform=Transformer(),
@@ -68,5 +55,5 @@ def run_config(
         limits=settings.limits,
         compact=compactor,
         check_cost=in_use.check_cost,
-        shorten=Shortener(host.save_output, settings.max_result),
+        shorten=Shortener(setup.context.host.save_output, settings.max_result),
     )

@@ -11,58 +11,44 @@ from newel.app.agent_tools import own_tools, policy_finder
 
 if TYPE_CHECKING:
     from newel.agent.ports import Model, Tool
-    from newel.app.agent_context import AgentContext
+    from newel.app.agent_context import AgentSetup
     from newel.app.model_resolver import ResolvedModel
-    from newel.app.workspace_factory import WorkspaceFactory
-    from newel.config.settings import Settings
     from newel.context.compaction import Compactor
     from newel.context.system_prompt import PromptContext
     from newel.permissions.approval import Approval, ApprovalRequest, Ask
-    from newel.permissions.rule_book import RuleBook
-    from newel.permissions.secret_paths import SecretPaths
     from newel.session.subagents import FindPolicy, SubagentParts
 
 
 def subagent_parts(
-    settings: Settings,
-    in_use: ResolvedModel,
-    context: AgentContext,
-    workspaces: WorkspaceFactory,
-    secret_paths: SecretPaths,
-    *,
-    book: RuleBook,
-    prompts: PromptContext,
-    make_compactor: Callable[[ResolvedModel], Compactor],
+    setup: AgentSetup, prompts: PromptContext, make_compactor: Callable[[ResolvedModel], Compactor]
 ) -> SubagentParts:
     """The same workspace, sandbox, rules and model as those of the agent itself."""
     from newel.agent.agent import ProviderTransport
     from newel.context.system_prompt import short_prompt, system_prompt
     from newel.session.subagents import SubagentParts
 
+    replace, settings, context = msgspec.structs.replace, setup.settings, setup.context
+
     async def make_tools(can_write: bool) -> list[Tool]:
-        chosen = msgspec.structs.replace(settings, approve=settings.approve if can_write else "read-only")
-        tools = await own_tools(chosen, in_use.model, context, workspaces, secret_paths)
+        chosen = replace(settings, approve=settings.approve if can_write else "read-only")
+        tools = await own_tools(replace(setup, settings=chosen))
         return [tool for tool in tools if can_write or tool.read_only or tool.spec.name == "bash"]
 
     def policies(tools: Sequence[Tool], name: str) -> FindPolicy:
         asked = context.ask and _ask_for(context.ask, name)
-        return policy_finder(
-            msgspec.structs.replace(context, ask=asked), workspaces, secret_paths, book, tools
-        )
+        return policy_finder(replace(setup, context=replace(context, ask=asked)), tools)
 
     def write_prompts(tools: Sequence[Tool], can_write: bool) -> tuple[str, str]:
-        of_subagent = msgspec.structs.replace(
-            prompts, plans=False, subagent="writes" if can_write else "reads"
-        )
+        of_subagent = replace(prompts, plans=False, subagent="writes" if can_write else "reads")
         return system_prompt(of_subagent, [tool.spec for tool in tools]), short_prompt(of_subagent)
 
     def compactor_of(model: Model) -> Compactor:
-        compactor = make_compactor(in_use)
+        compactor = make_compactor(setup.in_use)
         compactor.follow(model)
         return compactor
 
     return SubagentParts(
-        transport=ProviderTransport(in_use.provider),
+        transport=ProviderTransport(setup.in_use.provider),
         make_tools=make_tools,
         policies=policies,
         prompts=write_prompts,
