@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -131,9 +131,8 @@ async def open_agent(
         place = await stack.enter_async_context(opened)
         settings = place.settings
         enter(settings.approve, attended=ask is not None)
-        recorders = open_recorders(settings, ephemeral=options.ephemeral)
+        recorders = stack.enter_context(closing(open_recorders(settings, ephemeral=options.ephemeral)))
         host = parts.host(place.host, settings.sandbox.mode or "read-only") if parts.host else place.host
-        stack.callback(recorders.close)
         background = await stack.enter_async_context(_open_background(settings, parts))
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -152,8 +151,7 @@ async def open_agent(
         )
         agent = await build_agent(settings, model, context, manner=options.system_prompt)
         stack.callback(agent.session.close)
-        if host.monitor is not None:
-            await stack.enter_async_context(host.monitor.notices(partial(_report_connection, agent)))
+        await stack.enter_async_context(_connection_notices(host, agent))
         served = _server_tools(
             settings,
             agent,
@@ -179,6 +177,10 @@ def _open_background(
     from newel.workspace.background import open_background_commands
 
     return open_background_commands()
+
+
+def _connection_notices(host: ExecutionHost, agent: CodingAgent) -> AbstractAsyncContextManager[None]:
+    return host.monitor.notices(partial(_report_connection, agent)) if host.monitor else nullcontext()
 
 
 async def _report_connection(agent: CodingAgent, message: str) -> None:
