@@ -44,7 +44,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     background: BackgroundCommands | None = None
 
 
-class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
+class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     """What the tools, policies and prompts of an agent and its subagents are made of."""
 
     settings: Settings

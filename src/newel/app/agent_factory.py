@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from newel.app.agent_context import AgentContext, AgentSetup
+from newel.app.agent_context import AgentContext, SharedParts
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
@@ -249,18 +249,18 @@ async def build_agent(
     from newel.session.coding_agent import CodingAgent
     from newel.session.subagents import Subagents, subagent_policies
 
-    setup = await _set_up(settings, in_use, context)
-    workspaces, secret_paths, subagents = setup.workspaces, setup.secret_paths, Subagents()
-    offered = await own_tools(setup, run_subagent=subagents.run)
-    find_policy = subagent_policies(policy_finder(setup, offered))
+    shared = await _shared_parts(settings, in_use, context)
+    workspaces, secret_paths, subagents = shared.workspaces, shared.secret_paths, Subagents()
+    offered = await own_tools(shared, run_subagent=subagents.run)
+    find_policy = subagent_policies(policy_finder(shared, offered))
     is_private = secret_paths.holds_secrets
     instructions, templates = await _load_instructions(settings, workspaces.workspace, is_private)
     compactor = _compactor(in_use)
-    prompts = prompt_context(setup, instructions, manner)
+    prompts = prompt_context(shared, instructions, manner)
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),
         config=run_config(
-            setup,
+            shared,
             tools=with_more(offered, context.more_tools),
             prompts=prompts,
             policy=find_policy(settings.approve),
@@ -285,18 +285,18 @@ async def build_agent(
         instructions=describe(instructions),
     )
     agent.secrets = lambda: _secrets(settings)
-    agent.rules = setup.book
-    _attend(agent, setup, offered)
-    subagents.attend(agent, subagent_parts(setup, prompts, _compactor))
+    agent.rules = shared.book
+    _attend(agent, shared, offered)
+    subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
     return agent
 
 
-async def _set_up(settings: Settings, in_use: ResolvedModel, context: AgentContext) -> AgentSetup:
+async def _shared_parts(settings: Settings, in_use: ResolvedModel, context: AgentContext) -> SharedParts:
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
 
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, _folder_opener(context))
     book = await _rule_book(settings, workspaces.workspace, context.host)
-    return AgentSetup(
+    return SharedParts(
         settings=settings,
         in_use=in_use,
         context=context,
@@ -316,16 +316,16 @@ def _folder_opener(context: AgentContext) -> OpenFolder:
     return lambda limits: DetachingWorkspace(open_folder(limits), commands)
 
 
-def _attend(agent: CodingAgent, setup: AgentSetup, own_tools: Sequence[Tool]) -> None:
+def _attend(agent: CodingAgent, shared: SharedParts, own_tools: Sequence[Tool]) -> None:
     """Let the surroundings follow the agent."""
-    context = setup.context
-    setup.workspaces.attend(agent)
+    context = shared.context
+    shared.workspaces.attend(agent)
     context.notices.attend(agent)
     if context.background is not None:
         from newel.app.background import attend_background
 
-        attend_background(agent, context.background, setup.workspaces)
-    _prepare_commands(agent, context, setup.workspaces, own_tools)
+        attend_background(agent, context.background, shared.workspaces)
+    _prepare_commands(agent, context, shared.workspaces, own_tools)
 
 
 def _prepare_commands(

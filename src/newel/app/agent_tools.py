@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from newel.agent.ports import Policy, Tool
-    from newel.app.agent_context import AgentContext, AgentSetup
+    from newel.app.agent_context import AgentContext, SharedParts
     from newel.permissions.approval import ApprovalMode
     from newel.permissions.commands.project_view import ViewedFiles
     from newel.tools.task import RunSubagent
     from newel.workspace.sandbox.policy import SandboxPolicy
 
 
-async def own_tools(setup: AgentSetup, *, run_subagent: RunSubagent | None = None) -> list[Tool]:
+async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = None) -> list[Tool]:
     """The tools that are offered of Newel's own; without ``run_subagent``, those of a subagent."""
     from newel.app.extra_tools import suitable
     from newel.app.sandbox import watch_commands
@@ -26,10 +26,10 @@ async def own_tools(setup: AgentSetup, *, run_subagent: RunSubagent | None = Non
     from newel.tools.todo import TodoTool
 
     settings, context, workspaces, secret_paths = (
-        setup.settings,
-        setup.context,
-        setup.workspaces,
-        setup.secret_paths,
+        shared.settings,
+        shared.context,
+        shared.workspaces,
+        shared.secret_paths,
     )
     policy = await context.host.policy(workspaces.works_in.root)
     may_leave = _may_leave_sandbox(context, policy)
@@ -48,7 +48,7 @@ async def own_tools(setup: AgentSetup, *, run_subagent: RunSubagent | None = Non
     extra = (
         context.offered.of(extra)
         if context.offered is not None
-        else suitable(settings, setup.in_use.model, extra)
+        else suitable(settings, shared.in_use.model, extra)
     )
     tools = coding_tools(
         workspace,
@@ -86,7 +86,7 @@ def with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
     return [*own, *more]
 
 
-def policy_finder(setup: AgentSetup, own_tools: Sequence[Tool]) -> Callable[[ApprovalMode], Policy]:
+def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[ApprovalMode], Policy]:
     """Finds the policy of an approval mode; all have the same rules."""
     from newel.app.notices import NOT_SAVED
     from newel.permissions.approval import approval_policy
@@ -94,7 +94,7 @@ def policy_finder(setup: AgentSetup, own_tools: Sequence[Tool]) -> Callable[[App
     from newel.permissions.rule_book import CallJudge
     from newel.tools.bash import BashTool
 
-    context, workspaces, secret_paths = setup.context, setup.workspaces, setup.secret_paths
+    context, workspaces, secret_paths = shared.context, shared.workspaces, shared.secret_paths
     files: ViewedFiles = LocalViewedFiles()
     if context.host.connection is not None:
         from newel.workspace.ssh.host_project import HostViewedFiles
@@ -106,7 +106,7 @@ def policy_finder(setup: AgentSetup, own_tools: Sequence[Tool]) -> Callable[[App
         folder=context.folder,
         reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
         places=secret_paths,
-        judge=CallJudge(setup.book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
+        judge=CallJudge(shared.book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
         warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
         report=context.notices.of(NOT_SAVED),
     )

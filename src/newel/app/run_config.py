@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from newel.agent.ports import Policy, RunConfig, Tool
-    from newel.app.agent_context import AgentSetup
+    from newel.app.agent_context import SharedParts
     from newel.context.compaction import Compactor
     from newel.context.system_prompt import Instructions, PromptContext
 
 
 def prompt_context(
-    setup: AgentSetup, instructions: Sequence[Instructions], manner: str | None
+    shared: SharedParts, instructions: Sequence[Instructions], manner: str | None
 ) -> PromptContext:
     """What the system prompts tell. ``manner`` replaces Newel's own instructions on style."""
     import time
 
     from newel.context.system_prompt import PromptContext
 
-    host, workspaces = setup.context.host, setup.workspaces
+    host, workspaces = shared.context.host, shared.workspaces
     return PromptContext(
         cwd=workspaces.works_in.root,
         copy_of=workspaces.workspace.root if workspaces.isolated else None,
@@ -29,12 +29,17 @@ def prompt_context(
         shell=host.shell,
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
-        plans=setup.settings.approve == "plan",
+        plans=shared.settings.approve == "plan",
     )
 
 
 def run_config(
-    setup: AgentSetup, *, tools: Sequence[Tool], prompts: PromptContext, policy: Policy, compactor: Compactor
+    shared: SharedParts,
+    *,
+    tools: Sequence[Tool],
+    prompts: PromptContext,
+    policy: Policy,
+    compactor: Compactor,
 ) -> RunConfig:
     """What the loop works with."""
     from newel.agent.ports import RunConfig
@@ -42,7 +47,7 @@ def run_config(
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import short_prompt, system_prompt
 
-    settings, in_use = setup.settings, setup.in_use
+    settings, in_use = shared.settings, shared.in_use
     return RunConfig(
         model=in_use.model,
         transform=Transformer(),
@@ -55,5 +60,5 @@ def run_config(
         limits=settings.limits,
         compact=compactor,
         check_cost=in_use.check_cost,
-        shorten=Shortener(setup.context.host.save_output, settings.max_result),
+        shorten=Shortener(shared.context.host.save_output, settings.max_result),
     )

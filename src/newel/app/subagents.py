@@ -11,7 +11,7 @@ from newel.app.agent_tools import own_tools, policy_finder
 
 if TYPE_CHECKING:
     from newel.agent.ports import Model, Tool
-    from newel.app.agent_context import AgentSetup
+    from newel.app.agent_context import SharedParts
     from newel.app.model_resolver import ResolvedModel
     from newel.context.compaction import Compactor
     from newel.context.system_prompt import PromptContext
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 
 def subagent_parts(
-    setup: AgentSetup, prompts: PromptContext, make_compactor: Callable[[ResolvedModel], Compactor]
+    shared: SharedParts, prompts: PromptContext, make_compactor: Callable[[ResolvedModel], Compactor]
 ) -> SubagentParts:
     """The same workspace, sandbox, rules and model as those of the agent itself."""
     from newel.agent.agent import ProviderTransport
     from newel.context.system_prompt import short_prompt, system_prompt
     from newel.session.subagents import SubagentParts
 
-    replace, settings, context = msgspec.structs.replace, setup.settings, setup.context
+    replace, settings, context = msgspec.structs.replace, shared.settings, shared.context
 
     async def make_tools(can_write: bool) -> list[Tool]:
         chosen = replace(settings, approve=settings.approve if can_write else "read-only")
-        tools = await own_tools(replace(setup, settings=chosen))
+        tools = await own_tools(replace(shared, settings=chosen))
         return [tool for tool in tools if can_write or tool.read_only or tool.spec.name == "bash"]
 
     def policies(tools: Sequence[Tool], name: str) -> FindPolicy:
         asked = context.ask and _ask_for(context.ask, name)
-        return policy_finder(replace(setup, context=replace(context, ask=asked)), tools)
+        return policy_finder(replace(shared, context=replace(context, ask=asked)), tools)
 
     def write_prompts(tools: Sequence[Tool], can_write: bool) -> tuple[str, str]:
         of_subagent = replace(prompts, plans=False, subagent="writes" if can_write else "reads")
         return system_prompt(of_subagent, [tool.spec for tool in tools]), short_prompt(of_subagent)
 
     def compactor_of(model: Model) -> Compactor:
-        compactor = make_compactor(setup.in_use)
+        compactor = make_compactor(shared.in_use)
         compactor.follow(model)
         return compactor
 
     return SubagentParts(
-        transport=ProviderTransport(setup.in_use.provider),
+        transport=ProviderTransport(shared.in_use.provider),
         make_tools=make_tools,
         policies=policies,
         prompts=write_prompts,

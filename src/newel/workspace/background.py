@@ -57,7 +57,7 @@ TOO_MANY: Final = (
 State = Literal["running", "ended", "stopped", "failed"]
 
 
-class OutputTail:
+class UnreadOutput:
     """The last ``KEPT_OUTPUT`` characters of an output, and which of them were not read yet."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class BackgroundCommand:
         self.id = commands.new_id()
         self.command = command
         self.folder = ""
-        self.output = OutputTail()
+        self.output = UnreadOutput()
         self.is_background = False
         self.state: State = "running"
         self.began = time.monotonic()

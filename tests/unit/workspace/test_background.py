@@ -17,7 +17,7 @@ from newel.workspace.background import (
     BackgroundCommand,
     BackgroundCommands,
     DetachingWorkspace,
-    OutputTail,
+    UnreadOutput,
     open_background_commands,
 )
 from newel.workspace.local import LocalWorkspace
@@ -115,7 +115,7 @@ async def test_there_are_never_too_many(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_long_output_keeps_its_end_and_says_what_is_missing() -> None:
-    tail = OutputTail()
+    tail = UnreadOutput()
     tail.add("first\n")
     assert tail.take_unread() == "first\n"
     pieces = [f"{number}\n" * 2_000 for number in range(300)]

@@ -13,7 +13,7 @@ from newel.agent.messages import AppMessage
 from newel.session.coding_agent import NOTHING_USED, CodingAgent, SessionTotals, totals
 from newel.storage.files import read_regular
 from newel.terminal.repl.background_commands import count_running
-from newel.terminal.repl.folder_state import FolderState
+from newel.terminal.repl.folder_status import FolderStatus
 from newel.text.format import format_cost, one_line, short_folder, short_number
 from newel.workspace.port import SCHEME
 
@@ -48,7 +48,7 @@ class StatusLine:
     def __init__(self, agent: CodingAgent, home: Path) -> None:
         self.own = ""
         """What a program of the user's has printed, in place of the line."""
-        self.folder = FolderState(agent.workspace, home)
+        self.folder = FolderStatus(agent.workspace, home)
         self._agent = agent
         self._counted = 0
         self._last: AppMessage | None = None

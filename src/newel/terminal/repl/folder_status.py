@@ -28,7 +28,7 @@ REST: Final = 20
 """A look that takes long is followed by this many times as much rest."""
 
 
-class FolderState:
+class FolderStatus:
     """The state of a workspace's folder, for the conversation whose ledgers are in ``home``. Of a host's folder nothing is said of commits."""
 
     def __init__(self, workspace: Workspace, home: Path) -> None:
