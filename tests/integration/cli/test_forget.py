@@ -36,9 +36,9 @@ def check(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_no_byte_of_a_forgotten_file_stays(with_model: WithModel) -> None:
-    newel = with_model(scenario("run", bash("echo more >> keys.txt; echo other > other.txt"), DONE))
+    newel = with_model(scenario("go", bash("echo more >> keys.txt; echo other > other.txt"), DONE))
     (newel.project / "keys.txt").write_text(f"{SECRET}\n")
-    check(newel("run"))
+    check(newel("go"))
     assert is_stored(newel, SECRET)
     said = check(newel("forget", "keys.txt", "--yes"))
     assert "keys.txt" in said
@@ -51,8 +51,8 @@ def test_no_byte_of_a_forgotten_file_stays(with_model: WithModel) -> None:
 
 def test_a_folder_is_forgotten_with_all_below_it(with_model: WithModel) -> None:
     command = "mkdir -p deep/er deeper; echo x | tee deep/er/a.txt > deep/b.txt; echo x > deeper/c.txt"
-    newel = with_model(scenario("run", bash(command), DONE))
-    check(newel("run"))
+    newel = with_model(scenario("go", bash(command), DONE))
+    check(newel("go"))
     said = check(newel("forget", "deep", "--yes"))
     assert "2 files" in said
     check(newel("undo", "--yes"))
@@ -61,9 +61,9 @@ def test_a_folder_is_forgotten_with_all_below_it(with_model: WithModel) -> None:
 
 
 def test_a_deleted_file_can_be_forgotten(with_model: WithModel) -> None:
-    newel = with_model(scenario("run", bash("rm keys.txt"), DONE))
+    newel = with_model(scenario("go", bash("rm keys.txt"), DONE))
     (newel.project / "keys.txt").write_text(f"{SECRET}\n")
-    check(newel("run"))
+    check(newel("go"))
     check(newel("forget", "keys.txt", "--yes"))
     assert not is_stored(newel, SECRET)
     assert newel("undo", "--yes").returncode == 1
@@ -168,6 +168,6 @@ def test_a_name_that_is_not_stored_is_an_error(with_model: WithModel) -> None:
 
 
 def test_a_command_of_an_agent_cannot_forget(with_model: WithModel) -> None:
-    newel = with_model(scenario("run", bash(f"{BIN}/newel forget --all --yes; echo code $?"), DONE))
-    check(newel("run"))
+    newel = with_model(scenario("go", bash(f"{BIN}/newel forget --all --yes; echo code $?"), DONE))
+    check(newel("go"))
     assert "code 2" in str(newel.requests[-1]["messages"][-1]["content"])

@@ -205,7 +205,7 @@ def test_every_slash_command_works(with_model: Make, open_terminal: Callable[...
     terminal.wait_for("All is well")
     for line, shown in (
         ("/help", "/branch"),
-        ("/tools", "bash     Execute Shell Command (changes things)"),
+        ("/tools", "bash         Execute Shell Command (changes things)"),
         ("/cost", "the price of this model is not known"),
         ("/session name A talk", ""),
         ("/session", "name      A talk"),

@@ -112,7 +112,7 @@ def test_a_user_keeps_one_part_of_a_hunk_and_rejects_the_other(
     answer(
         terminal, ("1 of 1 · new.py", "s"), ("Split into 2 hunks.\n\n1 of 2 · new.py", "y"), ("2 of 2", "n")
     )
-    answer(terminal, ("To be written:\n  new.py  1 hunk  +4", "y"))
+    answer(terminal, ("To be written:\n  new.py  1 hunk  +4", "w"))
     terminal.wait_for("Rejected 1 hunk in 1 file: new.py.")
     assert (newel.project / "new.py").read_text() == "def a():\n    1\n\n\n"
     assert [(hunk["hunk_id"], hunk["state"]) for hunk in pending(newel)] == [(f"{whole}-2", "rejected")]
@@ -155,7 +155,7 @@ def test_an_edited_hunk_is_written_as_edited_and_undone_and_redone_exactly(
 ) -> None:
     proposals.propose("shout", {"app.py": [replace(2, 2, "TWO\n")]})
     terminal = decide(editor=TYPE)
-    answer(terminal, ("1 of 1 · app.py · shout", "e"), ("To be written:\n  app.py  1 hunk", "y"))
+    answer(terminal, ("1 of 1 · app.py · shout", "e"), ("To be written:\n  app.py  1 hunk", "w"))
     terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
     edited = APP.replace("two", "TWO and mine").encode()
     assert app(newel) == edited
@@ -231,7 +231,7 @@ def test_a_text_survives_a_kill_in_the_middle_of_the_edit(
     (kept,) = kept_edits(newel)
     assert b"TWO and mine" in kept.read_bytes()
     again = decide(columns=300)
-    answer(again, (f"no longer needed:\n  {kept}", "y"), ("To be written:", "y"))
+    answer(again, (f"no longer needed:\n  {kept}", "y"), ("To be written:", "w"))
     again.wait_for("Kept 1 hunk")
     assert app(newel) == APP.replace("two", "TWO").encode()
 
@@ -245,7 +245,7 @@ def test_ctrl_c_in_the_editor_is_the_editors(
     answer(terminal, ("1 of 1", "e"))
     terminal.wait_for("open")
     terminal.type("", "C-c")
-    answer(terminal, ("To be written:", "y"))
+    answer(terminal, ("To be written:", "w"))
     terminal.wait_for("Kept 1 hunk")
     assert app(newel) == APP.replace("two", "TWO and mine").encode()
 
@@ -258,7 +258,7 @@ def test_in_a_conversation_a_hunk_is_edited_and_the_model_is_told_what_the_user_
     terminal.type("go", "Enter")
     terminal.wait_for("Review them with `/decide`.")
     terminal.type("/decide", "Enter")
-    answer(terminal, ("1 of 1 · app.py · go", "e"), ("To be written:", "y"))
+    answer(terminal, ("1 of 1 · app.py · go", "e"), ("To be written:", "w"))
     terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
     assert app(newel) == APP.replace("two", "TWO and mine").encode()
     terminal.type("thanks", "Enter")

@@ -301,7 +301,7 @@ def test_a_user_decides_hunk_by_hunk_and_files_are_written_at_the_end(
     )
     assert app(newel) == APP
     terminal.wait_for("Write this?")
-    terminal.send("y\r")
+    terminal.send("w\r")
     assert terminal.end() == 0
     assert app(newel) == APP.replace("eight", "EIGHT")
     assert (newel.project / "new.txt").read_text() == "new\n"
@@ -319,7 +319,7 @@ def test_leaving_early_writes_nothing_and_loses_no_decision(
     assert app(newel) == APP
     assert proposals.states("app.py") == ["accepted", "pending"]
     again = decide()
-    answer(again, ("1 of 2", "q\r"), ("Write this?", "y\r"))
+    answer(again, ("1 of 2", "q\r"), ("Write this?", "w\r"))
     assert again.end() == 0
     assert app(newel) == APP.replace("two", "TWO")
     assert "2 hunks left to decide" in again.screen.text
@@ -337,7 +337,7 @@ def test_the_rest_of_a_file_is_decided_at_once_except_conflicts_and_user_lines(
         ("Overwrite the current lines?", "\r"),
         ("2 of 3 · app.py · conflict", "u\r"),
         ("3 of 3", "d\r"),
-        ("Write this?", "y\r"),
+        ("Write this?", "w\r"),
     )
     assert terminal.end() == 0
     assert app(newel) == APP.replace("eight", "mine").replace("two", "TWO")
@@ -364,7 +364,7 @@ def test_the_users_lines_are_asked_about_and_the_hunk_below_is_decided_afterward
     terminal = decide()
     mine = ("1 of 1 · app.py · shout, edited by you", "r\r")
     answer(terminal, mine, ("Drop only yours (m)", "m\r"), ("1 of 1 · app.py · shout\n", "y\r"))
-    answer(terminal, ("Write this?", "y\r"))
+    answer(terminal, ("Write this?", "w\r"))
     assert terminal.end() == 0
     assert app(newel) == APP.replace("two", "TWO")
 
@@ -376,7 +376,7 @@ def test_a_file_that_changes_during_the_decision_is_not_overwritten(
     answer(terminal, ("1 of 3", "a\r"), ("3 of 3", "y\r"))
     terminal.wait_for(partial(is_asked, terminal, "To be written:"))
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
-    terminal.send("y\r")
+    terminal.send("w\r")
     assert terminal.end() == 1
     assert app(newel) == APP.replace("two", "mine")
     assert (newel.project / "new.txt").read_text() == "new\n"
@@ -390,7 +390,7 @@ def test_a_decision_on_a_changed_hunk_is_asked_again(
     answer(terminal, ("1 of 3 · app.py · shout", ""))
     proposals.write("app.py", 2, 3, "TWO and mine\n")
     answer(terminal, ("1 of 3 · app.py · shout", "y\r"))
-    answer(terminal, ("shout, edited by you", "y\r"), ("2 of 3", "q\r"), ("To be written:", "y\r"))
+    answer(terminal, ("shout, edited by you", "y\r"), ("2 of 3", "q\r"), ("To be written:", "w\r"))
     assert terminal.end() == 0
     assert app(newel) == APP.replace("two", "TWO and mine")
 
@@ -401,7 +401,7 @@ def test_a_kept_hunk_that_is_skipped_later_is_not_reported_as_kept(
     terminal = decide(columns=100)
     answer(terminal, ("1 of 3", "y\r"), ("2 of 3", "k\r"), ("1 of 3", "u\r"), ("2 of 3", ""))
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
-    answer(terminal, ("2 of 3", "y\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
+    answer(terminal, ("2 of 3", "y\r"), ("3 of 3", "q\r"), ("To be written:", "w\r"))
     assert terminal.end() == 0
     assert "must be decided again" not in terminal.screen.text
     assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
@@ -413,7 +413,7 @@ def test_a_kept_hunk_that_changed_elsewhere_is_not_dropped_silently(
     terminal = decide(columns=100)
     answer(terminal, ("1 of 3", "y\r"), ("2 of 3", ""))
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
-    answer(terminal, ("2 of 3", "y\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
+    answer(terminal, ("2 of 3", "y\r"), ("3 of 3", "q\r"), ("To be written:", "w\r"))
     assert terminal.end() == 0
     assert "app.py was changed meanwhile: 1 hunk you kept must be decided again." in terminal.screen.text
     assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
@@ -442,7 +442,7 @@ def test_hostile_text_is_inert_during_decisions(
 ) -> None:
     proposals.propose("\x1b]0;title\x07go", {"a\x1b[2Jb\nc": [insert(1, "\x1b]52;c;QQ==\x07red\n")]})
     terminal = decide()
-    answer(terminal, ("1 of 1", "y\r"), ("Write this?", "y\r"))
+    answer(terminal, ("1 of 1", "y\r"), ("Write this?", "w\r"))
     assert terminal.end() == 0
     assert "\x1b]" not in terminal.raw
     assert "\x1b[2J" not in terminal.raw
@@ -497,7 +497,7 @@ def test_decisions_in_a_conversation_are_told_to_the_model(
     terminal.wait_for("2 pending hunks")
     terminal.send("/decide\r")
     answer(
-        terminal, ("1 of 2 · a.txt · go", "r\r"), ("2 of 2 · app.py · go", "y\r"), ("To be written:", "y\r")
+        terminal, ("1 of 2 · a.txt · go", "r\r"), ("2 of 2 · app.py · go", "y\r"), ("To be written:", "w\r")
     )
     terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
     terminal.wait_for("Rejected 1 hunk in 1 file: a.txt.")
@@ -556,7 +556,7 @@ def test_a_conversation_stopped_during_decisions_continues_and_has_written_nothi
     assert "not in the files:\n- a.txt (1 hunk)" in newel.requests[-1]["messages"][-2]["content"]
 
 
-@pytest.mark.parametrize("keys", ["k", "k\r"])
+@pytest.mark.parametrize("keys", ["y", "y\r"])
 @pytest.mark.parametrize("front", ["shell", "conversation"])
 def test_a_key_that_is_held_down_decides_but_writes_nothing(
     front: str, keys: str, newel: Newel, decide: Callable[..., Terminal]
@@ -573,7 +573,7 @@ def test_a_key_that_is_held_down_decides_but_writes_nothing(
         if terminal.process.poll() is not None:
             break
         terminal.send(keys)
-    if (front, keys) == ("conversation", "k\r"):
+    if (front, keys) == ("conversation", "y\r"):
         assert "To be written:" in terminal.screen.text
     assert app(newel) == APP
     assert not (newel.project / "a.txt").exists()
@@ -601,7 +601,7 @@ def test_a_key_decides_without_enter_and_words_tell_the_model_why(
     terminal.wait_for(partial(is_asked, terminal, "Write this?"))
     assert app(newel) == APP
     terminal.send("\r")  # no answer either
-    terminal.send("y")
+    terminal.send("w")
     terminal.wait_for("Kept 1 hunk in 1 file: app.py.")
     if front == "conversation":
         terminal.wait_for("Rejected 1 hunk")

@@ -142,4 +142,4 @@ def test_keys_choose_the_model_and_how_much_it_reasons_while_a_draft_stays(open_
     terminal.send("oth\r")
     terminal.wait_for("The next prompt goes to other.")
     terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} a draft\n")
-    assert last_line(terminal).startswith("other \N{MIDDLE DOT} thinking: low")
+    terminal.wait_for(lambda: last_line(terminal).startswith("other \N{MIDDLE DOT} thinking: low"))

@@ -65,7 +65,10 @@ KEYS: Final = {
 
 AT_ONCE: Final = "ynadsejkuq?"
 """Keys that answer without Enter: words may follow ``r``."""
-WRITE: Final = "Write this? [y,n] "
+WRITE: Final = "Write this? [w,n] "
+WRITES: Final = {"w": True, "write": True, "n": False, "no": False, "q": False}
+"""Answers to it. ``y`` is none: a finger that keeps hunk after hunk must not write them unread."""
+WRITE_KEYS: Final = "w writes the kept hunks, n leaves them for later."
 OVERRIDE: Final = "Overwrite the current lines? [y/N] "
 DROP: Final = "Drop your own lines? [y/N] "
 WHICH: Final = "Drop only yours (m), or all (a)? [m,a] "
@@ -197,10 +200,11 @@ class InteractiveReview:
         accepted = accepted_hunks(pending.reviews)
         if accepted:
             about = hunk_format.to_be_written(pending.reviews, accepted)
-            while (answer := await self._ui.ask(WRITE, about, keys="yn")) is not None and not answer.strip():
-                about = ""
-            if not is_yes(answer):
-                return None
+            while (answer := await self._ui.ask(WRITE, about, keys="wn")) is not None:
+                if (is_written := WRITES.get(answer.strip().lower())) is not None:
+                    return pending if is_written else None
+                about = WRITE_KEYS if answer.strip() else ""
+            return None
         return pending
 
     def _describe_reopened(self, now: PendingReviews) -> list[str]:
