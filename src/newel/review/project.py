@@ -273,12 +273,9 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
         can_go |= bool(shown)
         ids += shown
         if applied_ids and (is_rest or not can_go):
-            whole = restore_intact(review, ledger.entries(path=before.path), applied_ids)
-            intact = [
-                applied_hunk.id
-                for applied_hunk in whole.applied
-                if applied_hunk.id in applied_ids and applied_hunk.intact
-            ]
+            wanted = set(applied_ids)
+            whole = restore_intact(review, ledger.entries(path=before.path), wanted)
+            intact = [hunk.id for hunk in whole.applied if hunk.id in wanted and hunk.intact]
             can_go |= bool(intact)
             applied_ids = intact if is_rest else applied_ids
         ids += applied_ids

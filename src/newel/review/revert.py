@@ -171,13 +171,11 @@ def revert_hunks(
         for applied_hunk in review.applied
         if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(created)
     } - proposed
-    named = list(dict.fromkeys(ids))
+    named, current = list(dict.fromkeys(ids)), proposed | standing
     whole = restore_intact(review, entries, standing.intersection(named))
     after, newer = _withdrawn(whole, proposed.intersection(named), run, created)
     in_place = [name for name in named if name in standing]
-    changed = {
-        name: hunk for name in named if name not in proposed | standing and (hunk := review.successor(name))
-    }
+    changed = {name: hunk for name in named if name not in current and (hunk := review.successor(name))}
     stale = {
         name: f"{review.path}: hunk {name} has changed since it had that id; it is {hunk.id} now."
         for name, hunk in changed.items()
@@ -185,7 +183,7 @@ def revert_hunks(
     }
     blocked = newer | stale | in_the_way(after, in_place)
     after = reverted(after, [name for name in in_place if name not in blocked], new_hunk_id)
-    gone = [name for name in named if name in proposed | standing and name not in blocked]
+    gone = [name for name in named if name in current and name not in blocked]
     is_changed = after.hunks != review.hunks
     after = (
         msgspec.structs.replace(after, applied=review.applied, rev=review.rev + 1) if is_changed else review
