@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
-from newel.terminal.review.review_ui import NO_CHANGES
-from newel.terminal.review.run_format import roll_back
+from newel.terminal.review.review_ui import NO_CHANGES, ReviewUI
+from newel.terminal.review.run_format import plan_undo, roll_back
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ def command_undo(arguments: Sequence[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     options = parser.parse_args(arguments)
 
-    async def plan(project: ProjectReview) -> RollbackPlan:
-        return await project.undo(await project.find(options.checkpoint) if options.checkpoint else None)
+    async def plan(project: ProjectReview, ui: ReviewUI) -> RollbackPlan:
+        checkpoint = await project.find(options.checkpoint) if options.checkpoint else None
+        return await plan_undo(project, checkpoint, ui, yes=options.yes)
 
     return _roll_back(parser, options, plan, _nothing)
 
@@ -44,7 +45,7 @@ def command_redo(arguments: Sequence[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     options = parser.parse_args(arguments)
 
-    async def plan(project: ProjectReview) -> RollbackPlan:
+    async def plan(project: ProjectReview, _: ReviewUI) -> RollbackPlan:
         return await project.redo(await project.find(options.checkpoint) if options.checkpoint else None)
 
     return _roll_back(parser, options, plan, _nothing)
@@ -75,7 +76,7 @@ def command_rollback(arguments: Sequence[str]) -> int:
     add("--yes", action="store_true", help="do not ask for confirmation")
     options = parser.parse_args(arguments)
 
-    async def plan(project: ProjectReview) -> RollbackPlan:
+    async def plan(project: ProjectReview, _: ReviewUI) -> RollbackPlan:
         return await project.rollback(await project.find(options.checkpoint), options.hunks)
 
     def fail() -> Exception:
@@ -89,7 +90,7 @@ def command_rollback(arguments: Sequence[str]) -> int:
 def _roll_back(
     parser: argparse.ArgumentParser,
     options: argparse.Namespace,
-    plan: Callable[[ProjectReview], Awaitable[RollbackPlan]],
+    plan: Callable[[ProjectReview, ReviewUI], Awaitable[RollbackPlan]],
     fail: Callable[[], Exception],
 ) -> int:
     async def run(project: ProjectReview | None) -> int:
@@ -100,7 +101,8 @@ def _roll_back(
         # Probably the same request, by a process that was killed: to repeat it would undo another run.
         if project.finished:
             return DONE
-        is_done = await roll_back(project, await plan(project), Prompter().ui(options), yes=options.yes)
+        ui = Prompter().ui(options)
+        is_done = await roll_back(project, await plan(project, ui), ui, yes=options.yes)
         return DONE if is_done else FAILED
 
     return with_ledger(parser, options, run)

@@ -80,7 +80,7 @@ class ProjectReview:
 
     async def undo(self, checkpoint: Checkpoint | None = None) -> RollbackPlan:
         """Plan the undo of a run: by default of the last one that is not undone, so that undos go further back. Raises ``NothingToUndo``
-        if nothing of that run is recorded, or left; older runs are never undone implicitly. For an undo it is planned to redo its run.
+        if nothing of that run is left, ``LastRunWithoutRecord`` if nothing is recorded; older runs are never undone implicitly. For an undo it is planned to redo its run.
         """
         order = await self.order()
         if checkpoint is None:
@@ -112,7 +112,7 @@ class ProjectReview:
         if last is not None and order.checkpoints and order.checkpoints[0].created <= last.began:
             resumed = next((each for each in order.checkpoints if each.run == last.run), None)
             if resumed is None:
-                raise NothingToUndo(self._without_record(last) + _undo_hint(next(iter(runs), None)))
+                raise LastRunWithoutRecord(self._without_record(last), next(iter(runs), None))
             if resumed in runs:
                 return resumed
         if not runs:
@@ -252,6 +252,15 @@ class ProjectReview:
                 # The file changed meanwhile: the hunks stay in review.
                 with contextlib.suppress(NothingToUndo):
                     self.ledger.undo(path)
+
+
+class LastRunWithoutRecord(NothingToUndo):
+    """Nothing is recorded of the last run; ``earlier`` is the run before it that could be undone."""
+
+    def __init__(self, reason: str, earlier: Checkpoint | None) -> None:
+        super().__init__(reason + _undo_hint(earlier))
+        self.reason = reason
+        self.earlier = earlier
 
 
 def _undo_hint(checkpoint: Checkpoint | None, verb: str = "undo") -> str:

@@ -467,7 +467,7 @@ def test_a_read_only_run_is_no_target_of_an_undo(two_runs: Newel) -> None:
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
-def test_an_undo_in_a_conversation_selects_no_older_run(screen: str, two_runs: Newel) -> None:
+def test_an_undo_in_a_conversation_selects_no_older_run_unasked(screen: str, two_runs: Newel) -> None:
     ran(two_runs, "ignored")
     env = two_runs.environ | {"TERM": "xterm-256color"}
     terminal = Terminal([str(BIN / "newel"), "--renderer", screen], two_runs.project, 120, 40, env)
@@ -475,7 +475,17 @@ def test_an_undo_in_a_conversation_selects_no_older_run(screen: str, two_runs: N
         terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
         terminal.send("/undo\r")
         terminal.wait_for("The last run has no recorded changes: ignored.")
+        terminal.wait_for("Undo: first")
+        terminal.wait_for("Undo these changes?")
+        terminal.send("\r")
+        terminal.wait_for("Nothing was changed.")
         assert (two_runs.project / "a.txt").exists()
+        terminal.send("/undo\r")
+        terminal.wait_for(lambda: terminal.screen.text.count("Undo: first") == 2)
+        terminal.wait_for(lambda: "Undo these changes?" in terminal.screen.text.rpartition("Undo: first")[2])
+        terminal.send("y\r")
+        terminal.wait_for("Undone in 1 file: a.txt.")
+        assert not (two_runs.project / "a.txt").exists()
     finally:
         terminal.close()
 

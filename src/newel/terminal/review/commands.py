@@ -9,7 +9,13 @@ import anyio.to_thread
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.terminal.commands import CommandContext, slash_command
 from newel.terminal.review.review_ui import NO_CHANGES, NOT_RECORDING, ReviewUI
-from newel.terminal.review.run_format import checkpoint_rows, describe_checkpoint, describe_project, roll_back
+from newel.terminal.review.run_format import (
+    checkpoint_rows,
+    describe_checkpoint,
+    describe_project,
+    plan_undo,
+    roll_back,
+)
 
 if TYPE_CHECKING:
     from newel.review.decide import Verdict
@@ -59,7 +65,8 @@ async def undo(context: CommandContext, text: str) -> None:
     """``/undo [CHECKPOINT]``"""
     if project := await project_of(context):
         checkpoint = await project.find(text.strip()) if text.strip() else None
-        await roll_back(project, await project.undo(checkpoint), conversation_ui(context.ui))
+        ui = conversation_ui(context.ui)
+        await roll_back(project, await plan_undo(project, checkpoint, ui), ui)
 
 
 async def redo(context: CommandContext, text: str) -> None:

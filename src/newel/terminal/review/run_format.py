@@ -172,6 +172,23 @@ def describe_files(files: Sequence[FilePlan], conflicts: Sequence[RevertConflict
     return "\n".join(lines)
 
 
+async def plan_undo(
+    project: ProjectReview, checkpoint: Checkpoint | None, ui: ReviewUI, *, yes: bool = False
+) -> RollbackPlan:
+    """Plan an undo for ``roll_back``. If nothing is recorded of the last run, the user is told so, and asked about the run before it; with
+    ``yes``, nobody reads that. Raises what ``ProjectReview.undo`` does.
+    """
+    from newel.review.project import LastRunWithoutRecord
+
+    try:
+        return await project.undo(checkpoint)
+    except LastRunWithoutRecord as error:
+        if yes or error.earlier is None:
+            raise
+        ui.say(error.reason)
+        return await project.undo(error.earlier)
+
+
 async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *, yes: bool = False) -> bool:
     """Show a plan, and carry it out if the user agrees; whether all of it was done. Raises what ``ProjectReview.apply`` does."""
     about = describe_files(plan.files, plan.conflicts)
