@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import field
@@ -124,6 +124,10 @@ def add_costs(*costs: float | None) -> float | None:
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted"]
 
 
+NOTICE_IDS: Final = ("decided_", "ended_")
+"""How the ids of messages begin that Newel sends in place of the user."""
+
+
 class UserMessage(Wire, frozen=True, tag_field="role", tag="user"):
     """A message by the user, with attachments. ``content`` is a text, or texts and images."""
 
@@ -138,6 +142,11 @@ class UserMessage(Wire, frozen=True, tag_field="role", tag="user"):
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextContent))
+
+    @property
+    def is_notice(self) -> bool:
+        """Whether Newel sent it, to tell the model what the user has decided, or that a command in the background has ended."""
+        return self.id.startswith(NOTICE_IDS)
 
 
 class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):

@@ -218,6 +218,26 @@ def test_after_a_kill_the_model_is_told_that_it_has_ended(with_model: Make) -> N
     assert sum("because Newel did" in prompt for prompt in prompts(newel)) == 1
 
 
+def test_what_the_model_was_told_is_no_prompt_of_the_user(with_model: Make) -> None:
+    """Otherwise a resumed conversation has words in the user's mouth, and /rewind offers to go back to them."""
+    newel = with_model(
+        scenarios(scenario("run it", in_background("sleep 0.4"), DONE), scenario("go on", NOTED))
+    )
+    with conversation(newel) as terminal:
+        begin(terminal, "run it")
+        terminal.wait_for("has ended: exit code 0")
+        terminal.type("go on", "Enter")
+        terminal.wait_for("Noted.")
+    with conversation(newel, "-c") as terminal:
+        terminal.wait_for("── Resumed")
+        assert re.search(r"^The background command b[0-9a-f]{4} has ended", terminal.view, re.MULTILINE)
+        terminal.type("/rewind", "Enter")
+        terminal.wait_for("Esc cancels")
+        listed = terminal.view.rpartition("── Resumed")[2]
+        assert "go on" in listed
+        assert "background command" not in listed
+
+
 def test_the_list_shows_and_ends_them(with_model: Make) -> None:
     steps = [in_background("echo first one; sleep 601"), in_background("echo second one; sleep 602"), DONE]
     newel = with_model(scenario("run it", *steps))

@@ -84,7 +84,8 @@ def turns(messages: Sequence[AppMessage]) -> Iterator[Turn]:
     for place, message in enumerate(messages):
         match message:
             case UserMessage():
-                yield Turn("user", message.timestamp, list(_user_parts(message)))
+                who = "note" if message.is_notice else "user"
+                yield Turn(who, message.timestamp, list(_user_parts(message)))
             case AssistantMessage():
                 answers = _answers(messages, place)
                 yield Turn("assistant", message.timestamp, list(_parts(message, answers)), message.model)

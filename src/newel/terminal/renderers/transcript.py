@@ -57,7 +57,8 @@ def transcript_of(messages: Sequence[AppMessage]) -> list[Section]:
         match message:
             case UserMessage():
                 names = [f"  + {one_line(attachment.file_name)}" for attachment in message.attachments]
-                sections.append(Section("user", "\n".join([message.text, *names])))
+                kind = "note" if message.is_notice else "user"
+                sections.append(Section(kind, "\n".join([message.text, *names])))
                 sections += [Section("call", attachment.only_text) for attachment in message.attachments]
             case AssistantMessage():
                 sections += _answer(message, results)

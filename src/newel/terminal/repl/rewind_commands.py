@@ -83,13 +83,8 @@ async def _prompts(context: CommandContext, project: ProjectReview | None) -> li
             runs_since(order, session.get_id(), entry.message.timestamp) if order else (),
         )
         for entry in reversed(session.get_tree())
-        if entry.active and isinstance(entry.message, UserMessage) and not _is_notice(entry.message)
+        if entry.active and isinstance(entry.message, UserMessage) and not entry.message.is_notice
     ]
-
-
-def _is_notice(message: UserMessage) -> bool:
-    """Whether Newel wrote it, to tell the model what the user has decided."""
-    return message.id.startswith("decided_")
 
 
 def _row(prompt: _Prompt) -> str:
