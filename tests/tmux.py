@@ -39,7 +39,13 @@ class Tmux:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Ends the command and the server, whose socket another one may use."""
         self._run("kill-server")
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            if subprocess.run([*self._tmux, "has-session"], capture_output=True, check=False).returncode:
+                return
+            time.sleep(0.01)
 
     @property
     def text(self) -> str:
