@@ -143,7 +143,7 @@ def test_ctrl_c_aborts_the_run_and_leaves_a_session_that_can_be_continued(with_m
             pid = rig.project / "pid"
             wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command")
             program.send_signal(signal.SIGINT)
-            assert program.communicate(timeout=10)[0] == "interrupted\nMore.\n"
+            assert program.communicate(timeout=20)[0] == "interrupted\nMore.\n"
         finally:
             program.kill()
     assert not (Path("/proc") / pid.read_text().strip()).exists()
