@@ -58,7 +58,8 @@ def test_an_mcp_server_of_a_project_starts_only_when_trusted(
 
 def test_a_start_without_servers_does_not_load_the_sdk(with_model: Callable[..., Newel]) -> None:
     newel = with_model(scenario("hi", {"content": "Hello."}))
-    done = newel("hi", PYTHONPROFILEIMPORTTIME="1")
+    # Where commands run, the first scan, which needs the ledger, begins if the answer takes long.
+    done = newel("--approve", "plan", "hi", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "newel.providers.openai.chat" in loaded
