@@ -15,7 +15,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from benchmarks.typist import PATIENCE_S, Desk, StreamingServer, desk, late
+from benchmarks.pseudo_terminal import PATIENCE_S
+from benchmarks.typist import Desk, StreamingServer, desk, late
 
 KEY = "\N{CYRILLIC CAPITAL LETTER ZHE}"
 LIMIT_MS = 350

@@ -16,19 +16,18 @@ The floors are Python programs that read the file, and that parse each of its li
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+from benchmarks.chat_server import ChatServer
 from benchmarks.pseudo_terminal import Figure, PseudoTerminal, heading, measure, median
 
 from newel.agent.messages import (
@@ -88,39 +87,16 @@ def conversation(size: int, *, wide: bool) -> Iterator[AppMessage]:
     yield AssistantMessage([TextContent("The last answer.")], model="m", usage=usage)
 
 
-class Model(ThreadingHTTPServer):
+class Model(ChatServer):
     """Answers each request with a word; ``asked`` is the time of the last one."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
         self.asked = 0.0
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        super().__init__(self._answer)
 
-
-class _Answer(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self._send(b'{"data":[{"id":"m","object":"model"}]}', "application/json")
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        assert isinstance(self.server, Model)
-        self.server.asked = time.monotonic()
-        choice = {"index": 0, "delta": {"content": "Answered."}, "finish_reason": "stop"}
-        self._send(
-            f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n".encode(), "text/event-stream"
-        )
-
-    def _send(self, body: bytes, kind: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — its name there
-        pass
+    def _answer(self, _: bytes) -> dict[str, Any]:
+        self.asked = time.monotonic()
+        return {"content": "Answered."}
 
 
 def write_session(home: Path, cwd: Path, size: int, wide: bool) -> Path:

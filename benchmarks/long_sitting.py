@@ -12,33 +12,28 @@ from __future__ import annotations
 
 import argparse
 import json
-import socketserver
 import sys
 import tempfile
-import threading
 import time
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.chat_server import ChatServer
 from benchmarks.pseudo_terminal import PseudoTerminal
 
 LIMIT: Final = "120 MiB"
 END: Final = "That was the last call."
 
 
-class Model(socketserver.ThreadingTCPServer):
+class Model(ChatServer):
     """Asks for ``calls`` calls, ``at_once`` in an answer."""
 
-    daemon_threads = allow_reuse_address = True
-
     def __init__(self, calls: int, at_once: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
         self.calls, self.at_once = calls, at_once
         self.made = self.body = 0
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        super().__init__(self._answer)
 
-    def answer(self, body: bytes) -> dict[str, Any]:
+    def _answer(self, body: bytes) -> dict[str, Any]:
         if b'"name":"task"' not in body:  # a subagent
             if b'"role":"tool"' in body:
                 return {"content": "The subagent is done."}
@@ -72,31 +67,6 @@ def _step(number: int, place: int) -> dict[str, Any]:
 def _call(place: int, name: str, arguments: dict[str, Any], number: int = 0) -> dict[str, Any]:
     function = {"name": name, "arguments": json.dumps(arguments)}
     return {"index": place, "id": f"call_{number}_{name}", "type": "function", "function": function}
-
-
-class _Answer(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        self._send(b'{"data":[{"id":"m","object":"model"}]}', "application/json")
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert isinstance(self.server, Model)
-        delta = self.server.answer(body)
-        finish = "tool_calls" if "tool_calls" in delta else "stop"
-        chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-        self._send(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode(), "text/event-stream")
-
-    def _send(self, body: bytes, kind: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — its name there
-        pass
 
 
 def report(newel: PseudoTerminal, model: Model, calls: int, began: float) -> None:

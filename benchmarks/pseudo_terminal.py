@@ -52,7 +52,9 @@ def measure(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) ->
 
 
 class PseudoTerminal:
-    """Runs a command, and keeps each output with the time at which it arrived. Leaving the block kills the program."""
+    """Runs a command, and keeps each output with the time at which it arrived. Without ``echoes``, the terminal itself echoes nothing; ``early``
+    is typed before the program begins. Leaving the block kills the program.
+    """
 
     def __init__(
         self,
@@ -62,9 +64,16 @@ class PseudoTerminal:
         environ: Mapping[str, str],
         columns: int = 120,
         rows: int = 40,
+        echoes: bool = True,
+        early: str = "",
     ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if not echoes:
+            attributes = termios.tcgetattr(slave)
+            attributes[3] &= ~termios.ECHO
+            termios.tcsetattr(slave, termios.TCSANOW, attributes)
+        self.send(early)
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=environ, start_new_session=True

@@ -1,19 +1,13 @@
-"""A program on a pseudo-terminal, typed at and timed, and a model's server for it on loopback."""
+"""A program that is typed at and timed, and a model's server for it on loopback."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
-import select
 import socket
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -21,9 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-COLUMNS: Final = 120
-ROWS: Final = 40
-PATIENCE_S: Final = 60.0
+from benchmarks.pseudo_terminal import PseudoTerminal
+
 BATCH_S: Final = 0.01
 END: Final = "The end of the answer."
 RUNNING_S: Final = 30
@@ -120,64 +113,19 @@ def _event(delta: Mapping[str, object], finish: str | None = None) -> bytes:
     return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
 
 
-class Typist:
-    """Types at a process and reads what it writes. The terminal itself echoes nothing."""
-
-    def __init__(
-        self, command: Sequence[str], folder: Path, environ: Mapping[str, str], early: str = ""
-    ) -> None:
-        """``early`` is typed before the process begins."""
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        attributes = termios.tcgetattr(slave)
-        attributes[3] &= ~termios.ECHO
-        termios.tcsetattr(slave, termios.TCSANOW, attributes)
-        self.output = ""
-        self.began = time.monotonic()
-        self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environ, start_new_session=True
-        )
-        os.close(slave)
-        self.send(early)
-
-    def send(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def read(self, seconds: float) -> None:
-        """Read what the process writes in this time."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self._read_once(left)
-
-    def wait_for(self, words: str, *, start: int = 0) -> float:
-        """The time when the output from the position ``start`` on had the words."""
-        until = time.monotonic() + PATIENCE_S
-        while words not in self.output[max(start - len(words), 0) :]:
-            left = until - time.monotonic()
-            if left < 0:
-                raise SystemExit(f"{words!r} never came:\n{self.output[-2000:]}")
-            self._read_once(left)
-        return time.monotonic()
+class Typist(PseudoTerminal):
+    """Types at a program, and measures when it shows what was typed."""
 
     def press(self, keys: str, shown: str = "") -> tuple[float, float]:
-        """Milliseconds until the keys, or ``shown``, come back, and those of the processor that the process used meanwhile."""
+        """Milliseconds until the keys, or ``shown``, come back, and those of the processor that the program used meanwhile."""
         start, cpu, pressed = len(self.output), self.cpu_ms(), time.monotonic()
         self.send(keys)
-        came = self.wait_for(shown or keys, start=start)
+        came = self.wait_for(shown or keys, since=start)
         return (came - pressed) * 1000, self.cpu_ms() - cpu
 
     def cpu_ms(self) -> float:
-        """Milliseconds that the process's main thread has run."""
+        """Milliseconds that the program's main thread has run."""
         return int(Path(f"/proc/{self.process.pid}/schedstat").read_text().split()[0]) / 1e6
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._master)
-
-    def _read_once(self, seconds: float) -> None:
-        if select.select([self._master], [], [], seconds)[0]:
-            self.output += os.read(self._master, 2**16).decode(errors="replace")
 
 
 class Desk:
@@ -197,13 +145,9 @@ class Desk:
         subprocess.run(["git", "init", "--quiet", self.project], check=True)
         (self.project / "AGENTS.md").write_text("# Rules\n\n- Tests first.\n")
 
-    @contextmanager
-    def typing(self, *command: str, early: str = "") -> Generator[Typist]:
-        typist = Typist([sys.executable, *command], self.project, self.environ, early)
-        try:
-            yield typist
-        finally:
-            typist.close()
+    def typing(self, *command: str, early: str = "") -> Typist:
+        words = [sys.executable, *command]
+        return Typist(words, cwd=self.project, environ=self.environ, echoes=False, early=early)
 
 
 @contextmanager
