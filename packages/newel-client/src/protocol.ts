@@ -607,7 +607,7 @@ export interface ToolExecutionStart {
   timestamp: string;
 }
 
-/** A piece of output of a tool that is still running. `event` is one of an agent that the tool runs; `delta` tells of it in words. */
+/** A piece of output of a tool that is still running. `event` is an event of an agent that the tool runs; `delta` then describes it. */
 export interface ToolExecutionUpdate {
   type: "tool_execution_update";
   toolCallId: string;

@@ -95,7 +95,7 @@ class ToolExecutionStart(Event, frozen=True, tag="tool_execution_start"):
 
 
 class ToolExecutionUpdate(Event, frozen=True, tag="tool_execution_update"):
-    """A piece of output of a tool that is still running. ``event`` is one of an agent that the tool runs; ``delta`` tells of it in words."""
+    """A piece of output of a tool that is still running. ``event`` is an event of an agent that the tool runs; ``delta`` then describes it."""
 
     tool_call_id: str
     delta: str

@@ -25,12 +25,8 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
     from newel.tools.task import TaskTool
     from newel.tools.todo import TodoTool
 
-    settings, context, workspaces, secret_paths = (
-        shared.settings,
-        shared.context,
-        shared.workspaces,
-        shared.secret_paths,
-    )
+    settings, context = shared.settings, shared.context
+    workspaces, secret_paths = shared.workspaces, shared.secret_paths
     policy = await context.host.policy(workspaces.works_in.root)
     may_leave = _may_leave_sandbox(context, policy)
     works_in = watch_commands(

@@ -104,7 +104,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         gc.set_threshold(AT_WORK)
         warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so
         if options.continue_ and not agent.session.has_data():
-            print("newel: There is no earlier session of this folder: this is a new one.", file=sys.stderr)  # noqa: T201 — for the user
+            print("newel: This folder has no earlier session. A new one begins.", file=sys.stderr)  # noqa: T201 — for the user
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
             from newel.terminal.stdout import text_stdout

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ID: Final = r"decided_(?P<n>\d+)_[0-9a-f]+"
 
 MAX_EDIT: Final = 2000
-"""Characters of the user's edits of a file that the model is told; it reads the file for the rest."""
+"""Characters of the user's edits of a file that the model gets; it reads the file for the rest."""
 
 KINDS: Final = ("rollback", "save", "reject")
 

@@ -127,7 +127,7 @@ def test_the_session_never_contains_the_key(with_model: Make) -> None:
 def test_continue_without_a_session_says_that_it_begins_one(with_model: Make) -> None:
     newel = with_model()
     first, second = newel("--continue", "how are you"), newel("--continue", "how are you")
-    assert "There is no earlier session of this folder: this is a new one." in first.stderr
+    assert "This folder has no earlier session. A new one begins." in first.stderr
     assert "All is well" in first.stdout
     assert "no earlier session" not in second.stderr
 

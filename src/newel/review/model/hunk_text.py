@@ -1,7 +1,7 @@
 r"""The text of a hunk as the user edits it: its new lines, and the hunk with other lines.
 
-Whoever edits it sees ``\n`` where every line of the hunk ends with ``\r\n``, no byte order mark, and a last line that always has
-an end. ``with_text`` restores all three, so an edit of one line changes one line.
+The user sees ``\n`` where every line of the hunk ends with ``\r\n``, no byte order mark, and a line end after the last
+line. ``with_text`` restores all three, so an edit of one line changes one line.
 """
 
 from __future__ import annotations

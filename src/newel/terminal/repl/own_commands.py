@@ -37,7 +37,7 @@ class OwnCommands:
         self._shared: list[Attachment] = []
 
     async def run(self, typed: str) -> None:
-        """Run ``!COMMAND`` or ``!!COMMAND``; ``!!`` alone takes back what was not sent yet. Raises ``WorkspaceError``."""
+        """Run ``!COMMAND`` or ``!!COMMAND``; ``!!`` alone discards the outputs that were not sent yet. Raises ``WorkspaceError``."""
         is_private = typed.startswith("!!")
         command = typed.lstrip("!").strip()
         if not command:
