@@ -9,11 +9,12 @@ import termios
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
-from tests.answering import PATIENCE, wait_until_accepted
 from tests.requirements import require_program
+from tests.terminal_waits import PATIENCE, wait_until_accepted, wait_until_painted
 
 
 class Tmux:
@@ -69,7 +70,7 @@ class Tmux:
         with self._tty() as tty:
             return bool(termios.tcgetattr(tty)[3] & termios.ECHO)
 
-    @property
+    @cached_property
     def pid(self) -> int:
         """The pid of the command."""
         return int(self._run("display-message", "-p", "#{pane_pid}"))
@@ -99,11 +100,19 @@ class Tmux:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))
 
     def wait_for(self, words: str, *, times: int = 1) -> None:
-        """Wait until the text occurs this often."""
+        """Wait until the text occurs this often and the screen is painted."""
         until = time.monotonic() + PATIENCE
         while (text := self.text).count(words) < times:
             assert time.monotonic() < until, f"{words!r} never came. The screen:\n{text}"
             time.sleep(0.03)
+        seen = text
+
+        def changed() -> bool:
+            nonlocal seen
+            before, seen = seen, self.text
+            return seen != before
+
+        wait_until_painted(self.pid, changed)
 
     def wait_for_end(self) -> None:
         until = time.monotonic() + PATIENCE

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.answering import wait_until_accepted
 from tests.driver import Driver
 from tests.forked import start
 from tests.requirements import require_program
 from tests.support import BIN, Newel, bash, scenario
+from tests.terminal_waits import wait_until_accepted
 from tests.tmux import Tmux
 
 Make = Callable[..., Newel]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from newel.review.tracking.recording_workspace import ledger_folder
-from tests.answering import PATIENCE
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.support import BIN, Newel, scenario
+from tests.terminal_waits import PATIENCE
 from tests.tmux import Tmux
 
 APP = "one\ntwo\nthree\nfour\nfive\n"

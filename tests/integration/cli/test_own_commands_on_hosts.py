@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.answering import PATIENCE
 from tests.processes import ends
 from tests.sshd import Sshd
 from tests.support import BIN, Newel, scenario
+from tests.terminal_waits import PATIENCE
 from tests.tmux import Tmux
 
 Make = Callable[..., Newel]

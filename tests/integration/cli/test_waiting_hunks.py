@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.answering import PATIENCE
 from tests.support import BIN, Newel, scenario
+from tests.terminal_waits import PATIENCE
 from tests.tmux import Tmux
 
 Make = Callable[..., Newel]

@@ -14,14 +14,15 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 
-from tests.answering import PATIENCE, wait_until_accepted
 from tests.forked import Process, start
+from tests.terminal_waits import PATIENCE, wait_until_accepted, wait_until_painted
 from tests.tmux import Tmux
 
 ROOT = str(Path(__file__).parents[3])
@@ -148,12 +149,13 @@ class Terminal:
         return self.errors
 
     def wait_for(self, condition: str | Callable[[], bool]) -> None:
-        """Read until the screen shows this text, or the condition holds."""
+        """Read until the screen shows this text, or the condition holds, and is painted."""
         holds = (lambda: condition in self.screen.text) if isinstance(condition, str) else condition
         deadline = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < deadline, f"{condition!r} never came. The screen:\n{self.screen.text}"
             self._read(0.05)
+        wait_until_painted(self.process.pid, partial(self._read, 0))
 
     def watch(self, seconds: float) -> None:
         """Read what the program shows for a while, and all that it has shown by then."""

@@ -14,8 +14,8 @@ from typing import Final
 import pytest
 
 from newel.terminal.ui.line_reader import QUIET_S
-from tests.answering import TAKEN
 from tests.integration.terminal.conftest import PROGRAM, Terminal, environment
+from tests.terminal_waits import TAKEN
 
 TERMINALS: Final = 20
 QUESTIONS: Final = 50
