@@ -212,7 +212,7 @@ class TestLost:
             assert not (tmp_path / "ended").exists()
         await until((tmp_path / "ended").exists)
 
-    @pytest.mark.parametrize("patient", [1.5], indirect=True)
+    @pytest.mark.parametrize("patient", [4], indirect=True)
     async def test_a_host_busy_with_a_long_request_is_not_reported_as_slow(
         self, patient: SshWorkspace, tmp_path: Path, seen: Seen
     ) -> None:
