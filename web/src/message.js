@@ -262,9 +262,9 @@ const ENTRIES = {
     );
   },
   begun: () => line("info", "edit", "Working on the contract."),
-  newel: ({ text }) =>
+  newel: ({ message }) =>
     h("article", { class: "entry user", "aria-label": "Newel" },
-      h("span", { class: "who" }, "Newel"), h("div", { class: "user-text", dir: "auto" }, plain(text))),
+      h("span", { class: "who" }, "Newel"), h("div", { class: "user-text", dir: "auto" }, plain(textOf(message)))),
   custom({ message }) {
     if (message.name !== "compaction") return h("div", { hidden: true });
     return line(
@@ -296,8 +296,7 @@ export class ContractView extends NoteView {
   }
 
   update({ id, message }) {
-    const text = textOf(message);
-    const kind = text === this.shown() ? "begun" : "newel";
-    if (this.item?.kind !== kind) super.update({ id, kind, text });
+    const kind = textOf(message) === this.shown() ? "begun" : "newel";
+    if (this.item?.kind !== kind) super.update({ id, kind, message });
   }
 }

@@ -44,7 +44,7 @@ function describeActivity(tab, transcript, stopping) {
 function describeRest(transcript) {
   if (transcript.queue.some((each) => each.held)) return "Continue";
   const last = transcript.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
-  if (last?.kind === "error" || last?.kind === "user") return "Retry";
+  if (["error", "user", "newel"].includes(last?.kind)) return "Retry";
   if (last?.kind === "end") return "Continue";
   if (last?.kind !== "assistant") return "";
   const { stopReason = "stop" } = last.message;

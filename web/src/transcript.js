@@ -2,7 +2,7 @@
 // detect changes by identity.
 //
 //   entries   in the order of the run's journal, which is the order the model saw: {id, kind, at, …}
-//             kinds: user, assistant, custom, retry, notice, error, end, verdict, acceptance
+//             kinds: user, newel, assistant, custom, retry, notice, error, end, verdict, acceptance
 //   queue     messages that no run has picked up yet: {message, held}
 //   live      the assistant's message while it is streamed, or null: {id, parts: [{type, text, name?}], at}
 //   calls     by call id: {working, output, since, result, nested}; result: {output, isError, details, images, duration};
@@ -11,6 +11,7 @@
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TODO = "todo"; // the tool
+const NOTICE = /^(decided|ended)_/; // ids of messages that Newel sends in place of the user: NOTICE_IDS in agent/messages.py
 const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
 const EMPTY_TOTALS = { input: 0, output: 0, cached: 0, context: 0, window: null, cost: null };
@@ -204,7 +205,7 @@ function addMessage(transcript, message) {
   if (message.role === "toolResult") {
     return endCall(transcript, message.toolCallId, message.toolName, resultOf(message, message.output));
   }
-  const kind = message.role;
+  const kind = message.role === "user" && NOTICE.test(message.id) ? "newel" : message.role;
   const failure = message.stopReason === "error" || message.stopReason === "aborted" ? message.errorMessage || "failed" : "";
   const next = kind === "assistant" ? closeRetry(transcript, failure) : withQueue(transcript, transcript.queue.filter((each) => each.message.id !== message.id));
   return addEntry(next, { id: message.id, kind, at: message.timestamp ?? "", message });

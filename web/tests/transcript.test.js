@@ -26,6 +26,13 @@ test("a streamed answer renders like the complete one", () => {
   assert.deepEqual(done.entries.map((entry) => entry.id), ["u", "a"]);
 });
 
+test("what Newel tells the model is not shown as words of the user", () => {
+  const decided = user("decided_1", "The user has kept 2 hunks.");
+  const ended = user("ended_1", "The command in the background has ended.");
+  const { entries } = fromSnapshot({ messages: [user("u1", "edit"), decided, ended] });
+  assert.deepEqual(entries.map((entry) => entry.kind), ["user", "newel", "newel"]);
+});
+
 test("a durable event that arrives twice is shown once", () => {
   const said = [1, { type: "message_end", message: user("u", "hello") }];
   const notice = [2, { type: "notice", level: "info", message: "A worktree was made.", timestamp: "1" }];
