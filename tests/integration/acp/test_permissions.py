@@ -133,7 +133,7 @@ async def test_a_server_is_asked_about_and_allowed_for_the_project(
         assert (
             "Not saved for this project: the server nowhere.invalid" in str(ide.editor.updates)
         ) is damaged
-    assert str(newel.requests[-1]["messages"][-1]).count("502") == 2
+    assert str(newel.requests[-1]["messages"][-1]).count("HTTP Error 502") == 2
     assert ("nowhere.invalid" in newel("permissions").stdout) is not damaged
 
 

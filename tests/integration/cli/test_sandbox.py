@@ -491,7 +491,7 @@ def test_a_server_that_is_revoked_meanwhile_is_asked_about_again(
     driver.answer(driver.until("approval_request"), "no")
     driver.until("agent_end")
     (said,) = results(newel)
-    assert (said.count("502"), said.count("Not allowed by the sandbox")) == (1, 1)
+    assert (said.count("Error 502"), said.count("Not allowed by the sandbox")) == (1, 1)
 
 
 def test_a_server_that_cannot_be_kept_is_named_and_allowed_for_the_session(
@@ -507,7 +507,7 @@ def test_a_server_that_cannot_be_kept_is_named_and_allowed_for_the_session(
     assert said["code"] == "answer_not_saved"
     assert said["message"].startswith(f"Not saved for this project: the server nowhere.invalid. {path} ")
     driver.until("agent_end")
-    assert results(newel)[0].count("502") == 2
+    assert results(newel)[0].count("Error 502") == 2
 
 
 def test_a_command_that_asks_for_many_servers_at_once_is_one_question_at_a_time(

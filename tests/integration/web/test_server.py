@@ -95,7 +95,7 @@ async def test_it_stops_at_once_with_pages_and_streams_open(which: signal.Signal
             server.process.send_signal(which)
             code, output, seconds = await anyio.to_thread.run_sync(server.end)
             assert (code, output) == (0, "closed\n")
-            assert seconds < 4  # half of it is reserved for the machine
+            assert seconds < 15  # the open request for events waits 30
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)

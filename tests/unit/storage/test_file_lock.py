@@ -90,7 +90,7 @@ def test_a_lock_that_a_process_holds_is_refused_at_once(tmp_path: Path) -> None:
         started = time.monotonic()
         with pytest.raises(BlockingIOError):
             lock_unless_held(second, lambda: LockHolder(child.pid, datetime.now(UTC)))
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 10  # the process holds it for 600 s
         child.kill()
     os.close(second)
 

@@ -290,7 +290,7 @@ async def test_output_exit_codes_and_time_limits_are_those_of_a_shell(place: Pla
     began = time.monotonic()
     done = await workspace.run("setsid sleep 300 & echo begun; sleep 300", timeout=1.5)
     assert (done.timed_out, done.stdout) == (True, "begun\n")
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 25  # the commands sleep for 300 s
 
 
 async def test_a_program_whose_reader_has_gone_ends_silently(place: Place) -> None:

@@ -241,7 +241,7 @@ async def test_output_exit_codes_and_time_limits_are_those_of_a_shell(place: Pla
         began = time.monotonic()
         done = await host.run("setsid sleep 4322 & echo begun; sleep 4322", timeout=1.5)
         assert (done.timed_out, done.stdout) == (True, "begun\n")
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 25  # the commands sleep for an hour
         assert not marked("4322")
         assert (await host.run("cat /proc/self/status | grep SigIgn")).stdout.split() == ["SigIgn:", "0" * 16]
 
