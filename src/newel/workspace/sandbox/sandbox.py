@@ -25,6 +25,7 @@ from newel.agent.errors import WorkspaceError
 from newel.workspace.process.launcher import DirectLauncher, Stream
 from newel.workspace.process.process_mark import number_of_mark
 from newel.workspace.process.process_tree import ProcessTree
+from newel.workspace.process.python_program import in_memory
 from newel.workspace.sandbox.confinement import (
     BubblewrapConfinement,
     CannotStart,
@@ -42,7 +43,6 @@ from newel.workspace.sandbox.control_group import (
 )
 from newel.workspace.sandbox.launcher_main import MAX_PACKET
 from newel.workspace.sandbox.policy import PROXY_VARIABLES, SandboxPolicy
-from newel.workspace.sandbox.seccomp import in_memory
 
 START_S: Final = 10.0
 """Seconds for the sandbox to start."""
