@@ -92,15 +92,15 @@ class BubblewrapConfinement:
     def confine(
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
     ) -> Confined:
-        from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
-        from newel.workspace.sandbox.git_shim import shim_files
-
         program, python = find_bubblewrap(), own_python()
-        git = shutil.which("git", path=GIT_PROGRAMS)
         broker, files = -1, dict[str, str]()
-        if policy.repository is not None and policy.writable and git is not None:
-            answering = stack.enter_context(contextlib.closing(GitBroker(find_policy, program, python)))
-            broker, files = answering.theirs.fileno(), shim_files(git, python)
+        if policy.repository is not None and policy.writable:
+            from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
+            from newel.workspace.sandbox.git_shim import shim_files
+
+            if git := shutil.which("git", path=GIT_PROGRAMS):
+                answering = stack.enter_context(contextlib.closing(GitBroker(find_policy, program, python)))
+                broker, files = answering.theirs.fileno(), shim_files(git, python)
         seccomp = stack.enter_context(in_memory(seccomp_filter())).fileno()
         code = stack.enter_context(in_memory(marshal.dumps((code_of(launcher_main), dict(files))))).fileno()
         words = (code, server, PROXY if policy.proxy else "", broker)
