@@ -131,27 +131,6 @@ class Sandboxes:
         self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
         return self._opened[folder, server]
 
-    def find_failure(self) -> str:
-        """Try what is forbidden in the sandbox of the project, once for each policy on this system; returns what does not hold, "" if all
-        does. Raises ``WorkspaceError`` if there can be no sandbox.
-        """
-        folder = self._project
-        with contextlib.suppress(
-            OSError
-        ):  # what is hidden belongs to the policy, and so does this folder once it exists
-            make_private(self._settings.home)
-        key = _key_of(self.of(folder).facts(), find_policy(self._settings, folder, None))
-        path = self._settings.home / TESTED
-        tested = _read_tested(path)
-        if key in tested:
-            return ""
-        if failures := self.of(folder).test():
-            kind = "partial sandbox" if self._settings.sandbox.mode == "partial" else "sandbox"
-            return DOES_NOT_HOLD.format(kind=kind, failures="; ".join(failures))
-        with contextlib.suppress(OSError):  # then it is tested again
-            replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
-        return ""
-
     def close(self) -> None:
         while self._opened:
             self._opened.popitem()[1].close()
@@ -160,6 +139,28 @@ class Sandboxes:
         """Close them in a thread: a sandbox that was stopped from inside takes a while."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.close)
+
+
+def find_failure(settings: Settings) -> str:
+    """Try what is forbidden in a sandbox of the project, once for each policy on this system; returns what does not hold, "" if all does.
+    Raises ``WorkspaceError`` if there can be no sandbox.
+    """
+    # What is hidden belongs to the policy, and so does this folder once it exists.
+    with contextlib.suppress(OSError):
+        make_private(settings.home)
+    policy = find_policy(settings, os.path.realpath(settings.cwd), None)
+    path = settings.home / TESTED
+    with contextlib.closing(make_sandbox(settings.sandbox.mode, lambda: policy)) as sandbox:
+        key = _key_of(sandbox.facts(), policy)
+        tested = _read_tested(path)
+        if key in tested:
+            return ""
+        if failures := sandbox.test():
+            kind = "partial sandbox" if settings.sandbox.mode == "partial" else "sandbox"
+            return DOES_NOT_HOLD.format(kind=kind, failures="; ".join(failures))
+    with contextlib.suppress(OSError):  # then it is tested again
+        replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
+    return ""
 
 
 def make_sandbox(mode: SandboxMode | None, find: Callable[[], SandboxPolicy]) -> CommandSandbox:

@@ -149,18 +149,15 @@ def _with_mode(settings: Settings, mode: SandboxMode) -> Settings:
 
 def _why_not(settings: Settings) -> str:
     """Why commands would not be confined; "" if they are."""
-    from newel.app.sandbox import Sandboxes
+    from newel.app.sandbox import find_failure
     from newel.workspace.sandbox.confinement import CannotStart
 
-    sandboxes = Sandboxes(settings, None)
     try:
-        return sandboxes.find_failure()
+        return find_failure(settings)
     except CannotStart as error:
         return f"{error}{_namespace_hint()}"
     except WorkspaceError as error:
         return str(error)
-    finally:
-        sandboxes.close()
 
 
 def _namespace_hint() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
+import newel
 from tests.processes import is_alive, read_pids
 from tests.served import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+NEWEL = Path(newel.__file__).parent
 
 PROGRAM = """
 import sys
@@ -74,10 +78,11 @@ class Program:
 
 
 @contextmanager
-def started(folder: Path) -> Generator[Program]:
+def started(folder: Path, **environ: str) -> Generator[Program]:
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", PROGRAM],
         cwd=folder,
+        env={**os.environ, **environ},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -99,7 +104,7 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def is_up(pid: int) -> bool:
-    """Whether a watchdog has completed its set-up: its last step is to ignore TERM."""
+    """Whether a watchdog has completed its set-up: it ignores TERM."""
     lines = Path(f"/proc/{pid}/status").read_text().split("\n")
     ignored = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
     return bool(ignored >> (signal.SIGTERM - 1) & 1)
@@ -137,6 +142,26 @@ def test_finished_commands_keep_their_background_processes(program: Program) -> 
         assert is_alive(left)
     finally:
         os.kill(left, signal.SIGKILL)
+
+
+def test_a_watchdog_that_waits_takes_little_memory(program: Program) -> None:
+    program.run("true")
+    watchdog = only_watchdog(program)
+    until(lambda: is_up(watchdog))
+    pages = int(Path(f"/proc/{watchdog}/statm").read_text().split()[1])
+    assert pages * os.sysconf("SC_PAGE_SIZE") < 5 << 20
+
+
+def test_commands_end_although_newel_was_removed_meanwhile(tmp_path: Path) -> None:
+    """As by an update, while it ran."""
+    installed = tmp_path / "installed"
+    shutil.copytree(NEWEL, installed / "newel", ignore=shutil.ignore_patterns("static"))
+    with started(tmp_path, PYTHONPATH=str(installed)) as program:
+        assert program.run("echo $PYTHONPATH") == str(installed)
+        pids = program.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", "pid")
+        shutil.rmtree(installed)
+        program.kill()
+        until(lambda: not any(map(is_alive, pids)))
 
 
 def test_each_of_many_commands_ends(program: Program) -> None:
@@ -201,7 +226,7 @@ def test_a_watchdog_keeps_no_file_of_its_newel_open(tmp_path: Path) -> None:
         until(lambda: is_up(watchdog))
         where = Path(f"/proc/{watchdog}")
         held = sorted(str(each.readlink()).partition(":")[0] for each in (where / "fd").iterdir())
-        assert held == ["/dev/null", "/memfd", "pipe"]
+        assert held == ["/dev/null", "/memfd", "/memfd", "pipe"]  # the table, and the code
         assert (where / "cwd").readlink() == Path("/")
         assert os.getsid(watchdog) == watchdog
         program.kill()

@@ -53,7 +53,7 @@ def test_commands_cannot_find_a_key(with_model: Callable[..., Newel], words: lis
     heard = newel.requests[-1]["messages"][-1]["content"]
     assert "parent " in heard
     assert "newel.cli.main" in heard  # it has searched Newel itself
-    assert "watchdog_main" in heard  # and the process beside it
+    assert "newel-watchdog" in heard  # and the process beside it
     assert KEY not in heard
     assert OTHER not in heard
     assert "memory was opened" not in heard.partition("newel.cli.main")[2].partition("process")[0]

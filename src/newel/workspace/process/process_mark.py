@@ -39,7 +39,10 @@ MAX_SHOWN: Final = 100
 """Characters of a process's command line to show."""
 
 LINE_BYTES: Final = 64
-"""A line of the watchdog's table: 32 digits, two numbers, padded with spaces."""
+"""A line of the watchdog's table: 32 digits, two numbers, padded with spaces, and its end."""
+
+NO_LINE: Final = b" " * (LINE_BYTES - 1) + b"\n"
+"""A line without a command."""
 
 
 class ProcessMark(NamedTuple):
@@ -54,7 +57,7 @@ class ProcessMark(NamedTuple):
     began: int = 0
 
     def line(self) -> bytes:
-        return f"{self.mark} {self.session} {self.began}".encode().ljust(LINE_BYTES)
+        return f"{self.mark} {self.session} {self.began}".encode().ljust(LINE_BYTES - 1) + b"\n"
 
     @classmethod
     def read(cls, line: bytes) -> ProcessMark:

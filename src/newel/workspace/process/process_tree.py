@@ -1,27 +1,28 @@
 """A command and all processes that it starts: ended together, and with Newel, even if Newel is killed.
 
-Each Newel that has started a command has one small process (``watchdog_main``) beside it. It waits for end-of-file on a pipe
-that only Newel holds open, and which the system closes however Newel ends. The running commands are in a shared table: Newel
-adds each before it starts, and removes it when it has ended. That wakes nobody, so a command costs two or three short writes
-to memory.
+Each Newel that has started a command has one small process beside it, the watchdog. It waits for end-of-file on a pipe that only
+Newel holds open, and which the system closes however Newel ends. The running commands are in a shared table: Newel adds each before
+it starts, and removes it when it has ended. That wakes nobody, so a command costs two or three short writes to memory.
+
+What waits is a shell. If the table has a command when Newel is gone, the shell becomes a Python with ``watchdog_main``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import marshal
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, TypeVar
 
-from newel.workspace.process import process_mark
+from newel.workspace.process import process_mark, watchdog_main
 from newel.workspace.process.environment import child_env
 from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess, Stream
-from newel.workspace.process.process_mark import LINE_BYTES, MARK, ProcessMark, new_mark
+from newel.workspace.process.process_mark import LINE_BYTES, MARK, NO_LINE, ProcessMark, new_mark
+from newel.workspace.process.python_program import code_of, in_memory, nameless_file, own_python
 
 P = TypeVar("P", bound=StartedProcess)
 
@@ -118,10 +119,23 @@ def find_background(root: str) -> list[str]:
 
 _NONE: Final = -1
 
-_PROGRAM: Final = (
-    "import sys; sys.path.append(sys.argv[1]); from newel.workspace.process.watchdog_main import main; main()"
-)
-"""Imports from the standard library and from Newel's own folder only."""
+_WAIT: Final = """
+trap '' INT HUP TERM
+while read -r nothing; do :; done
+while read -r command; do [ -z "$command" ] || exec "$@"; done <&1
+"""
+"""The watchdog while it waits."""
+
+_PROGRAM: Final = """
+import marshal, sys, types
+with open(int(sys.argv[1]), "rb") as given:
+    modules = marshal.load(given)
+for name, code in modules.items():
+    sys.modules[name] = module = types.ModuleType(name)
+    exec(code, module.__dict__)
+module.main()
+"""
+"""What it becomes. It reads no file of Newel's, which may have been updated or removed since."""
 
 
 class Watchdog:
@@ -155,7 +169,7 @@ class Watchdog:
         with self._lock, contextlib.suppress(OSError):
             if (line := self._lines.pop(command.mark, None)) is not None:
                 self._free.append(line)
-                self._write(line, b" " * LINE_BYTES)
+                self._write(line, NO_LINE)
 
     def leave_to_parent(self) -> None:
         """After a fork, in the child: it must neither hold the pipe open nor use the table."""
@@ -177,21 +191,25 @@ class Watchdog:
 
     def _start(self) -> None:
         if self._table == _NONE:
-            self._table = _make_table()
+            self._table = nameless_file()
         if self._pipe != _NONE:
             os.close(self._pipe)
             self._process = self._pipe = _NONE
         end, pipe = os.pipe()
+        modules = (process_mark, watchdog_main)
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parents[3])],
-                stdin=end,
-                stdout=self._table,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env=child_env(os.environ),
-                start_new_session=True,
-            )
+            with in_memory(marshal.dumps({each.__name__: code_of(each) for each in modules})) as code:
+                python = [own_python(), "-I", "-S", "-c", _PROGRAM, str(code.fileno())]
+                process = subprocess.Popen(
+                    ["/bin/sh", "-c", _WAIT, "newel-watchdog", *python],
+                    stdin=end,
+                    stdout=self._table,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[code.fileno()],
+                    cwd="/",
+                    env=child_env(os.environ),
+                    start_new_session=True,
+                )
         except OSError:
             os.close(pipe)
             raise
@@ -199,17 +217,6 @@ class Watchdog:
             os.close(end)
         self._process, self._pipe = process.pid, pipe
         process.returncode = 0  # it ends after us, so nothing may wait for it
-
-
-def _make_table() -> int:
-    """A file in memory, or an unlinked one where the system has no memfd."""
-    if sys.platform == "linux":
-        return os.memfd_create("newel-commands")
-    import tempfile
-
-    descriptor, path = tempfile.mkstemp()
-    Path(path).unlink()
-    return descriptor
 
 
 WATCHDOG: Final = Watchdog()

@@ -1,18 +1,16 @@
-"""The watchdog's process: waits for the end of Newel, then ends the commands in the table.
+"""What ends the commands in the table once Newel is gone (see ``process_tree``).
 
-Its standard input is the pipe that only Newel holds open, its standard output the table. It imports as little as possible, to
-start fast and to cost little beside a Newel that runs for days.
+Its standard output is the table. It has been handed over as compiled code, with ``process_mark``.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import time
+from signal import SIGKILL, SIGTERM
 from typing import Final
 
-from newel.workspace.process import process_mark
-from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark
+from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark, is_running, signal
 
 GRACE: Final = 1.0
 """Seconds between TERM and KILL, and of repeating KILL."""
@@ -22,17 +20,13 @@ PAUSE: Final = 0.02
 
 
 def main() -> None:
-    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(ignored, signal.SIG_IGN)
-    while os.read(0, 1):
-        pass
     entries = _read_table()
-    process_mark.signal(entries, signal.SIGTERM)
+    signal(entries, SIGTERM)
     until = time.monotonic() + GRACE
-    while process_mark.is_running(entries) and time.monotonic() < until:
+    while is_running(entries) and time.monotonic() < until:
         time.sleep(PAUSE)
-    while process_mark.is_running(entries) and time.monotonic() < until + GRACE:
-        process_mark.signal(entries, signal.SIGKILL)
+    while is_running(entries) and time.monotonic() < until + GRACE:
+        signal(entries, SIGKILL)
         time.sleep(PAUSE)
 
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import marshal
-import os
 import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from importlib.abc import InspectLoader
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.process.launcher import ProcessLauncher, StartedProcess
+from newel.workspace.process.python_program import code_of, in_memory, own_python
 from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
 from newel.workspace.sandbox.launcher_main import PROXY_PORT
 from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolicy
-from newel.workspace.sandbox.seccomp import MACHINES, in_memory, seccomp_filter
+from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
 
 PROGRAMS_INSIDE: Final = "/run/newel/bin"
 """First on the ``PATH`` of commands: the ``git`` that passes on what changes the repository."""
@@ -94,15 +92,15 @@ class BubblewrapConfinement:
     def confine(
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
     ) -> Confined:
-        from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
-        from newel.workspace.sandbox.git_shim import shim_files
-
         program, python = find_bubblewrap(), own_python()
-        git = shutil.which("git", path=GIT_PROGRAMS)
         broker, files = -1, dict[str, str]()
-        if policy.repository is not None and policy.writable and git is not None:
-            answering = stack.enter_context(contextlib.closing(GitBroker(find_policy, program, python)))
-            broker, files = answering.theirs.fileno(), shim_files(git, python)
+        if policy.repository is not None and policy.writable:
+            from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
+            from newel.workspace.sandbox.git_shim import shim_files
+
+            if git := shutil.which("git", path=GIT_PROGRAMS):
+                answering = stack.enter_context(contextlib.closing(GitBroker(find_policy, program, python)))
+                broker, files = answering.theirs.fileno(), shim_files(git, python)
         seccomp = stack.enter_context(in_memory(seccomp_filter())).fileno()
         code = stack.enter_context(in_memory(marshal.dumps((code_of(launcher_main), dict(files))))).fileno()
         words = (code, server, PROXY if policy.proxy else "", broker)
@@ -136,13 +134,6 @@ scope = {"__name__": "launcher"}
 exec(code, scope)
 scope["main"](int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), files)
 """
-
-
-def code_of(module: ModuleType) -> Any:
-    """A program, compiled as it is in this process: compiling it takes 3 ms."""
-    loader = module.__loader__
-    assert isinstance(loader, InspectLoader)  # noqa: S101 — that of any module with a file
-    return loader.get_code(module.__name__)
 
 
 def proxy_environ(port: int | None) -> dict[str, str]:
@@ -181,8 +172,3 @@ def find_bubblewrap() -> str:
     raise SandboxError(
         "The sandbox needs bubblewrap, which is not installed (Debian, Ubuntu: `apt-get install bubblewrap`; Fedora: `dnf install bubblewrap`)."
     )
-
-
-def own_python() -> str:
-    """The interpreter that runs the launcher, without a virtual environment."""
-    return os.path.realpath(sys.executable)

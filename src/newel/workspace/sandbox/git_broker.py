@@ -34,6 +34,7 @@ from newel.workspace.git import run_git
 from newel.workspace.process.environment import child_env
 from newel.workspace.process.launcher import DirectLauncher
 from newel.workspace.process.process_tree import ProcessTree
+from newel.workspace.process.python_program import in_memory
 from newel.workspace.sandbox import git_confined_main
 from newel.workspace.sandbox.bubblewrap import bubblewrap
 from newel.workspace.sandbox.git_client_main import PASSED
@@ -41,7 +42,7 @@ from newel.workspace.sandbox.git_confined_main import CANNOT
 from newel.workspace.sandbox.git_rules import ADDING, GitCall, GitRefused, find_instructions, judge_call
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 from newel.workspace.sandbox.repository import SandboxRepository
-from newel.workspace.sandbox.seccomp import in_memory, seccomp_filter
+from newel.workspace.sandbox.seccomp import seccomp_filter
 
 REQUEST_S: Final = 10.0
 """Seconds for a request to arrive, and for an answer to be read."""

@@ -35,27 +35,24 @@ CHANGING: Final = frozenset(
 ADDING: Final = frozenset({"add", "apply"})
 """Those that may put a repository inside the project into the index."""
 
-SETTINGS: Final = re.compile(
+SETTINGS: Final = (
     r"(user|author|committer|advice|color)\.[a-z.-]+|commit\.(gpgsign|cleanup|verbose|status)|tag\.gpgsign|init\.defaultbranch"
     r"|core\.(quotepath|autocrlf|safecrlf|eol|editor|pager|abbrev|filemode)|merge\.(conflictstyle|ff|renames)|rerere\.enabled"
-    r"|rebase\.(autostash|autosquash)|sequence\.editor",
-    re.IGNORECASE,
+    r"|rebase\.(autostash|autosquash)|sequence\.editor"
 )
-"""What ``-c`` may set. No other: some are formats of files that git reads again as instructions."""
+"""What ``-c`` may set, in any case. No other: some are formats of files that git reads again as instructions."""
 
 STRATEGIES: Final = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 """Ways to merge. git keeps the name of another one, and continues with a program of that name."""
 
-_REBASE: Final = re.compile(
+_REBASE: Final = (
     r"--(continue|abort|skip|quit|onto|root|keep-base|(no-)?autosquash|(no-)?autostash|force-rebase|(no-)?ff|quiet|verbose|(no-)?stat"
     r"|(no-)?rebase-merges(=[a-z-]+)?|(no-)?reapply-cherry-picks|empty=[a-z]+|committer-date-is-author-date|reset-author-date|ignore-date"
     r"|signoff|(no-)?fork-point|(no-)?update-refs|apply|merge|interactive|strategy-option=[a-z-]+|(no-)?gpg-sign|onto=.*)|-[iqvnfm]|--"
 )
 
-_NAMES_A_PLACE: Final = re.compile(
-    r"--(git-dir|work-tree|namespace|exec-path|config-env|super-prefix|attr-source)\b.*"
-)
-_HARMLESS: Final = re.compile(
+_NAMES_A_PLACE: Final = r"--(git-dir|work-tree|namespace|exec-path|config-env|super-prefix|attr-source)\b.*"
+_HARMLESS: Final = (
     r"-p|-P|--(no-)?paginate|--no-pager|--no-optional-locks|--literal-pathspecs|--no-replace-objects"
 )
 
@@ -83,16 +80,16 @@ def judge_call(argv: Sequence[str]) -> GitCall:
             folder.append(rest.pop(0))
         elif option == "-c" and rest:
             setting = rest.pop(0)
-            if SETTINGS.fullmatch(setting.partition("=")[0]) is None:
+            if re.fullmatch(SETTINGS, setting.partition("=")[0], re.IGNORECASE) is None:
                 raise GitRefused(
                     f"`-c {setting[:100]}` is not allowed for a call that changes the repository. Leave it out."
                 )
             settings.append(setting)
-        elif _NAMES_A_PLACE.fullmatch(option):
+        elif re.fullmatch(_NAMES_A_PLACE, option):
             raise GitRefused(
                 f"`{option[:100]}` is not allowed for a call that changes the repository. Use `-C FOLDER`."
             )
-        elif _HARMLESS.fullmatch(option) is None:
+        elif re.fullmatch(_HARMLESS, option) is None:
             raise GitRefused(f"`{option[:100]}` is not known here. Leave it out.")
     if not rest or rest[0] not in CHANGING:
         raise GitRefused("`.git` is read-only for this command. Leave it to the user.")
@@ -104,7 +101,7 @@ def _judge_words(subcommand: str, words: Sequence[str]) -> None:
     options = list(words[: words.index("--")] if "--" in words else words)
     if subcommand == "rebase":
         for option in options:
-            if option.startswith("-") and _REBASE.fullmatch(option) is None:
+            if option.startswith("-") and re.fullmatch(_REBASE, option) is None:
                 raise GitRefused(
                     f"`rebase {option[:100]}` is not allowed: a rebase here only picks commits. Leave it to the user."
                 )
@@ -131,14 +128,14 @@ def _judge_words(subcommand: str, words: Sequence[str]) -> None:
 # -- what git leaves for later ---------------------------------------------------------------------------
 
 
-_PROGRAM_LINE: Final = re.compile(rb"^\s*(exec|x)\s", re.MULTILINE)
+_PROGRAM_LINE: Final = rb"(?m)^\s*(exec|x)\s"
 
 
 def find_instructions(folder: str) -> list[str]:
     """Files in a folder of git that would make the user's git run a program, of the kinds that git itself may have written."""
     found: list[str] = []
     todo = f"{folder}/rebase-merge/git-rebase-todo"
-    if _PROGRAM_LINE.search(_read(todo)):
+    if re.search(_PROGRAM_LINE, _read(todo)):
         found.append(todo)
     for name in ("rebase-merge/strategy", "rebase-apply/strategy"):
         strategy = _read(f"{folder}/{name}").strip()

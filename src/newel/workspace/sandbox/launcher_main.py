@@ -51,6 +51,8 @@ def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> Non
     calls = listen_for_git(broker) if broker >= 0 else None
     requests = listen_for_proxy() if proxy else None
     watched = [each for each in (server, calls, requests) if each is not None]
+    running: set[int] = set()
+    ended: list[int] = []
     while True:
         readable, _, _ = select.select([*watched, wake_read], [], [])
         if wake_read in readable:
@@ -58,14 +60,16 @@ def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> Non
                 os.read(wake_read, 4096)
             except BlockingIOError:
                 pass
-            reap(server)
+            ended += report_ended(server, running)
         if server in readable:
             packet, descriptors = receive(server)
             if not packet:
                 return
             with os.fdopen(descriptors[0], "rb") as file:
                 request = marshal.load(file)  # noqa: S302 — from Newel
-            handle(server, request, descriptors[1:])
+            while ended:
+                os.waitpid(ended.pop(), 0)
+            handle(server, request, descriptors[1:], running)
         if calls is not None and calls in readable:
             pass_on(calls, broker)
         if requests is not None and requests in readable:
@@ -100,12 +104,15 @@ def ignore(number: int, frame: object) -> None:
     """A signal that only wakes the loop."""
 
 
-def handle(server: _socket.socket, request: dict[str, Any], streams: list[int]) -> None:
+def handle(server: _socket.socket, request: dict[str, Any], streams: list[int], running: set[int]) -> None:
     try:
         if "test" in request:
             answer(server, {"failures": run_test(request["test"])})
             return
-        pid = start(request, streams) if request else os.getpid()
+        if request:
+            running.add(pid := start(request, streams))
+        else:
+            pid = os.getpid()
         process = os.pidfd_open(pid)
         try:
             send(server, b'{"%s": %d}' % (b"pid" if request else b"launcher", pid), process)
@@ -124,16 +131,18 @@ def answer(server: _socket.socket, data: dict[str, Any]) -> None:
     server.send(json.dumps(data).encode())
 
 
-def reap(server: _socket.socket) -> None:
-    """Report the processes that have ended."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        server.send(b'{"pid": %d, "status": %d}' % (pid, os.waitstatus_to_exitcode(status)))
+def report_ended(server: _socket.socket, running: set[int]) -> list[int]:
+    """Report the processes that have ended, and return them. They have to be reaped later: Newel may be about to look up the number that the
+    last one has outside, and knows it when it sends the next request.
+    """
+    ended: list[int] = []
+    for pid in running:
+        if end := os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            status = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+            server.send(b'{"pid": %d, "status": %d}' % (pid, status))
+            ended.append(pid)
+    running.difference_update(ended)
+    return ended
 
 
 def start(request: dict[str, Any], streams: list[int]) -> int:

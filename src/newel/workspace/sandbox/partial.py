@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from newel.storage.temporary_folder import temporary_folder
+from newel.workspace.process.python_program import code_of, in_memory, own_python
 from newel.workspace.sandbox import launcher_main, partial_main
 from newel.workspace.sandbox.confinement import (
     Confined,
     FindPolicy,
     SandboxError,
     check_system,
-    code_of,
     hidden_in_home,
-    own_python,
     proxy_environ,
 )
 from newel.workspace.sandbox.landlock import (
@@ -35,7 +34,7 @@ from newel.workspace.sandbox.landlock import (
     landlock_version,
 )
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
-from newel.workspace.sandbox.seccomp import MACHINES, in_memory, partial_filter
+from newel.workspace.sandbox.seccomp import MACHINES, partial_filter
 
 NO_LANDLOCK: Final = (
     "A partial sandbox needs Landlock of Linux 6.2 or newer, which this kernel does not offer."

@@ -18,13 +18,13 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import IO, Any, Final
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.process.launcher import DirectLauncher, Stream
 from newel.workspace.process.process_mark import number_of_mark
 from newel.workspace.process.process_tree import ProcessTree
+from newel.workspace.process.python_program import in_memory
 from newel.workspace.sandbox.confinement import (
     BubblewrapConfinement,
     CannotStart,
@@ -42,7 +42,6 @@ from newel.workspace.sandbox.control_group import (
 )
 from newel.workspace.sandbox.launcher_main import MAX_PACKET
 from newel.workspace.sandbox.policy import PROXY_VARIABLES, SandboxPolicy
-from newel.workspace.sandbox.seccomp import in_memory
 
 START_S: Final = 10.0
 """Seconds for the sandbox to start."""
@@ -61,11 +60,13 @@ STARTED_UNSEEN: Final = (
 
 
 class SandboxedProcess:
-    """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there, ``descriptor`` a pidfd."""
+    """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there, ``descriptor`` a pidfd;
+    ``pid`` is 0 if it has already gone, with its sandbox.
+    """
 
     def __init__(self, sandbox: Sandbox, inside: int, descriptor: int) -> None:
         self.inside = inside
-        self.pid = _pid_of(descriptor)
+        self.pid = max(_pid_of(descriptor), 0)
         self.returncode: int | None = None
         self.descriptor = descriptor
         self._sandbox = sandbox
@@ -403,8 +404,6 @@ def _last_words(errors: IO[bytes]) -> str:
 
 
 def _pid_of(descriptor: int) -> int:
-    """The number, outside, of the process that a pidfd stands for."""
-    for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii").splitlines():
-        if line.startswith("Pid:"):
-            return int(line.split()[1])
-    return -1
+    """The number, outside, of the process that a pidfd stands for; -1 once it has been reaped."""
+    with open(f"/proc/self/fdinfo/{descriptor}", "rb", buffering=0) as file:  # noqa: PTH123 — each command waits for it
+        return int(file.read().partition(b"\nPid:")[2].split(maxsplit=1)[0])

@@ -15,12 +15,12 @@ from typing import Final, cast
 
 from newel.storage.temporary_folder import temporary_folder
 from newel.workspace.process.launcher import DIRECT, Stream
+from newel.workspace.process.python_program import own_python
 from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.confinement import (
     CannotStart,
     FindPolicy,
     SandboxError,
-    own_python,
     proxy_environ,
 )
 from newel.workspace.sandbox.partial import forbidden_in_part, make_home

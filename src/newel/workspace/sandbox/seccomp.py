@@ -8,10 +8,9 @@ namespaces, it also leaves no sockets but those whose connections can be judged 
 from __future__ import annotations
 
 import errno
-import os
 import platform
 import struct
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
@@ -246,12 +245,3 @@ def _block(number: int, body: list[bytes]) -> list[bytes]:
 
 def _code(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", operation, if_true, if_false, value)
-
-
-def in_memory(data: bytes) -> BinaryIO:
-    """A file that has no name, with these bytes, at its begin."""
-    file = os.fdopen(os.memfd_create("newel-sandbox"), "wb+")
-    file.write(data)
-    file.flush()
-    os.lseek(file.fileno(), 0, os.SEEK_SET)
-    return file

@@ -17,6 +17,7 @@ import pytest
 
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Completed
+from newel.workspace.process.process_mark import new_mark
 from newel.workspace.sandbox.confinement import BubblewrapConfinement, SandboxError
 from newel.workspace.sandbox.partial import PartialConfinement
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy
@@ -436,3 +437,21 @@ def test_a_filter_is_whole_instructions_and_ends_by_allowing(machine: str) -> No
     assert len(program) % 8 == 0
     assert program[-8:] == b"\x06\0\0\0\0\0\xff\x7f"
     assert len(program) // 8 < 256
+
+
+def test_a_command_that_ends_at_once_is_known_outside(place: Place) -> None:
+    """By its number, from which follows what it has left running: without it, all processes of the machine are searched."""
+    sandbox = place.sandbox()
+    with Path(os.devnull).open("r+b") as null:
+        for _ in range(50):
+            process = sandbox.start(
+                ["/bin/true"], cwd="/", env={}, streams=(null, null, null), mark=new_mark()
+            )
+            assert process.pid > 0
+            assert process.wait(20) == 0
+
+
+async def test_ended_processes_do_not_stay_inside(place: Place) -> None:
+    await place.run("true")
+    states = await place.run("cat /proc/[0-9]*/stat")
+    assert " Z " not in states.stdout
