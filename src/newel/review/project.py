@@ -8,9 +8,8 @@ saved = await project.apply(plan)
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -22,11 +21,11 @@ from newel.review.checkpoints import Checkpoints, FileVersions, RollbackPlan, Un
 from newel.review.last_run import LastRun
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind
-from newel.review.model.file_review import FileReview, ReviewError, lineage, root_of
+from newel.review.model.file_review import FileReview, ReviewError, root_of, stems_from
 from newel.review.model.history import NothingToUndo, made_by
 from newel.review.model.patch import file_patch
 from newel.review.revert import restore_intact
-from newel.review.save import DiskSync, Saved
+from newel.review.save import DiskSync, Refreshed, Saved
 from newel.review.serialize import (
     CheckpointFile,
     CheckpointHunk,
@@ -39,13 +38,6 @@ from newel.review.store.ledger import Checkpoint, Ledger
 from newel.review.store.schema import LedgerError
 from newel.review.undo_order import UndoOrder, is_undo
 from newel.workspace.tracked import TrackedWorkspace
-
-
-class Refreshed(NamedTuple):
-    """``problems`` are error messages by file."""
-
-    reviews: list[FileReview]
-    problems: dict[str, str]
 
 
 class ProjectReview:
@@ -137,10 +129,11 @@ class ProjectReview:
         )
 
     async def _plan_undo(self, checkpoint: Checkpoint, order: UndoOrder) -> RollbackPlan:
-        await self.refresh(checkpoint)
+        refreshed = await self.refresh(checkpoint)
         is_rest = order.is_partly_rolled_back(checkpoint)
-        if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
-            return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
+        find = partial(hunk_ids, self.ledger, checkpoint, is_rest, refreshed.reviews)
+        if hunks := await anyio.to_thread.run_sync(find):
+            return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks, refreshed)
         name = checkpoint.title or checkpoint.id
         if order.is_undone(checkpoint):
             raise NothingToUndo(
@@ -177,16 +170,9 @@ class ProjectReview:
 
     async def refresh(self, *checkpoints: Checkpoint) -> Refreshed:
         """Update the files of runs from the disk. Raises ``LedgerError``."""
-        reviews: list[FileReview] = []
-        problems: dict[str, str] = {}
-        for path in dict.fromkeys(before.path for checkpoint in checkpoints for before in checkpoint.files):
-            try:
-                reviews.append(await self.saver.refresh(path))
-            except LedgerError:
-                raise
-            except (ReviewError, WorkspaceError) as error:
-                problems[path] = str(error)
-        return Refreshed(reviews, problems)
+        return await self.saver.refresh_all(
+            before.path for checkpoint in checkpoints for before in checkpoint.files
+        )
 
     async def rollback(self, checkpoint: Checkpoint, hunks: Sequence[str] = ()) -> RollbackPlan:
         """Plan to restore the files of a run, or to undo only some of its hunks."""
@@ -271,19 +257,24 @@ def _undo_hint(checkpoint: Checkpoint | None, verb: str = "undo") -> str:
     return f" To {verb} the run before it{f' ({about})' if about else ''}: `newel {verb} {checkpoint.id}`."
 
 
-def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:
-    """The remaining hunks of a run; none if no hunk can be undone any more. With ``is_rest``, only those that can."""
+def hunk_ids(
+    ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False, reviews: Iterable[FileReview] = ()
+) -> list[str]:
+    """The remaining hunks of a run; none if no hunk can be undone any more. With ``is_rest``, only those that can. ``reviews`` are
+    those of its files that are known. Blocks.
+    """
     restored = restored_hunks(ledger, checkpoint)
+    known = {review.path: review for review in reviews}
     ids: list[str] = []
     can_go = False
     for before in checkpoint.files:
-        review = ledger.get(before.path)
+        review = known.get(before.path) or ledger.get(before.path)
         shown, applied_ids = hunks_in(review, checkpoint.run, restored)
         can_go |= bool(shown)
         ids += shown
         if applied_ids and (is_rest or not can_go):
             wanted = set(applied_ids)
-            whole = restore_intact(review, ledger.entries(path=before.path), wanted)
+            whole = restore_intact(review, partial(ledger.entries, path=before.path), wanted)
             intact = [hunk.id for hunk in whole.applied if hunk.id in wanted and hunk.intact]
             can_go |= bool(intact)
             applied_ids = intact if is_rest else applied_ids
@@ -296,19 +287,19 @@ def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str
     shown = [
         hunk.id
         for hunk in review.hunks
-        if hunk.is_shown and (is_of(hunk, run) or not lineage(hunk.id).isdisjoint(restored))
+        if hunk.is_shown and (is_of(hunk, run) or stems_from(hunk.id, restored))
     ]
     applied = [
         applied_hunk.id
         for applied_hunk in review.applied
-        if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(restored)
+        if applied_hunk.run == run or stems_from(applied_hunk.id, restored)
     ]
     return shown, applied
 
 
 def restored_hunks(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
     """The original ids of the hunks with which a rollback restored earlier content."""
-    restored = made_by([entry for entry in ledger.entries(run=checkpoint.run) if entry.kind == "rollback"])
+    restored = made_by(ledger.entries(run=checkpoint.run, kind="rollback"))
     return {root_of(hunk_id) for hunk_id in restored}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import Lines
 from newel.review.model.rebase import rebased, saved
-from newel.review.revert import RevertStep, revert_hunks
+from newel.review.revert import FileHistory, HunkNames, RevertStep, revert_hunks
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.applied_sink import recorded
 from tests.properties import examples
@@ -36,7 +36,7 @@ def wrote(ledger: Ledger, text: str | None, run: str) -> None:
 def taking_back(ledger: Ledger, run: str) -> RevertStep:
     review = ledger.get("f")
     ids = [one.id for one in review.applied if one.run == run]
-    return revert_hunks(review, ledger.entries(path="f"), run, ids)
+    return revert_hunks(review, FileHistory.of(ledger.entries(path="f"), run), run, HunkNames(ids))
 
 
 def took_back(ledger: Ledger, run: str) -> None:

@@ -56,7 +56,7 @@ class NothingToUndo(ReviewError):
     """No change of this file can be undone, or redone."""
 
 
-class LineDelta(Wire, frozen=True, kw_only=True):
+class LineDelta(Wire, frozen=True, kw_only=True, gc=False):
     """Replaces lines ``a:a+len(old)`` of the base by ``new``; positions are those in the base before."""
 
     a: int

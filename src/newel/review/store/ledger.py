@@ -243,13 +243,16 @@ class Ledger:
         """Redo the change that was undone last. Raises as ``undo``."""
         return self._change(path, rev, lambda now, before: redo(now, self._since_base(path), before))
 
-    def entries(self, *, path: str | None = None, run: str | None = None) -> list[HistoryEntry]:
-        """The history in its order: all of it, a file's, or a run's."""
-        filters = {name: value for name, value in (("path", path), ("run", run)) if value is not None}
+    def entries(
+        self, *, path: str | None = None, run: str | None = None, kind: Kind | None = None
+    ) -> list[HistoryEntry]:
+        """The history in its order: all of it, or that of a file, of a run, of a kind. Without ``path`` and ``run`` it reads everything."""
+        wanted = (("path", path), ("run", run), ("kind", kind))
+        filters = {name: value for name, value in wanted if value is not None}
         # Only the conditions that apply: SQLite uses no index for `:path IS NULL OR path = :path`.
         conditions = "".join(f" AND {name} = :{name}" for name in filters)
         with self.database.reading() as connection:
-            rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — both names are ours
+            rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — the names are ours
             return [read_entry(row[0]) for row in rows]
 
     def entries_after(self, path: str, run: str) -> list[HistoryEntry] | None:
