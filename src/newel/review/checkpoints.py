@@ -33,7 +33,7 @@ from newel.review.model.file_review import (
     buffer,
     root_of,
 )
-from newel.review.model.history import HistoryEntry
+from newel.review.model.history import HistoryEntry, buffer_before
 from newel.review.model.patch import file_patch
 from newel.review.revert import (
     FileHistory,
@@ -42,7 +42,6 @@ from newel.review.revert import (
     RevertStep,
     restore_to,
     revert_hunks,
-    rewind,
 )
 from newel.review.save import DiskSync, Refreshed
 from newel.review.save_plans import planned_write
@@ -188,7 +187,7 @@ class Checkpoints:
         later = self._ledger.entries_after(path, checkpoint.run)
         proposed = base
         if later is not None:
-            proposed = buffer(rewind(review, [entry for entry in later if entry.rev <= review.rev]))
+            proposed = buffer_before(review, [entry for entry in later if entry.rev <= review.rev])
         return FileVersions(base, proposed, buffer(review))
 
     # -- going back ---------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ saved = await project.apply(plan)
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -349,7 +350,7 @@ async def load_run(
     """A run, on the files as they are now, or as they were ``refreshed``. Without ``reverse``, the reverse patches of its hunks are empty."""
     refreshed = refreshed or await project.refresh(checkpoint)
     files = await anyio.to_thread.run_sync(
-        lambda: changed_files(project, checkpoint, refreshed, reverse=reverse)
+        lambda: [*map(_run_file, changed_files(project, checkpoint, refreshed, reverse=reverse))]
     )
     return RunView(
         checkpoint_id=checkpoint.id,
@@ -360,28 +361,39 @@ async def load_run(
     )
 
 
+class ChangedFile(NamedTuple):
+    """A file that differs after a run, with the hunks of the run in it; ``state`` is that of ``RunFile``."""
+
+    path: str
+    state: str
+    versions: FileVersions
+    hunks: tuple[CheckpointHunk, ...]
+
+
 def changed_files(
-    project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed, *, reverse: bool
-) -> list[RunFile]:
+    project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed, *, reverse: bool = False
+) -> Iterator[ChangedFile]:
     """The files that differ after a run, sorted; see ``load_run``. Blocks."""
     reviews, problems = refreshed
     restored = restored_hunks(project.ledger, checkpoint)
     view = checkpoint_view(checkpoint, reviews, restored, reverse=reverse)
     by_path = {review.path: review for review in reviews}
-    files: list[RunFile] = []
     for file in sorted(view.files, key=lambda file: file.file_path):
         path = file.file_path
         versions = project.checkpoints.versions(checkpoint, path, by_path.get(path))
         if versions.proposed != versions.base:
-            found = RunFile(
-                file_path=path,
-                state=problems.get(path) or _state(versions, file),
-                patch=file_patch(path, versions.base, versions.proposed),
-                hunks=file.hunks,
-                **described(versions.base, versions.proposed)._asdict(),
-            )
-            files.append(found)
-    return files
+            yield ChangedFile(path, problems.get(path) or _state(versions, file), versions, file.hunks)
+
+
+def _run_file(file: ChangedFile) -> RunFile:
+    base, proposed = file.versions.base, file.versions.proposed
+    return RunFile(
+        file_path=file.path,
+        state=file.state,
+        patch=file_patch(file.path, base, proposed),
+        hunks=file.hunks,
+        **described(base, proposed)._asdict(),
+    )
 
 
 def _state(versions: FileVersions, file: CheckpointFile) -> str:

@@ -21,7 +21,7 @@ import msgspec
 
 from newel.agent.messages import Wire, new_id
 from newel.review.model.file_review import FileReview, HunkState, StaleRevision, identified
-from newel.review.model.history import MOVES_BASE, HistoryEntry, Kind, entry, redo, undo
+from newel.review.model.history import MOVES_BASE, BufferEntry, HistoryEntry, Kind, entry, redo, undo
 from newel.review.store.database import LedgerDatabase
 from newel.review.store.schema import blob, hashes_in, pack, put, read_entry, unpack
 from newel.workspace.snapshots.tree import FileSnapshot
@@ -255,15 +255,16 @@ class Ledger:
             rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — the names are ours
             return [read_entry(row[0]) for row in rows]
 
-    def entries_after(self, path: str, run: str) -> list[HistoryEntry] | None:
-        """A file's history after the last entry of a run; None if it has none of the run."""
+    def entries_after(self, path: str, run: str) -> list[BufferEntry] | None:
+        """A file's history after the last entry of a run, as far as it is about the buffer; None if it has none of the run."""
         query = "SELECT max(n) FROM entries WHERE path = ? AND run = ?"
         later = "SELECT data FROM entries WHERE path = ? AND n > ? ORDER BY n"
         with self.database.reading() as connection:
             (last,) = connection.execute(query, (path, run)).fetchone()
             if last is None:
                 return None
-            return [read_entry(row[0]) for row in connection.execute(later, (path, last))]
+            rows = connection.execute(later, (path, last))
+            return [msgspec.json.decode(unpack(row[0]), type=BufferEntry) for row in rows]
 
     def extent(self) -> Extent:
         with self.database.reading() as connection:
