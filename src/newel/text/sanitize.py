@@ -104,15 +104,17 @@ def _shown_lines(lines: list[str]) -> list[str]:
     ends = (line.endswith("\r") for line in content)
     if next(ends, False) and all(ends):
         lines = [line.removesuffix("\r") for line in lines]
-    result: list[str] = []
-    at = 0
-    while at < len(lines):
-        end = at
-        while end < len(lines) and lines[end][:1] in _CHANGED and end not in names:
-            end += 1
-        result += _with_white_space(lines[at:end]) if end > at else lines[at : at + 1]
-        at = max(end, at + 1)
-    return result
+    shown: list[str] = []
+    run: list[str] = []
+    for at, line in enumerate([*lines, ""]):
+        if line[:1] in _CHANGED and at not in names:
+            run.append(line)
+            continue
+        if run:
+            shown += _with_white_space(run)
+            run = []
+        shown.append(line)
+    return shown[:-1]
 
 
 _CHANGED: Final = frozenset("+-")

@@ -165,12 +165,12 @@ def _without_notes(text: str, shown: str) -> str:
     return shown
 
 
-BLANK = ["", " ", "\t", "  ", "\u00a0", "\v", "\u2003"]
+GAPS = ["", " ", "\t", "  ", "\u00a0", "\v", "\u2003"]
 CHANGED = st.tuples(
     st.sampled_from("-+"),
-    st.sampled_from(BLANK),
+    st.sampled_from(GAPS),
     st.sampled_from(["", "a", "b", "é"]),
-    st.sampled_from(BLANK),
+    st.sampled_from(GAPS),
 )
 
 
