@@ -350,7 +350,7 @@ async def load_run(
     """A run, on the files as they are now, or as they were ``refreshed``. Without ``reverse``, the reverse patches of its hunks are empty."""
     refreshed = refreshed or await project.refresh(checkpoint)
     files = await anyio.to_thread.run_sync(
-        lambda: [*map(_run_file, changed_files(project, checkpoint, refreshed, reverse=reverse))]
+        lambda: [*map(_run_file, differing_files(project, checkpoint, refreshed, reverse=reverse))]
     )
     return RunView(
         checkpoint_id=checkpoint.id,
@@ -361,7 +361,7 @@ async def load_run(
     )
 
 
-class ChangedFile(NamedTuple):
+class DifferingFile(NamedTuple):
     """A file that differs after a run, with the hunks of the run in it; ``state`` is that of ``RunFile``."""
 
     path: str
@@ -370,9 +370,9 @@ class ChangedFile(NamedTuple):
     hunks: tuple[CheckpointHunk, ...]
 
 
-def changed_files(
+def differing_files(
     project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed, *, reverse: bool = False
-) -> Iterator[ChangedFile]:
+) -> Iterator[DifferingFile]:
     """The files that differ after a run, sorted; see ``load_run``. Blocks."""
     reviews, problems = refreshed
     restored = restored_hunks(project.ledger, checkpoint)
@@ -382,10 +382,10 @@ def changed_files(
         path = file.file_path
         versions = project.checkpoints.versions(checkpoint, path, by_path.get(path))
         if versions.proposed != versions.base:
-            yield ChangedFile(path, problems.get(path) or _state(versions, file), versions, file.hunks)
+            yield DifferingFile(path, problems.get(path) or _state(versions, file), versions, file.hunks)
 
 
-def _run_file(file: ChangedFile) -> RunFile:
+def _run_file(file: DifferingFile) -> RunFile:
     base, proposed = file.versions.base, file.versions.proposed
     return RunFile(
         file_path=file.path,

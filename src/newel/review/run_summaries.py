@@ -18,7 +18,7 @@ from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import head_of, kind_of, text_hash
 from newel.review.model.file_review import FileReview
 from newel.review.model.patch import file_patch, patch_size
-from newel.review.project import ChangedFile, ProjectReview, RunView, changed_files
+from newel.review.project import DifferingFile, ProjectReview, RunView, differing_files
 from newel.review.renames import find_renames
 from newel.review.save import Refreshed
 from newel.review.store.ledger import Checkpoint, FileVersion
@@ -75,7 +75,7 @@ def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refres
     rest = msgspec.structs.replace(
         checkpoint, files=tuple(before for before in checkpoint.files if before.path not in known)
     )
-    files = [*map(_compared, changed_files(project, rest, refreshed))] if rest.files else []
+    files = [*map(_compared, differing_files(project, rest, refreshed))] if rest.files else []
     compared = _named(files)
     summaries = sorted([*known.values(), *compared], key=lambda file: file.name.rpartition(" → ")[2])
     return RunCounts(checkpoint.id, checkpoint.created, checkpoint.title, tuple(summaries))
@@ -91,7 +91,7 @@ class _Summarized(NamedTuple):
     state: str
 
 
-def _compared(file: ChangedFile) -> _Summarized:
+def _compared(file: DifferingFile) -> _Summarized:
     """Writes no patch of a file that only has other lines."""
     base, proposed, _ = file.versions
     may_be_renamed = kind_of(base) != kind_of(proposed) or None in {head_of(base), head_of(proposed)}

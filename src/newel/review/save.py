@@ -12,7 +12,6 @@ is done twice: a file that already has the intended content is only marked as sa
 from __future__ import annotations
 
 import hashlib
-import itertools
 import posixpath
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,8 +25,9 @@ import anyio.to_thread
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
 from newel.review.folders import parents, remove_empty
+from newel.review.model.file_kinds import has_other_kinds
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
-from newel.review.model.file_review import Conflict, FileReview, ReviewError, StaleRevision, is_head
+from newel.review.model.file_review import Conflict, FileReview, ReviewError, StaleRevision
 from newel.review.model.rebase import kept, rebased, saved
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.save_plans import (
@@ -94,18 +94,7 @@ class _Known(NamedTuple):
     @property
     def may_be_another_kind(self) -> bool:
         """Whether a run replaced a regular file by something else, or the reverse, or proposes to."""
-        return _has_other_kinds(self.review)
-
-
-def _has_other_kinds(review: FileReview) -> bool:
-    contents = (
-        (review.base,),
-        (applied_hunk.before for applied_hunk in review.applied),
-        (layer.lines for hunk in review.hunks for layer in hunk.layers),
-    )
-    # Only a head tells a kind; there may be 100,000 hunks, and few have one.
-    with_head = (lines for lines in itertools.chain(*contents) if lines and is_head(lines[0]))
-    return any(kind_of(lines) != "file" for lines in with_head)
+        return has_other_kinds(self.review)
 
 
 def _select(review: FileReview, ids: Collection[str] | None) -> list[str]:
@@ -261,7 +250,7 @@ class DiskSync:
 
     def may_be_another_kind(self, path: str) -> bool:
         """Whether a run replaced a regular file by something else, or the reverse, or proposes to. Blocks."""
-        return _has_other_kinds(self._ledger.get(path))
+        return has_other_kinds(self._ledger.get(path))
 
     # -- to the disk --------------------------------------------------------------------------------
 
