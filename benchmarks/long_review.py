@@ -27,6 +27,7 @@ from benchmarks.pseudo_terminal import Figure, PseudoTerminal, heading, measure,
 from newel.diff.patience import diff
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.model.file_review import FileReview, Hunk, Layer, Lines
+from newel.review.model.rebase import rebased
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.tracking.applied_sink import recorded
 from newel.review.tracking.recording_workspace import ledger_folder
@@ -89,6 +90,7 @@ class Project:
         for path, before in files.items():
             befores.append(self._version(ledger, path, before))
             files[path] = after = changed(before, run, places)
+            ledger.change(path, "rebase", partial(rebased, base=before))
             make = partial(recorded, before=before, after=after, run=f"r{run}")
             ledger.change(path, "record", make, run=f"r{run}")
         self._add(ledger, run, befores)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import anyio
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 DONE, FAILED = 0, 1
 
+OBJECTS: Final = 200_000
+"""New objects after which garbage is collected: a command makes many, drops hardly any in a cycle, and ends soon."""
+
 Action = Callable[["ProjectReview | None"], Awaitable[int]]
 """Runs a command on a ledger, None if there is none, and returns the exit code."""
 
@@ -43,6 +47,7 @@ def ledger_parser(name: str, description: str, *, epilog: str | None = None) -> 
 
 def with_ledger(parser: argparse.ArgumentParser, options: argparse.Namespace, action: Action) -> int:
     """Open the ledger of the ``options`` folder and run ``action`` on it."""
+    gc.set_threshold(OBJECTS)
 
     async def run() -> int:
         async with open_place(parser, options) as ground, open_project(ground) as project:

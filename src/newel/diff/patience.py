@@ -27,6 +27,10 @@ _MANY: Final = 256
 """Lines that are compared at once, which is many times as fast, where the texts begin and end alike."""
 
 
+_FEW: Final = 64
+"""Lines of a change for which it pays to ask whether they have anything in common, before anything else."""
+
+
 class LineSpan(NamedTuple):
     """Lines ``a0:a1`` of the old text give way to lines ``b0:b1`` of the new one; both count from 0."""
 
@@ -48,6 +52,9 @@ def diff(old: Sequence[object], new: Sequence[object]) -> list[LineSpan]:
         gap = _trim(a, b, gap)
         if gap.a0 == gap.a1 or gap.b0 == gap.b1:
             spans.append(gap)
+        elif _is_small_and_new(a, b, gap):
+            spans.append(gap)
+            steps = max(0, steps - fruitless_steps(gap.a1 - gap.a0, gap.b1 - gap.b0))
         elif depth < MAX_DEPTH and (anchors := _anchors(a, b, gap)):
             todo += [(inner, depth + 1) for inner in _between(a, b, anchors, gap)]
         else:
@@ -100,6 +107,9 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The longest subsequence of pairs, given in the order of their first elements, whose second elements ascend
     (patience sorting).
     """
+    seconds = [j for _, j in pairs]
+    if seconds == sorted(seconds):  # as in most texts
+        return pairs
     tops: list[int] = []
     piles: list[int] = []
     before: list[int] = []
@@ -119,6 +129,19 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         at = before[at]
     series.reverse()
     return series
+
+
+def _is_small_and_new(a: list[object], b: list[object], gap: LineSpan) -> bool:
+    """Whether a few lines have nothing in common with the few that they give way to, as most changed lines."""
+    is_small = gap.a1 - gap.a0 + gap.b1 - gap.b0 <= _FEW
+    return is_small and set(a[gap.a0 : gap.a1]).isdisjoint(b[gap.b0 : gap.b1])
+
+
+def fruitless_steps(n: int, m: int) -> int:
+    """The steps that ``_shortest`` takes where ``n`` lines and ``m`` lines have nothing in common, and are few. They count as taken, so that both
+    languages run out of steps at the same place.
+    """
+    return (n + m) * (n + m + 1) // 2 + n + 1
 
 
 class DiffPath(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import AnyStr, Final, Generic, NamedTuple
 
 import msgspec
@@ -70,6 +71,12 @@ def hunks(
     """The lines of a unified diff below the names of the files, with ``context`` lines around each change. ``old`` is all of
     a text but its first ``before`` lines; blocks count in ``old``.
     """
+    return chain.from_iterable(_hunks(old, blocks, context, before))
+
+
+def _hunks(
+    old: Sequence[AnyStr], blocks: Sequence[DiffBlock[AnyStr]], context: int, before: int
+) -> Iterator[list[str]]:
     shift = 0
     first = 0
     while first < len(blocks):
@@ -81,14 +88,15 @@ def hunks(
         end = min(len(old), group[-1].end + context)
         grown = sum(len(block.new) - (block.end - block.start) for block in group)
         was, now = before + start, before + start + shift
-        yield f"@@ -{_range(was, end - start)} +{_range(now, end - start + grown)} @@\n"
+        lines = [f"@@ -{_range(was, end - start)} +{_range(now, end - start + grown)} @@\n"]
         at = start
         for block in group:
-            yield from (_line(" ", line) for line in old[at : block.start])
-            yield from (_line("-", line) for line in old[block.start : block.end])
-            yield from (_line("+", line) for line in block.new)
+            lines += _marked(" ", old[at : block.start])
+            lines += _marked("-", old[block.start : block.end])
+            lines += _marked("+", block.new)
             at = block.end
-        yield from (_line(" ", line) for line in old[at:end])
+        lines += _marked(" ", old[at:end])
+        yield lines
         shift += grown
         first = last + 1
 
@@ -98,9 +106,12 @@ def _range(start: int, count: int) -> str:
     return f"{start + 1 if count else start},{count}" if count != 1 else f"{start + 1}"
 
 
-def _line(mark: str, line: bytes | str) -> str:
-    text = mark + (line.decode(errors="replace") if isinstance(line, bytes) else line)
-    return text if text.endswith("\n") else text + "\n\\ No newline at end of file\n"
+def _marked(mark: str, lines: Sequence[bytes | str]) -> list[str]:
+    texts = [line.decode(errors="replace") if isinstance(line, bytes) else line for line in lines]
+    return [
+        f"{mark}{text}" if text[-1:] == "\n" else f"{mark}{text}\n\\ No newline at end of file\n"
+        for text in texts
+    ]
 
 
 class DiffLine(NamedTuple):

@@ -13,13 +13,13 @@ rollback removes from a buffer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
 import anyio.to_thread
 import msgspec
 
-from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire, new_id, now
 from newel.review.folders import grown, missing
 from newel.review.model.file_kinds import described
@@ -33,13 +33,19 @@ from newel.review.model.file_review import (
     buffer,
     root_of,
 )
-from newel.review.model.history import HistoryEntry
+from newel.review.model.history import HistoryEntry, buffer_before
 from newel.review.model.patch import file_patch
-from newel.review.revert import RevertConflict, RevertStep, restore_to, revert_hunks, rewind
-from newel.review.save import DiskSync
+from newel.review.revert import (
+    FileHistory,
+    HunkNames,
+    RevertConflict,
+    RevertStep,
+    restore_to,
+    revert_hunks,
+)
+from newel.review.save import DiskSync, Refreshed
 from newel.review.save_plans import planned_write
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, SaveIntent
-from newel.review.store.schema import LedgerError
 from newel.workspace.snapshots.tree import FileSnapshot
 
 Mode = Literal["hard_all", "scoped_selected"]
@@ -181,36 +187,30 @@ class Checkpoints:
         later = self._ledger.entries_after(path, checkpoint.run)
         proposed = base
         if later is not None:
-            proposed = buffer(rewind(review, [entry for entry in later if entry.rev <= review.rev]))
+            proposed = buffer_before(review, [entry for entry in later if entry.rev <= review.rev])
         return FileVersions(base, proposed, buffer(review))
 
     # -- going back ---------------------------------------------------------------------------------
 
-    async def plan(self, checkpoint_id: str, mode: Mode, hunk_ids: Sequence[str] = ()) -> RollbackPlan:
-        """Plan a rollback. Changes no file and no buffer, but updates the buffers from the disk.
+    async def plan(
+        self,
+        checkpoint_id: str,
+        mode: Mode,
+        hunk_ids: Sequence[str] = (),
+        refreshed: Refreshed | None = None,
+    ) -> RollbackPlan:
+        """Plan a rollback. Changes no file and no buffer, but updates the buffers from the disk, unless they were ``refreshed`` just now.
 
         ``hard_all`` restores each file to its state before the run, whatever changed since. ``scoped_selected`` undoes the hunks
         ``hunk_ids`` of the run and nothing else; a hunk with a newer change on it is a conflict, and stays. Raises
         ``UnknownCheckpoint`` and ``UnknownHunk``.
         """
         checkpoint = await anyio.to_thread.run_sync(self.get, checkpoint_id)
-        conflicts: list[RevertConflict] = []
-        for before in checkpoint.files:
-            try:
-                await self._saver.refresh(before.path)
-            except LedgerError:
-                raise
-            except (ReviewError, WorkspaceError) as error:
-                if mode == "hard_all" or await anyio.to_thread.run_sync(
-                    self._has_changed, checkpoint, before.path
-                ):
-                    conflicts.append(RevertConflict(path=before.path, reason=str(error)))
+        refreshed = refreshed or await self._saver.refresh_all(before.path for before in checkpoint.files)
         plan = RollbackPlan(
             checkpoint=checkpoint_id, mode=mode, run=f"rollback_{new_id()[:16]}", hunk_ids=tuple(hunk_ids)
         )
-        left_alone = {conflict.path for conflict in conflicts}
-        paths = [before.path for before in checkpoint.files if before.path not in left_alone]
-        return await anyio.to_thread.run_sync(self._fill, plan, checkpoint, paths, conflicts)
+        return await anyio.to_thread.run_sync(self._fill, plan, checkpoint, refreshed)
 
     def _has_changed(self, checkpoint: Checkpoint, path: str) -> bool:
         """Whether a run changed a file: it may have been left out of a review."""
@@ -220,10 +220,18 @@ class Checkpoints:
         self,
         plan: RollbackPlan,
         checkpoint: Checkpoint,
-        paths: Sequence[str],
-        conflicts: Sequence[RevertConflict],
+        refreshed: Refreshed,
     ) -> RollbackPlan:
-        steps = [self._step(plan, checkpoint, path) for path in paths]
+        conflicts = [
+            RevertConflict(path=path, reason=reason)
+            for path, reason in refreshed.problems.items()
+            if plan.mode == "hard_all" or self._has_changed(checkpoint, path)
+        ]
+        left_alone = {conflict.path for conflict in conflicts}
+        known = {review.path: review for review in refreshed.reviews}
+        paths = (before.path for before in checkpoint.files if before.path not in left_alone)
+        reviews = (known.get(path) or self._ledger.get(path) for path in paths)
+        steps = list(self._steps(plan, checkpoint, reviews))
         if plan.mode == "scoped_selected":
             known_ids = {name for step in steps for name in step.known}
             for conflict in conflicts:  # hunks of those files are valid, but stay
@@ -270,7 +278,10 @@ class Checkpoints:
                 self._missing_files(own_checkpoint.id, [file.path for file in plan.files]),
                 missing,
             )
-            reviews = [self._roll_back(plan, checkpoint, file) for file in plan.files]
+            steps = self._steps(plan, checkpoint, (self._ledger.get(file.path) for file in plan.files))
+            reviews = [
+                self._roll_back(plan, file, step) for file, step in zip(plan.files, steps, strict=True)
+            ]
             if save:
                 files = [planned_write(review, self.restoring_hunks(plan, review)) for review in reviews]
                 self._ledger.begin_saving(SaveIntent(id=plan.run, files=tuple(files)))
@@ -290,7 +301,7 @@ class Checkpoints:
 
     def restoring_hunks(self, plan: RollbackPlan, review: FileReview) -> list[str]:
         """The hunks that a rollback added to a file's review, for a save to write."""
-        swaps = [entry.forward.hunks for entry in self._ledger.entries(run=plan.run)]
+        swaps = [entry.forward.hunks for entry in self._ledger.entries(path=review.path, run=plan.run)]
         replaced = {root_of(hunk.id) for swap in swaps for hunk in swap.old}
         created = {hunk.id for swap in swaps for hunk in swap.new if root_of(hunk.id) not in replaced}
         return [hunk.id for hunk in review.hunks if hunk.id in created and hunk.state == "accepted"]
@@ -303,25 +314,34 @@ class Checkpoints:
                     f"{file.path} is at revision {rev}, and the rollback was planned for {file.rev}. Plan it again."
                 )
 
-    def _roll_back(self, plan: RollbackPlan, checkpoint: Checkpoint, file: FilePlan) -> FileReview:
-        step = self._step(plan, checkpoint, file.path)
+    def _roll_back(self, plan: RollbackPlan, file: FilePlan, step: RevertStep) -> FileReview:
         changed = self._ledger.change(
             file.path, "rollback", lambda _: step.after, rev=file.rev, hunks=file.hunks, run=plan.run
         )
         return changed.review
 
-    def _step(self, plan: RollbackPlan, checkpoint: Checkpoint, path: str) -> RevertStep:
-        review, entries = self._read(path)
+    def _steps(
+        self, plan: RollbackPlan, checkpoint: Checkpoint, reviews: Iterable[FileReview]
+    ) -> Iterator[RevertStep]:
+        """What a plan does to each file."""
         if plan.mode == "hard_all":
-            before = _before_of(checkpoint, path)
-            return restore_to(review, entries, checkpoint, before, self._lines(before))
-        return revert_hunks(review, entries, checkpoint.run, plan.hunk_ids)
+            for review in reviews:
+                before = _before_of(checkpoint, review.path)
+                lines = self._lines(before)
+                yield restore_to(review, self._entries(review), checkpoint, before, lines)
+            return
+        names = HunkNames(plan.hunk_ids)
+        rollbacks: dict[str, list[HistoryEntry]] = {}
+        for entry in self._ledger.entries(run=checkpoint.run, kind="rollback"):
+            rollbacks.setdefault(entry.path, []).append(entry)
+        for review in reviews:
+            own = [entry for entry in rollbacks.get(review.path, ()) if entry.rev <= review.rev]
+            history = FileHistory(own, partial(self._entries, review))
+            yield revert_hunks(review, history, checkpoint.run, names)
 
-    def _read(self, path: str) -> tuple[FileReview, list[HistoryEntry]]:
-        """A review, and its journal up to there."""
-        review = self._ledger.get(path)
-        entries = self._ledger.entries(path=path)
-        return review, [entry for entry in entries if entry.rev <= review.rev]
+    def _entries(self, review: FileReview) -> list[HistoryEntry]:
+        """The history of a file up to a review of it."""
+        return [entry for entry in self._ledger.entries(path=review.path) if entry.rev <= review.rev]
 
     def _lines(self, before: FileVersion) -> Lines:
         return (

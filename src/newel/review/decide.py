@@ -125,17 +125,13 @@ class PendingFileHunks(View, frozen=True):
 
 async def load_pending(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
     """The files with hunks (of ``paths``; None: of all), updated from the disk. Raises ``LedgerError``."""
-    pending = PendingReviews([], [])
-    for path in await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths):
-        try:
-            review = await project.saver.refresh(path)
-        except LedgerError:
-            raise
-        except (ReviewError, WorkspaceError) as error:
-            pending.problems.append(DecisionProblem(path, str(error)))
-        else:
-            pending.reviews.extend([review] if review.hunks else [])
-    return pending
+    refreshed = await project.saver.refresh_all(
+        await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths)
+    )
+    return PendingReviews(
+        [review for review in refreshed.reviews if review.hunks],
+        [DecisionProblem(path, reason) for path, reason in refreshed.problems.items()],
+    )
 
 
 def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:

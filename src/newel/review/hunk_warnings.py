@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from newel.text.json import regex
@@ -20,16 +19,16 @@ _NAME: Final = (
 _CAMEL_CASE: Final = (
     r"(?:^Test[A-Z]\w*|\w(?:Test|Tests|Spec))\.[A-Za-z]+$"  # TestApp.java, AppTests.cs, AppSpec.scala
 )
-_NO_TESTS: Final = frozenset({".md", ".txt", ".rst"})
+_NO_TESTS: Final = (".md", ".txt", ".rst")
 
 
 def is_test_file(path: str) -> bool:
     """Whether a file holds tests, or what they need, by the conventions of the languages in common use."""
-    file = PurePosixPath(path)
-    if file.suffix.lower() in _NO_TESTS:
+    *folders, name = path.split("/")
+    if name.lower().endswith(_NO_TESTS):
         return False
-    in_folder = not _FOLDERS.isdisjoint(part.lower() for part in file.parts[:-1])
-    named = regex(_NAME).search(file.name) or regex(_CAMEL_CASE).search(file.name)
+    in_folder = not _FOLDERS.isdisjoint(folder.lower() for folder in folders)
+    named = regex(_NAME).search(name) or regex(_CAMEL_CASE).search(name)
     return in_folder or named is not None
 
 

@@ -8,7 +8,7 @@ saved = await project.apply(plan)
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -22,11 +22,11 @@ from newel.review.checkpoints import Checkpoints, FileVersions, RollbackPlan, Un
 from newel.review.last_run import LastRun
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind
-from newel.review.model.file_review import FileReview, ReviewError, lineage, root_of
+from newel.review.model.file_review import FileReview, ReviewError, root_of, stems_from
 from newel.review.model.history import NothingToUndo, made_by
 from newel.review.model.patch import file_patch
 from newel.review.revert import restore_intact
-from newel.review.save import DiskSync, Saved
+from newel.review.save import DiskSync, Refreshed, Saved
 from newel.review.serialize import (
     CheckpointFile,
     CheckpointHunk,
@@ -39,13 +39,6 @@ from newel.review.store.ledger import Checkpoint, Ledger
 from newel.review.store.schema import LedgerError
 from newel.review.undo_order import UndoOrder, is_undo
 from newel.workspace.tracked import TrackedWorkspace
-
-
-class Refreshed(NamedTuple):
-    """``problems`` are error messages by file."""
-
-    reviews: list[FileReview]
-    problems: dict[str, str]
 
 
 class ProjectReview:
@@ -137,10 +130,11 @@ class ProjectReview:
         )
 
     async def _plan_undo(self, checkpoint: Checkpoint, order: UndoOrder) -> RollbackPlan:
-        await self.refresh(checkpoint)
+        refreshed = await self.refresh(checkpoint)
         is_rest = order.is_partly_rolled_back(checkpoint)
-        if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
-            return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
+        find = partial(hunk_ids, self.ledger, checkpoint, is_rest, refreshed.reviews)
+        if hunks := await anyio.to_thread.run_sync(find):
+            return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks, refreshed)
         name = checkpoint.title or checkpoint.id
         if order.is_undone(checkpoint):
             raise NothingToUndo(
@@ -177,16 +171,9 @@ class ProjectReview:
 
     async def refresh(self, *checkpoints: Checkpoint) -> Refreshed:
         """Update the files of runs from the disk. Raises ``LedgerError``."""
-        reviews: list[FileReview] = []
-        problems: dict[str, str] = {}
-        for path in dict.fromkeys(before.path for checkpoint in checkpoints for before in checkpoint.files):
-            try:
-                reviews.append(await self.saver.refresh(path))
-            except LedgerError:
-                raise
-            except (ReviewError, WorkspaceError) as error:
-                problems[path] = str(error)
-        return Refreshed(reviews, problems)
+        return await self.saver.refresh_all(
+            before.path for checkpoint in checkpoints for before in checkpoint.files
+        )
 
     async def rollback(self, checkpoint: Checkpoint, hunks: Sequence[str] = ()) -> RollbackPlan:
         """Plan to restore the files of a run, or to undo only some of its hunks."""
@@ -271,19 +258,24 @@ def _undo_hint(checkpoint: Checkpoint | None, verb: str = "undo") -> str:
     return f" To {verb} the run before it{f' ({about})' if about else ''}: `newel {verb} {checkpoint.id}`."
 
 
-def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:
-    """The remaining hunks of a run; none if no hunk can be undone any more. With ``is_rest``, only those that can."""
+def hunk_ids(
+    ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False, reviews: Iterable[FileReview] = ()
+) -> list[str]:
+    """The remaining hunks of a run; none if no hunk can be undone any more. With ``is_rest``, only those that can. ``reviews`` are
+    those of its files that are known. Blocks.
+    """
     restored = restored_hunks(ledger, checkpoint)
+    known = {review.path: review for review in reviews}
     ids: list[str] = []
     can_go = False
     for before in checkpoint.files:
-        review = ledger.get(before.path)
+        review = known.get(before.path) or ledger.get(before.path)
         shown, applied_ids = hunks_in(review, checkpoint.run, restored)
         can_go |= bool(shown)
         ids += shown
         if applied_ids and (is_rest or not can_go):
             wanted = set(applied_ids)
-            whole = restore_intact(review, ledger.entries(path=before.path), wanted)
+            whole = restore_intact(review, partial(ledger.entries, path=before.path), wanted)
             intact = [hunk.id for hunk in whole.applied if hunk.id in wanted and hunk.intact]
             can_go |= bool(intact)
             applied_ids = intact if is_rest else applied_ids
@@ -296,19 +288,19 @@ def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str
     shown = [
         hunk.id
         for hunk in review.hunks
-        if hunk.is_shown and (is_of(hunk, run) or not lineage(hunk.id).isdisjoint(restored))
+        if hunk.is_shown and (is_of(hunk, run) or stems_from(hunk.id, restored))
     ]
     applied = [
         applied_hunk.id
         for applied_hunk in review.applied
-        if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(restored)
+        if applied_hunk.run == run or stems_from(applied_hunk.id, restored)
     ]
     return shown, applied
 
 
 def restored_hunks(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
     """The original ids of the hunks with which a rollback restored earlier content."""
-    restored = made_by([entry for entry in ledger.entries(run=checkpoint.run) if entry.kind == "rollback"])
+    restored = made_by(ledger.entries(run=checkpoint.run, kind="rollback"))
     return {root_of(hunk_id) for hunk_id in restored}
 
 
@@ -358,7 +350,7 @@ async def load_run(
     """A run, on the files as they are now, or as they were ``refreshed``. Without ``reverse``, the reverse patches of its hunks are empty."""
     refreshed = refreshed or await project.refresh(checkpoint)
     files = await anyio.to_thread.run_sync(
-        lambda: changed_files(project, checkpoint, refreshed, reverse=reverse)
+        lambda: [*map(_run_file, differing_files(project, checkpoint, refreshed, reverse=reverse))]
     )
     return RunView(
         checkpoint_id=checkpoint.id,
@@ -369,28 +361,39 @@ async def load_run(
     )
 
 
-def changed_files(
-    project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed, *, reverse: bool
-) -> list[RunFile]:
+class DifferingFile(NamedTuple):
+    """A file that differs after a run, with the hunks of the run in it; ``state`` is that of ``RunFile``."""
+
+    path: str
+    state: str
+    versions: FileVersions
+    hunks: tuple[CheckpointHunk, ...]
+
+
+def differing_files(
+    project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed, *, reverse: bool = False
+) -> Iterator[DifferingFile]:
     """The files that differ after a run, sorted; see ``load_run``. Blocks."""
     reviews, problems = refreshed
     restored = restored_hunks(project.ledger, checkpoint)
     view = checkpoint_view(checkpoint, reviews, restored, reverse=reverse)
     by_path = {review.path: review for review in reviews}
-    files: list[RunFile] = []
     for file in sorted(view.files, key=lambda file: file.file_path):
         path = file.file_path
         versions = project.checkpoints.versions(checkpoint, path, by_path.get(path))
         if versions.proposed != versions.base:
-            found = RunFile(
-                file_path=path,
-                state=problems.get(path) or _state(versions, file),
-                patch=file_patch(path, versions.base, versions.proposed),
-                hunks=file.hunks,
-                **described(versions.base, versions.proposed)._asdict(),
-            )
-            files.append(found)
-    return files
+            yield DifferingFile(path, problems.get(path) or _state(versions, file), versions, file.hunks)
+
+
+def _run_file(file: DifferingFile) -> RunFile:
+    base, proposed = file.versions.base, file.versions.proposed
+    return RunFile(
+        file_path=file.path,
+        state=file.state,
+        patch=file_patch(file.path, base, proposed),
+        hunks=file.hunks,
+        **described(base, proposed)._asdict(),
+    )
 
 
 def _state(versions: FileVersions, file: CheckpointFile) -> str:

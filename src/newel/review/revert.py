@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,10 +18,10 @@ from newel.review.model.file_review import (
     Layer,
     Lines,
     buffer,
-    lineage,
     new_hunk_id,
     placed,
     root_of,
+    stems_from,
 )
 from newel.review.model.history import HistoryEntry, patched, reverse
 from newel.review.model.line_ranges import LineRangeSet, touch
@@ -141,45 +141,70 @@ def _reopen(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
 # -- scoped: some hunks of the run --------------------------------------------------------------------
 
 
-def _rollback_hunks(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
+class HunkNames:
+    """Names of hunks in many files, found by the hunks of one file."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._places: dict[str, list[tuple[int, str]]] = {}
+        for place, name in enumerate(dict.fromkeys(ids)):
+            self._places.setdefault(root_of(name), []).append((place, name))
+
+    def of(self, ids: Iterable[str]) -> list[str]:
+        """The names in their order that are one of ``ids``, or were."""
+        found = {place for root in map(root_of, ids) for place in self._places.get(root, ())}
+        return [name for _, name in sorted(found)]
+
+
+class FileHistory(NamedTuple):
+    """What a revert needs to know of the history of a file. ``rollbacks`` are the rollbacks of the run, the usual run has none.
+    ``read`` reads the whole history up to the review, which is only needed if changes were undone.
+    """
+
+    rollbacks: Sequence[HistoryEntry]
+    read: Callable[[], Sequence[HistoryEntry]]
+
+    @classmethod
+    def of(cls, entries: Sequence[HistoryEntry], run: str) -> FileHistory:
+        """For entries that are known."""
+        own = [entry for entry in entries if entry.run == run and entry.kind == "rollback"]
+        return cls(own, lambda: entries)
+
+
+def _rollback_hunks(rollbacks: Sequence[HistoryEntry]) -> dict[str, Hunk]:
     """The hunks that a run created as the user's, as a rollback does; in their original state, by their original
     ids.
     """
     created: dict[str, Hunk] = {}
-    for entry in entries:
-        if entry.run == run and entry.kind == "rollback":
-            swap = entry.forward.hunks
-            replaced = {root_of(hunk.id) for hunk in swap.old}
-            created |= {root_of(hunk.id): hunk for hunk in swap.new if root_of(hunk.id) not in replaced}
+    for entry in rollbacks:
+        swap = entry.forward.hunks
+        replaced = {root_of(hunk.id) for hunk in swap.old}
+        created |= {root_of(hunk.id): hunk for hunk in swap.new if root_of(hunk.id) not in replaced}
     return created
 
 
-def revert_hunks(
-    review: FileReview, entries: Sequence[HistoryEntry], run: str, ids: Sequence[str]
-) -> RevertStep:
-    """Revert those of the hunks ``ids`` that are of a run, in the review or in the file already. ``entries`` is the history up to
-    ``review``.
-    """
-    created = _rollback_hunks(entries, run)
+def revert_hunks(review: FileReview, history: FileHistory, run: str, names: HunkNames) -> RevertStep:
+    """Revert those of the named hunks that are of a run, in the review or in the file already."""
+    created = _rollback_hunks(history.rollbacks)
     proposed = {
         hunk.id
         for hunk in review.hunks
-        if not lineage(hunk.id).isdisjoint(created) or any(layer.run == run for layer in hunk.layers)
+        if stems_from(hunk.id, created) or any(layer.run == run for layer in hunk.layers)
     }
     standing = {
         applied_hunk.id
         for applied_hunk in review.applied
-        if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(created)
+        if applied_hunk.run == run or stems_from(applied_hunk.id, created)
     } - proposed
-    named, current = list(dict.fromkeys(ids)), proposed | standing
-    whole = restore_intact(review, entries, standing.intersection(named))
+    current = proposed | standing
+    named = names.of([*current, *(hunk.id for hunk in review.hunks)])
+    whole = restore_intact(review, history.read, standing.intersection(named))
     after, newer = _withdrawn(whole, proposed.intersection(named), run, created)
     in_place = [name for name in named if name in standing]
-    changed = {name: hunk for name in named if name not in current and (hunk := review.successor(name))}
+    successors = {root_of(hunk.id): hunk.id for hunk in reversed(review.hunks)}
     stale = {
-        name: f"{review.path}: hunk {name} has changed since it had that id; it is {hunk.id} now."
-        for name, hunk in changed.items()
-        if hunk.id in proposed
+        name: f"{review.path}: hunk {name} has changed since it had that id; it is {now} now."
+        for name in named
+        if name not in current and (now := successors.get(root_of(name))) in proposed
     }
     blocked = newer | stale | in_the_way(after, in_place)
     after = reverted(after, [name for name in in_place if name not in blocked], new_hunk_id)
@@ -227,9 +252,11 @@ def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
 # -- hunks whose lines were restored ----------------------------------------------------------------------
 
 
-def restore_intact(review: FileReview, entries: Sequence[HistoryEntry], ids: Collection[str]) -> FileReview:
+def restore_intact(
+    review: FileReview, read: Callable[[], Sequence[HistoryEntry]], ids: Collection[str]
+) -> FileReview:
     """Mark applied hunks as intact again that were overwritten, if the change that overwrote them was undone, so that their lines
-    are as before. ``entries`` is the history up to ``review``. Slow, so only done if one of the hunks ``ids`` was overwritten.
+    are as before. ``read`` reads the history up to ``review``. Slow, so only done if one of the hunks ``ids`` was overwritten.
     """
     broken = {hunk.id for hunk in review.applied if not hunk.intact}
     if broken.isdisjoint(ids):
@@ -238,7 +265,7 @@ def restore_intact(review: FileReview, entries: Sequence[HistoryEntry], ids: Col
     last: dict[str, tuple[Lines, AppliedHunk]] = {}
     first: dict[str, tuple[Lines, AppliedHunk]] = {}
     now = review
-    for entry in reversed(entries):
+    for entry in reversed(read()):
         if not broken:
             break
         now = patched(now, reverse(entry.forward))

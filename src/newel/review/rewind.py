@@ -22,7 +22,7 @@ from newel.review.model.history import HistoryEntry, NothingToUndo, entry
 from newel.review.model.patch import file_patch
 from newel.review.model.rebase import saved
 from newel.review.project import ProjectReview, hunks_in, restored_hunks
-from newel.review.revert import RevertConflict, revert_hunks
+from newel.review.revert import FileHistory, HunkNames, RevertConflict, revert_hunks
 from newel.review.save import Saved
 from newel.review.store.ledger import Checkpoint
 from newel.review.undo_order import UndoOrder
@@ -91,8 +91,9 @@ class _Simulated:
 
     def undo(self, checkpoint: Checkpoint, restored: set[str]) -> None:
         before = self.review
+        history = FileHistory.of(self._entries, checkpoint.run)
         shown, applied = hunks_in(before, checkpoint.run, restored)
-        step = revert_hunks(before, self._entries, checkpoint.run, [*shown, *applied])
+        step = revert_hunks(before, history, checkpoint.run, HunkNames([*shown, *applied]))
         self.conflicts += step.conflicts
         if step.after is before:
             return

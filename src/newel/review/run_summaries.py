@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import anyio.to_thread
 import msgspec
 
 from newel.diff.unified import changed_lines, line_counts
-from newel.review.model.file_lines import head_of, text_hash
+from newel.review.model.file_kinds import described
+from newel.review.model.file_lines import head_of, kind_of, text_hash
 from newel.review.model.file_review import FileReview
-from newel.review.project import ProjectReview, Refreshed, RunFile, RunView, changed_files
+from newel.review.model.patch import file_patch, patch_size
+from newel.review.project import DifferingFile, ProjectReview, RunView, differing_files
 from newel.review.renames import find_renames
+from newel.review.save import Refreshed
 from newel.review.store.ledger import Checkpoint, FileVersion
 from newel.review.store.line_counts import RecordedLines, recorded_lines
 
@@ -43,7 +47,11 @@ class RunCounts(msgspec.Struct, frozen=True):
 
 def summary_of(run: RunView) -> RunCounts:
     """The numbers of a run whose patches are known."""
-    return RunCounts(run.checkpoint_id, run.created_at, run.title, tuple(_named(run.files)))
+    files = [
+        _Summarized(file.file_path, file.patch, changed_lines(file.patch), file.about, file.state)
+        for file in run.files
+    ]
+    return RunCounts(run.checkpoint_id, run.created_at, run.title, tuple(_named(files)))
 
 
 async def summarize_runs(
@@ -67,9 +75,29 @@ def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refres
     rest = msgspec.structs.replace(
         checkpoint, files=tuple(before for before in checkpoint.files if before.path not in known)
     )
-    compared = [*_named(changed_files(project, rest, refreshed, reverse=False))] if rest.files else []
-    files = sorted([*known.values(), *compared], key=lambda file: file.name.rpartition(" → ")[2])
-    return RunCounts(checkpoint.id, checkpoint.created, checkpoint.title, tuple(files))
+    files = [*map(_compared, differing_files(project, rest, refreshed))] if rest.files else []
+    compared = _named(files)
+    summaries = sorted([*known.values(), *compared], key=lambda file: file.name.rpartition(" → ")[2])
+    return RunCounts(checkpoint.id, checkpoint.created, checkpoint.title, tuple(summaries))
+
+
+class _Summarized(NamedTuple):
+    """A file before renames are found by the patches of those that came or went; that of any other file may be empty."""
+
+    path: str
+    patch: str
+    size: str
+    about: str
+    state: str
+
+
+def _compared(file: DifferingFile) -> _Summarized:
+    """Writes no patch of a file that only has other lines."""
+    base, proposed, _ = file.versions
+    may_be_renamed = kind_of(base) != kind_of(proposed) or None in {head_of(base), head_of(proposed)}
+    patch = file_patch(file.path, base, proposed) if may_be_renamed else ""
+    size = line_counts(*patch_size(base, proposed))
+    return _Summarized(file.path, patch, size, described(base, proposed).about, file.state)
 
 
 def _from_journal(
@@ -89,13 +117,12 @@ def _from_journal(
     return FileSummary(before.path, size, "", state if has_mode else "changed since")
 
 
-def _named(files: Sequence[RunFile]) -> Iterator[FileSummary]:
+def _named(files: Sequence[_Summarized]) -> Iterator[FileSummary]:
     """The files with their facts; a renamed one once, as ``old → new``."""
-    old_names = find_renames({file.file_path: file.patch for file in files})
+    old_names = find_renames({file.path: file.patch for file in files})
     for file in files:
-        old = old_names.get(file.file_path)
-        if file.file_path in old_names.values():
+        old = old_names.get(file.path)
+        if file.path in old_names.values():
             continue
-        name = f"{old} → {file.file_path}" if old else file.file_path
-        size = "renamed" if old else changed_lines(file.patch)
-        yield FileSummary(name, size, file.about, file.state)
+        name = f"{old} → {file.path}" if old else file.path
+        yield FileSummary(name, "renamed" if old else file.size, file.about, file.state)

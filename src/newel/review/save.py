@@ -17,7 +17,7 @@ import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,7 @@ import anyio.to_thread
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
 from newel.review.folders import parents, remove_empty
+from newel.review.model.file_kinds import has_other_kinds
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
 from newel.review.model.file_review import Conflict, FileReview, ReviewError, StaleRevision
 from newel.review.model.rebase import kept, rebased, saved
@@ -49,6 +50,9 @@ from newel.workspace.tracked import TrackedWorkspace
 LARGEST: Final = 32 << 20
 """Larger files cannot be reviewed."""
 
+SMALL: Final = 64 << 10
+"""Up to this many bytes, to compute a hash takes less time than to ask a thread for it."""
+
 ATTEMPTS: Final = 20
 """How often a file is read again if another process changes its review meanwhile."""
 
@@ -72,6 +76,25 @@ class Saved(Wire, frozen=True, kw_only=True):
     applied: int
     left: int
     review: FileReview
+
+
+class Refreshed(NamedTuple):
+    """Reviews that were updated from the disk. ``problems`` are error messages by file."""
+
+    reviews: list[FileReview]
+    problems: dict[str, str]
+
+
+class _Known(NamedTuple):
+    """What the ledger has of a file. ``is_below_link``: a run has replaced a parent folder by a link."""
+
+    review: FileReview
+    is_below_link: bool
+
+    @property
+    def may_be_another_kind(self) -> bool:
+        """Whether a run replaced a regular file by something else, or the reverse, or proposes to."""
+        return has_other_kinds(self.review)
 
 
 def _select(review: FileReview, ids: Collection[str] | None) -> list[str]:
@@ -107,14 +130,27 @@ class DiskSync:
         """
         return (await self._sync(path, itself=itself))[0]
 
+    async def refresh_all(self, paths: Iterable[str]) -> Refreshed:
+        """Update several reviews. A file that cannot be read is a problem; it does not affect the others. Raises ``LedgerError``."""
+        refreshed = Refreshed([], {})
+        for path in dict.fromkeys(paths):
+            try:
+                refreshed.reviews.append(await self.refresh(path))
+            except LedgerError:
+                raise
+            except (ReviewError, WorkspaceError) as error:
+                refreshed.problems[path] = str(error)
+        return refreshed
+
     async def _sync(self, path: str, *, itself: bool = False) -> tuple[FileReview, bool]:
         """The updated review, and whether the disk differed from it."""
-        where = await self._absolute(path, itself=itself)  # an invalid path is not in the ledger either
+        known = await self._look_up(path)
+        where = await self._absolute(known, itself=itself)
         for _ in range(ATTEMPTS):
-            review = await anyio.to_thread.run_sync(self._ledger.get, path)
-            disk = await self._read_state(path, where, itself=itself)
+            disk = await self._read_state(known, where, itself=itself)
             with suppress(StaleRevision):
-                return await anyio.to_thread.run_sync(self._compare, review, disk)
+                return await anyio.to_thread.run_sync(self._compare, known.review, disk)
+            known = await self._look_up(path)
         raise StaleRevision(f"{path} keeps changing in other processes. Retry when they are done.")
 
     def _compare(self, review: FileReview, disk: PlannedFile) -> tuple[FileReview, bool]:
@@ -141,67 +177,80 @@ class DiskSync:
                         return self._mark(plan, rev=review.rev)
         return review
 
-    async def _read_state(self, path: str, where: str, *, itself: bool = False) -> PlannedFile:
+    async def _read_state(self, known: _Known, where: str, *, itself: bool = False) -> PlannedFile:
         """The current state of a file on the disk, including its bytes. ``where`` is its absolute path."""
-        is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
-        node = None if is_hidden else await self.workspace.lstat(where)
+        path = known.review.path
+        node = None if known.is_below_link else await self.workspace.lstat(where)
         if node is None:
             return PlannedFile(text_hash(()))
         if node.is_file:
             data = await self.workspace.read_bytes(where, size=LARGEST + 1)
             if len(data) > LARGEST:
-                return await self._read_large(path, where, stat.S_IMODE(node.mode))
+                return await self._read_large(known.review, where, stat.S_IMODE(node.mode))
+            if len(data) <= SMALL:
+                return _read(data, stat.S_IMODE(node.mode))
             return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(node.mode))
-        if not itself and not await anyio.to_thread.run_sync(self.may_be_another_kind, path):
+        if not itself and not known.may_be_another_kind:
             what = "a directory" if stat.S_ISDIR(node.mode) else "not a regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
         if not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
             raise NotAFile(f"{path} is a socket or a device; these are not reviewed.")
         return _read(node.target, state_mode(node.mode))
 
-    async def _read_large(self, path: str, where: str, mode: int) -> PlannedFile:
+    async def _read_large(self, review: FileReview, where: str, mode: int) -> PlannedFile:
         """The state of a large file that is as the ledger has it, by its hash: such a change can be undone. Raises ``NotText``."""
-        base = file_of((await anyio.to_thread.run_sync(self._ledger.get, path)).base)
+        base = file_of(review.base)
         digest, start = hashlib.sha256(), 0
         while base.is_plain and (piece := await self.workspace.read_bytes(where, start=start, size=LARGEST)):
             await anyio.to_thread.run_sync(digest.update, piece)
             start += len(piece)
         found = PlannedFile(f"sha256:{digest.hexdigest()}", mode)
         if not found.is_like(base):
-            raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
+            raise NotText(f"{review.path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
         return found
 
     async def name_of(self, path: str, *, itself: bool = False) -> str:
         """The name of a path in the ledger: that of ``checked_path``, but the path itself for a link under review or with ``itself``.
         Raises ``OutsideProject``.
         """
-        check_name(self.workspace.root, path)
-        if await anyio.to_thread.run_sync(self._is_below_link, path):
+        return await self._name(await self._look_up(path), itself=itself)
+
+    async def _name(self, known: _Known, *, itself: bool) -> str:
+        path = known.review.path
+        if known.is_below_link:
             return path  # a link replaces a folder: do not follow it
-        if itself or await anyio.to_thread.run_sync(self.may_be_another_kind, path):
+        if itself or known.may_be_another_kind:
             # It may be a link itself, to anywhere.
             folder, name = posixpath.split(path)
             return posixpath.join(await checked_path(self.workspace, folder), name) if folder else path
         return await checked_path(self.workspace, path)
 
-    async def _absolute(self, path: str, *, itself: bool = False) -> str:
+    async def _where(self, path: str) -> str:
+        """The absolute path of a file. Raises ``OutsideProject``."""
+        return await self._absolute(await self._look_up(path))
+
+    async def _absolute(self, known: _Known, *, itself: bool = False) -> str:
         """The absolute path of a file. Raises ``OutsideProject`` if a link leads elsewhere."""
-        resolved = await self.name_of(path, itself=itself)
+        path = known.review.path
+        resolved = await self._name(known, itself=itself)
         if resolved != path:
             raise OutsideProject(f"{path} leads to {resolved}. Review the file by that name.")
         return f"{self.workspace.root.rstrip('/')}/{path}"
 
-    def _is_below_link(self, path: str) -> bool:
-        """Whether a run has replaced a parent folder by a link."""
+    async def _look_up(self, path: str) -> _Known:
+        """Raises ``OutsideProject`` for an invalid path, which is not in the ledger either."""
+        check_name(self.workspace.root, path)
+        return await anyio.to_thread.run_sync(self._find, path)
+
+    def _find(self, path: str) -> _Known:
+        """All that is asked of the ledger about a file, in one step of one thread: runs have changed thousands of files."""
         folders = [folder for folder in parents(path) if self._ledger.is_known(folder)]
-        return any(kind_of(self._ledger.get(folder).base) == "link" for folder in folders)
+        is_below_link = any(kind_of(self._ledger.get(folder).base) == "link" for folder in folders)
+        return _Known(self._ledger.get(path), is_below_link)
 
     def may_be_another_kind(self, path: str) -> bool:
         """Whether a run replaced a regular file by something else, or the reverse, or proposes to. Blocks."""
-        review = self._ledger.get(path)
-        lines = [review.base, *(applied_hunk.before for applied_hunk in review.applied)]
-        lines += [layer.lines for hunk in review.hunks for layer in hunk.layers]
-        return any(kind_of(content) not in {"absent", "file"} for content in lines)
+        return has_other_kinds(self._ledger.get(path))
 
     # -- to the disk --------------------------------------------------------------------------------
 
@@ -219,8 +268,9 @@ class DiskSync:
         plans: list[SavePlan] = []
         changed: list[str] = []
         for path, ids in chosen.items():
-            await self._absolute(path)
-            review = await anyio.to_thread.run_sync(self._ledger.get, path)
+            known = await self._look_up(path)
+            await self._absolute(known)
+            review = known.review
             if _select(review, ids):
                 review, is_changed = await self._sync(path)
                 if is_changed:
@@ -280,13 +330,13 @@ class DiskSync:
     async def _write(self, plan: SavePlan) -> Saved:
         """Write a file as planned, and mark its hunks as saved. Raises ``Conflict`` if the file has changed."""
         path = plan.saving.path
-        where = await self._absolute(path)
+        where = await self._where(path)
         try:
             if not plan.after.is_like(plan.before):
                 await self._replace(where, plan)
         except StaleFile as error:
             # Another process may have saved the same.
-            if not (await self._read_state(path, where)).is_like(plan.after):
+            if not (await self._read_state(await self._look_up(path), where)).is_like(plan.after):
                 await self.refresh(path)
                 raise Conflict(
                     f"{path} changed on the disk while it was being saved, and was not written. Look at the review again."
@@ -334,14 +384,14 @@ class DiskSync:
         """Make folders writable that the plans change and that are not; returns the plans from there."""
         shut = [plan for plan in plans if plan.before.is_shut] if len(plans) > 1 else []
         for plan in sorted(shut, key=lambda plan: plan.saving.path.count("/")):
-            await self._change_mode(await self._absolute(plan.saving.path), plan.before, plan.before.opened())
+            await self._change_mode(await self._where(plan.saving.path), plan.before, plan.before.opened())
         return [plan._replace(before=plan.before.opened()) if plan in shut else plan for plan in plans]
 
     async def _shut_folders(self, plans: Iterable[SavePlan]) -> None:
         """Remove write permission from folders again, the innermost first."""
         shut = [plan for plan in plans if plan.after.is_shut]
         for plan in sorted(shut, key=lambda plan: -plan.saving.path.count("/")):
-            await self._change_mode(await self._absolute(plan.saving.path), plan.after.opened(), plan.after)
+            await self._change_mode(await self._where(plan.saving.path), plan.after.opened(), plan.after)
 
     async def _node(self, file: PlannedFile, blob: str) -> FileNode | None:
         return file.node(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)
@@ -423,10 +473,11 @@ class DiskSync:
 
     async def _is_between(self, saving: PlannedWrite) -> bool:
         """Whether one kind was removed for another that does not exist yet: it takes two steps."""
-        review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
+        known = await self._look_up(saving.path)
+        review = known.review
         if review.rev != saving.rev or not has_all(review, saving.ids):
             return False
-        disk = await self._read_state(saving.path, await self._absolute(saving.path))
+        disk = await self._read_state(known, await self._absolute(known))
         return plan_save(review, saving.ids).changes_kind and not disk.exists
 
 

@@ -26,9 +26,9 @@ from newel.review.model.file_review import (
     accepted,
     buffer,
     is_head,
-    lineage,
     placed,
     root_of,
+    stems_from,
 )
 from newel.review.model.history import HistoryEntry, patched
 from newel.review.model.history import Kind as EntryKind
@@ -321,11 +321,11 @@ def _change(step: _Step, now: FileReview, undone: set[str]) -> ChangeView:
 def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
     """The state of a change's hunks: that of the least advanced one that still exists."""
     roots = {root_of(hunk_id) for hunk_id in ids}
-    states = {hunk.state for hunk in now.hunks if not lineage(hunk.id).isdisjoint(roots)}
+    states = {hunk.state for hunk in now.hunks if stems_from(hunk.id, roots)}
     for state in ("pending", "rejected", "accepted"):
         if state in states:
             return state
-    is_applied = any(not lineage(applied_hunk.id).isdisjoint(roots) for applied_hunk in now.applied)
+    is_applied = any(stems_from(applied_hunk.id, roots) for applied_hunk in now.applied)
     return "applied" if is_applied else "superseded"
 
 
@@ -368,11 +368,11 @@ def _reverses(
 ) -> Iterator[CheckpointHunk]:
     text = buffer(review) if reverse else ()
     for hunk, start, end in placed(review):
-        if is_of(hunk, run) or not lineage(hunk.id).isdisjoint(restored):
+        if is_of(hunk, run) or stems_from(hunk.id, restored):
             is_reversed = reverse and hunk.is_shown
             back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if is_reversed else ""
             yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
     for applied_hunk in review.applied:
-        if applied_hunk.run == run or not lineage(applied_hunk.id).isdisjoint(restored):
+        if applied_hunk.run == run or stems_from(applied_hunk.id, restored):
             back = _patch(review.base, applied_hunk.a, applied_hunk.b, applied_hunk.before) if reverse else ""
             yield CheckpointHunk(hunk_id=applied_hunk.id, state="applied", reverse_patch=back)

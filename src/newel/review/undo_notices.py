@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, UserMessage, new_id
 from newel.diff.patience import diff
-from newel.review.model.file_review import lineage, root_of
+from newel.review.model.file_review import root_of, stems_from
 from newel.review.undo_order import UndoOrder
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _still_rejected(
 ) -> int:
     return sum(
         hunk.state == "rejected"
-        and not lineage(hunk.id).isdisjoint(roots)
+        and stems_from(hunk.id, roots)
         and any(layer.run in checkpoints for layer in hunk.layers)
         for hunk in ledger.get(path).hunks
     )

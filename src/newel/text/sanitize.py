@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 # The patterns are compiled on first use: most texts need none, and it would slow down every start.
@@ -81,36 +82,39 @@ def escape_diff(diff: str) -> str:
     counterpart only in white space. The carriage returns of ``\r\n`` are removed if every line of the diff has one, and written
     out otherwise.
     """
-    files: list[list[str]] = [[]]
-    for line in diff.split("\n"):
-        if line.startswith("diff --git "):
-            files.append([])
-        files[-1].append(line)
-    return escape_invisible("\n".join(line for lines in files for line in _shown_lines(lines)))
+    lines = diff.split("\n")
+    starts = (
+        [at for at, line in enumerate(lines) if line[:11] == "diff --git "] if "diff --git " in diff else []
+    )
+    shown: list[str] = []
+    for start, end in pairwise([0, *starts, len(lines)]):
+        shown += _shown_lines(lines[start:end])
+    return escape_invisible("\n".join(shown))
 
 
 def _shown_lines(lines: list[str]) -> list[str]:
     """The lines of one file's diff."""
     names = {
         at + more
-        for at in range(len(lines) - 2)
-        if lines[at].startswith("--- ")
-        and lines[at + 1].startswith("+++ ")
-        and lines[at + 2].startswith("@@")
+        for at, line in enumerate(lines[:-2])
+        if line[:4] == "--- " and lines[at + 1].startswith("+++ ") and lines[at + 2].startswith("@@")
         for more in (0, 1)
     }
-    content = [line for at, line in enumerate(lines) if line[:1] in _CONTENT and at not in names]
-    if content and all(line.endswith("\r") for line in content):
+    content = (line for at, line in enumerate(lines) if line[:1] in _CONTENT and at not in names)
+    ends = (line.endswith("\r") for line in content)
+    if next(ends, False) and all(ends):
         lines = [line.removesuffix("\r") for line in lines]
-    result: list[str] = []
-    at = 0
-    while at < len(lines):
-        end = at
-        while end < len(lines) and lines[end][:1] in _CHANGED and end not in names:
-            end += 1
-        result += _with_white_space(lines[at:end]) if end > at else lines[at : at + 1]
-        at = max(end, at + 1)
-    return result
+    shown: list[str] = []
+    run: list[str] = []
+    for at, line in enumerate([*lines, ""]):
+        if line[:1] in _CHANGED and at not in names:
+            run.append(line)
+            continue
+        if run:
+            shown += _with_white_space(run)
+            run = []
+        shown.append(line)
+    return shown[:-1]
 
 
 _CHANGED: Final = frozenset("+-")
@@ -119,20 +123,33 @@ _CONTENT: Final = frozenset("+- ")
 
 def _with_white_space(lines: list[str]) -> list[str]:
     """A run of removed and added lines, with the white space that distinguishes them."""
-    keys = ["".join(line[1:].split()) for line in lines]
-    sides: dict[str, set[str]] = {"-": set(), "+": set()}
-    for line, key in zip(lines, keys, strict=True):
-        sides[line[0]].add(key)
-    alike = sides["-"] & sides["+"]
-    others = {mark: {line[1:] for line in lines if alike and line[0] != mark} for mark in sides}
+    removed = [line[1:] for line in lines if line[0] == "-"]
+    added = [line[1:] for line in lines if line[0] == "+"]
+    alike = (
+        set(_without_space(removed)).intersection(_without_space(added)) if removed and added else set[str]()
+    )
+    if not alike:
+        return [_with_white_end(line) if line[-1] in " \t" else line for line in lines]
+    others = {"-": set(added), "+": set(removed)}
     pieces: list[str] = []
-    for line, key in zip(lines, keys, strict=True):
+    for line, key in zip(lines, _without_space([line[1:] for line in lines]), strict=True):
         if key not in alike:
-            stripped = line[0] + line[1:].rstrip(" \t")
-            pieces.append(stripped + _white(line[len(stripped) :]) if len(stripped) < len(line) else line)
+            pieces.append(_with_white_end(line))
         else:
             pieces.append(line if line[1:] in others[line[0]] else line[0] + _white(line[1:]))
     return pieces
+
+
+def _without_space(lines: list[str]) -> list[str]:
+    text = "\n".join(lines)
+    if text.isascii() and _clean(text):  # then no other white space is in it
+        return text.replace(" ", "").replace("\t", "").split("\n")
+    return ["".join(line.split()) for line in lines]
+
+
+def _with_white_end(line: str) -> str:
+    stripped = line[0] + line[1:].rstrip(" \t")
+    return stripped + _white(line[len(stripped) :])
 
 
 def _white(text: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newel.diff.patience import MAX_STEPS, LineSpan, diff
+from newel.diff.patience import MAX_STEPS, LineSpan, diff, fruitless_steps
 from tests.properties import examples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -212,3 +212,10 @@ def test_no_text_can_keep_the_differ_busy(made: Callable[[str], list[Watched]]) 
 
 def applied_texts(spans: Sequence[LineSpan], a: list[Watched], b: list[Watched]) -> list[str]:
     return applied(spans, [line.text for line in a], [line.text for line in b])
+
+
+@given(st.integers(1, 40), st.integers(1, 24))
+def test_a_short_cut_spends_the_steps_of_the_search(n: int, m: int) -> None:
+    """Where the steps run out decides on a diff: Python would find others than the page, which takes no short cut."""
+    diagonals = [(edits, k) for edits in range(n + m + 1) for k in range(-edits, edits + 1, 2)]
+    assert fruitless_steps(n, m) == diagonals.index((n + m, n - m)) + 1

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.review.model.file_lines import lines_of
-from newel.review.model.file_review import Lines
+from newel.review.model.file_review import Lines, root_of
 from newel.review.model.rebase import rebased, saved
-from newel.review.revert import RevertStep, revert_hunks
+from newel.review.revert import FileHistory, HunkNames, RevertStep, revert_hunks
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.applied_sink import recorded
 from tests.properties import examples
@@ -36,7 +36,7 @@ def wrote(ledger: Ledger, text: str | None, run: str) -> None:
 def taking_back(ledger: Ledger, run: str) -> RevertStep:
     review = ledger.get("f")
     ids = [one.id for one in review.applied if one.run == run]
-    return revert_hunks(review, ledger.entries(path="f"), run, ids)
+    return revert_hunks(review, FileHistory.of(ledger.entries(path="f"), run), run, HunkNames(ids))
 
 
 def took_back(ledger: Ledger, run: str) -> None:
@@ -117,3 +117,19 @@ def test_undo_and_redo_of_thousands_of_lines_take_seconds() -> None:
         took_back(ledger, "r5")
         took_back(ledger, "r4")
         assert ledger.get("f").base == made(old)
+
+
+IDS = st.builds(
+    "{}h_{}{}".format,
+    st.sampled_from(["", "h_1.", "h_2."]),
+    st.integers(0, 5),
+    st.sampled_from(["", "-1", "-1-2"]),
+)
+
+
+@given(st.lists(IDS), st.lists(IDS))
+def test_the_named_hunks_of_a_file_are_found_among_those_of_all_files(
+    named: list[str], ids: list[str]
+) -> None:
+    roots = {root_of(name) for name in ids}
+    assert HunkNames(named).of(ids) == [name for name in dict.fromkeys(named) if root_of(name) in roots]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
+from newel.text.sanitize import SanitizedStream, escape_diff, escape_invisible, sanitize
 
 CONTROLS = {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))} - {"\n", "\t"}
 BIDI = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -163,3 +163,33 @@ def _without_notes(text: str, shown: str) -> str:
         if not character.isascii():
             shown = shown.replace(f"<U+{ord(character):04X}>", "")
     return shown
+
+
+GAPS = ["", " ", "\t", "  ", "\u00a0", "\v", "\u2003"]
+CHANGED = st.tuples(
+    st.sampled_from("-+"),
+    st.sampled_from(GAPS),
+    st.sampled_from(["", "a", "b", "é"]),
+    st.sampled_from(GAPS),
+)
+
+
+@given(st.lists(CHANGED, min_size=1, max_size=6))
+def test_a_diff_shows_white_space_at_the_ends_and_where_nothing_else_changes(
+    rows: list[tuple[str, str, str, str]],
+) -> None:
+    lines = [(mark, f"{before}{word}{after}") for mark, before, word, after in rows]
+
+    def has_counterpart(mark: str, text: str) -> bool:
+        return any(other != mark and "".join(text.split()) == "".join(line.split()) for other, line in lines)
+
+    expected: list[str] = []
+    for mark, text in lines:
+        shown = text.rstrip(" \t")
+        if has_counterpart(mark, text):
+            shown = text if any(other != mark and line == text for other, line in lines) else ""
+        end = text[len(shown) :].replace(" ", "·").replace("\t", "→")
+        expected.append(escape_invisible(f"{mark}{shown}{end}"))
+    head = "@@ -1,9 +1,9 @@"
+    diff = "\n".join([head, *(f"{mark}{text}" for mark, text in lines)])
+    assert escape_diff(diff) == "\n".join([head, *expected])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import stat
 from typing import Final, Literal, NamedTuple
 
 from newel.review.model.file_lines import Kind, content_of, head_of, is_blob, kind_of
-from newel.review.model.file_review import Lines
+from newel.review.model.file_review import FileReview, Lines, is_head
 
 Change = Literal["created", "deleted", "modified", "mode", "kind"]
 
@@ -42,6 +43,18 @@ def described(before: Lines, after: Lines) -> Described:
     if before[1:] != after[1:]:
         return Described(now, "modified", f"{_NAMES[now]}{_leads(after)}" if now == "link" else "")
     return Described(now, "mode", f"mode {_bits(before)} → {_bits(after)}")
+
+
+def has_other_kinds(review: FileReview) -> bool:
+    """Whether a run replaced a regular file by something else, or the reverse, or proposes to."""
+    contents = (
+        (review.base,),
+        (applied_hunk.before for applied_hunk in review.applied),
+        (layer.lines for hunk in review.hunks for layer in hunk.layers),
+    )
+    # Only a head tells a kind; there may be 100,000 hunks, and few have one.
+    with_head = (lines for lines in itertools.chain(*contents) if lines and is_head(lines[0]))
+    return any(kind_of(lines) != "file" for lines in with_head)
 
 
 def git_mode(mode: int) -> str:

@@ -15,13 +15,15 @@ it, deleting it and making it executable are hunks like any other. Line 1 of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
+
+# There may be 100,000 of the structs without `gc`. None can be part of a cycle, so the garbage collector need not look at them.
 
 Origin = Literal["agent", "user"]
 HunkState = Literal["pending", "accepted", "rejected"]
@@ -60,7 +62,7 @@ class Conflict(ReviewError):
     """The lines have changed since."""
 
 
-class Layer(Wire, frozen=True, kw_only=True):
+class Layer(Wire, frozen=True, kw_only=True, gc=False):
     """A version of a hunk's lines. ``run`` is the agent's run that wrote it, ``edits`` are the ids of its proposed
     edits.
     """
@@ -71,7 +73,7 @@ class Layer(Wire, frozen=True, kw_only=True):
     edits: tuple[str, ...] = ()
 
 
-class Hunk(Wire, frozen=True, kw_only=True):
+class Hunk(Wire, frozen=True, kw_only=True, gc=False):
     """Replaces base lines ``a:b`` by the last of ``layers``. ``conflict``: the base has changed in this range, and
     accepting the hunk overrides that. ``oversized``: it could not be split into readable pieces.
     """
@@ -103,7 +105,7 @@ class Hunk(Wire, frozen=True, kw_only=True):
         return all(layer.origin == "user" for layer in self.layers)
 
 
-class AppliedHunk(Wire, frozen=True, kw_only=True):
+class AppliedHunk(Wire, frozen=True, kw_only=True, gc=False):
     """A saved hunk. Its lines are ``a:b`` of the base now; ``before`` are the lines that they replaced. ``intact``
     is False once these lines have changed again, or if the user's own were saved with the agent's.
     """
@@ -196,6 +198,11 @@ def lineage(hunk_id: str) -> frozenset[str]:
     """The root of a hunk, and the roots of those that were split to make it."""
     whole, *numbers = root_of(hunk_id).split("-")
     return frozenset("-".join([whole, *numbers[:depth]]) for depth in range(len(numbers) + 1))
+
+
+def stems_from(hunk_id: str, roots: Collection[str]) -> bool:
+    """Whether a hunk was created under one of these ids, or is a part of one that was."""
+    return bool(roots) and not lineage(hunk_id).isdisjoint(roots)
 
 
 def identified(before: FileReview, after: FileReview) -> FileReview:

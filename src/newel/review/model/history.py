@@ -56,7 +56,7 @@ class NothingToUndo(ReviewError):
     """No change of this file can be undone, or redone."""
 
 
-class LineDelta(Wire, frozen=True, kw_only=True):
+class LineDelta(Wire, frozen=True, kw_only=True, gc=False):
     """Replaces lines ``a:a+len(old)`` of the base by ``new``; positions are those in the base before."""
 
     a: int
@@ -78,11 +78,16 @@ class AppliedSwap(Wire, frozen=True, kw_only=True):
     new: tuple[AppliedHunk, ...] = ()
 
 
-class Delta(Wire, frozen=True, kw_only=True):
-    """The difference between two states of a file."""
+class BufferDelta(Wire, frozen=True, kw_only=True):
+    """The part of a delta that changes the buffer. Of a change of many lines it is less than half."""
 
     base: tuple[LineDelta, ...] = ()
     hunks: HunksSwap = HunksSwap()
+
+
+class Delta(BufferDelta, frozen=True, kw_only=True):
+    """The difference between two states of a file."""
+
     applied: AppliedSwap = AppliedSwap()
 
 
@@ -104,6 +109,13 @@ class HistoryEntry(Wire, frozen=True, kw_only=True):
     run: str = ""
     of: str = ""
     reason: str = ""
+
+
+class BufferEntry(Wire, frozen=True, kw_only=True):
+    """The part of a ``HistoryEntry`` that tells how the buffer was before."""
+
+    rev: int
+    forward: BufferDelta
 
 
 def delta(before: FileReview, after: FileReview) -> Delta:
@@ -177,6 +189,8 @@ def patched(review: FileReview, forward: Delta) -> FileReview:
 def _swapped(
     review: FileReview, items: tuple[T, ...], at: int, old: tuple[T, ...], new: tuple[T, ...]
 ) -> tuple[T, ...]:
+    if not old and not new:
+        return items
     end = at + len(old)
     if items[at:end] != old:
         raise _stale(review)
@@ -215,6 +229,13 @@ def entry(
         of=of,
         reason=reason,
     )
+
+
+def buffer_before(review: FileReview, entries: Sequence[BufferEntry]) -> Lines:
+    """The buffer before the last ``entries`` of the history of a file. Raises ``StaleRevision`` if they are not its history."""
+    for entry in reversed(entries):
+        review = patched(review, reverse(Delta(base=entry.forward.base, hunks=entry.forward.hunks)))
+    return buffer(review)
 
 
 def made_by(entries: Sequence[HistoryEntry]) -> set[str]:

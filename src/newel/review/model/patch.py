@@ -86,12 +86,24 @@ def file_patch(path: str, old: Lines, new: Lines) -> str:
         header.append(f"old mode {git_mode(before)}\nnew mode {git_mode(after or MODE)}\n")
     if is_blob(old) or is_blob(new):
         return "".join([*header, f"Binary files {ours} and {theirs} differ\n"])
-    blocks = [
-        block for span in diff(old, new) if (block := _block(old, span.a0, span.a1, new[span.b0 : span.b1]))
-    ]
-    if blocks:
+    if blocks := _blocks(old, new):
         header += [f"--- {ours}\n", f"+++ {theirs}\n", *hunks(_text(old), blocks)]
     return "".join(header)
+
+
+def patch_size(old: Lines, new: Lines) -> tuple[int, int]:
+    """How many lines ``file_patch`` adds and removes."""
+    if old and new and kind_of(old) != kind_of(new):
+        return patch_size((), new)[0], patch_size(old, ())[1]
+    if old == new or is_blob(old) or is_blob(new):
+        return 0, 0
+    blocks = _blocks(old, new)
+    return sum(len(block.new) for block in blocks), sum(block.end - block.start for block in blocks)
+
+
+def _blocks(old: Lines, new: Lines) -> list[DiffBlock[str]]:
+    made = (_block(old, span.a0, span.a1, new[span.b0 : span.b1]) for span in diff(old, new))
+    return [block for block in made if block]
 
 
 def _block(base: Lines, a: int, b: int, new: Sequence[str]) -> DiffBlock[str] | None:

@@ -21,7 +21,7 @@ import msgspec
 
 from newel.agent.messages import Wire, new_id
 from newel.review.model.file_review import FileReview, HunkState, StaleRevision, identified
-from newel.review.model.history import MOVES_BASE, HistoryEntry, Kind, entry, redo, undo
+from newel.review.model.history import MOVES_BASE, BufferEntry, HistoryEntry, Kind, entry, redo, undo
 from newel.review.store.database import LedgerDatabase
 from newel.review.store.schema import blob, hashes_in, pack, put, read_entry, unpack
 from newel.workspace.snapshots.tree import FileSnapshot
@@ -243,24 +243,28 @@ class Ledger:
         """Redo the change that was undone last. Raises as ``undo``."""
         return self._change(path, rev, lambda now, before: redo(now, self._since_base(path), before))
 
-    def entries(self, *, path: str | None = None, run: str | None = None) -> list[HistoryEntry]:
-        """The history in its order: all of it, a file's, or a run's."""
-        filters = {name: value for name, value in (("path", path), ("run", run)) if value is not None}
+    def entries(
+        self, *, path: str | None = None, run: str | None = None, kind: Kind | None = None
+    ) -> list[HistoryEntry]:
+        """The history in its order: all of it, or that of a file, of a run, of a kind. Without ``path`` and ``run`` it reads everything."""
+        wanted = (("path", path), ("run", run), ("kind", kind))
+        filters = {name: value for name, value in wanted if value is not None}
         # Only the conditions that apply: SQLite uses no index for `:path IS NULL OR path = :path`.
         conditions = "".join(f" AND {name} = :{name}" for name in filters)
         with self.database.reading() as connection:
-            rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — both names are ours
+            rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — the names are ours
             return [read_entry(row[0]) for row in rows]
 
-    def entries_after(self, path: str, run: str) -> list[HistoryEntry] | None:
-        """A file's history after the last entry of a run; None if it has none of the run."""
+    def entries_after(self, path: str, run: str) -> list[BufferEntry] | None:
+        """A file's history after the last entry of a run, as far as it is about the buffer; None if it has none of the run."""
         query = "SELECT max(n) FROM entries WHERE path = ? AND run = ?"
         later = "SELECT data FROM entries WHERE path = ? AND n > ? ORDER BY n"
         with self.database.reading() as connection:
             (last,) = connection.execute(query, (path, run)).fetchone()
             if last is None:
                 return None
-            return [read_entry(row[0]) for row in connection.execute(later, (path, last))]
+            rows = connection.execute(later, (path, last))
+            return [msgspec.json.decode(unpack(row[0]), type=BufferEntry) for row in rows]
 
     def extent(self) -> Extent:
         with self.database.reading() as connection:

@@ -26,7 +26,7 @@ class RecordedLines(NamedTuple):
     is_plain: bool
 
 
-class _Lines(Wire, frozen=True):
+class _Lines(Wire, frozen=True, gc=False):
     a: int
     old: list[msgspec.Raw]
     new: list[msgspec.Raw]
@@ -62,8 +62,8 @@ def _count(entry: _Entry) -> RecordedLines:
         kind=entry.kind,
         hash_before=entry.hash_before,
         hash_after=entry.hash_after,
-        added=sum(len(each.new) for each in changes),
-        removed=sum(len(each.old) for each in changes),
+        added=sum([len(each.new) for each in changes]),
+        removed=sum([len(each.old) for each in changes]),
         is_plain=bool(changes) and changes[0].a > 0 and not any(map(_names_bytes, changes[:1])),
     )
 

@@ -28,7 +28,17 @@ from newel.review.model.file_review import (
     joined,
     placed,
 )
-from newel.review.model.history import HistoryEntry, NothingToUndo, entry, patched, redo, reverse, undo
+from newel.review.model.history import (
+    BufferEntry,
+    HistoryEntry,
+    NothingToUndo,
+    buffer_before,
+    entry,
+    patched,
+    redo,
+    reverse,
+    undo,
+)
 from newel.review.model.rebase import kept, rebased, saved
 from newel.review.model.revert_applied import restored, reverted
 from tests.properties import examples
@@ -181,6 +191,9 @@ def test_replaying_the_journal_gives_each_state_forwards_and_backwards(history: 
     for each, before in zip(reversed(decoded), reversed(states[:-1]), strict=True):
         review = patched(review, reverse(each.forward))
         assert same(review, before)
+    parts = msgspec.json.decode(msgspec.json.encode(story.entries), type=list[BufferEntry])
+    for number, state in enumerate(states):
+        assert buffer_before(story.now, parts[number:]) == buffer(state)
 
 
 @MANY

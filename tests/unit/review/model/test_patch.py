@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from newel.diff.unified import changes
 from newel.review.model.edits import edit
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.model.file_review import FileReview, Hunk, Layer, Lines, buffer, render
-from newel.review.model.patch import file_patch, hunk_patch, patch_of_hunk
+from newel.review.model.patch import file_patch, hunk_patch, patch_of_hunk, patch_size
 from tests.requirements import require_program
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\u2028x\n", "😀\n", "-- \n", "@@\n", "end", "\\ no\n"])
@@ -81,6 +82,20 @@ def test_accepted_hunks_are_a_patch(text: str, edits: list[tuple[int, int, str, 
         patch = "--- a/f\n+++ b/f\n" + hunk_patch(review.base, hunk)
         assert applied(review.base, patch) == render(review.base, (hunk,))
         assert applied(review.base, patch_of_hunk("f", review.base, hunk)) == render(review.base, (hunk,))
+
+
+STATE = st.tuples(
+    st.one_of(st.none(), TEXT.map(str.encode), st.just(b"\0")), st.sampled_from([0o644, 0o755, 0o120000])
+)
+
+
+@given(STATE, STATE)
+def test_a_patch_that_is_not_written_has_the_same_size(
+    old: tuple[bytes | None, int], new: tuple[bytes | None, int]
+) -> None:
+    before, after = lines_of(*old), lines_of(*new)
+    marks = [change.mark for change in changes(file_patch("f", before, after))]
+    assert patch_size(before, after) == (marks.count("+"), marks.count("-"))
 
 
 def applied(base: Lines, patch: str) -> Lines:
