@@ -2,9 +2,9 @@
 
     ./run python -m benchmarks.long_session [--megabytes 100] [--runs 3]
 
-The session has prompts, calls with results of up to 30 KB, and a compaction for each 400 KB; in the second table each result also
-has a character beyond the Basic Multilingual Plane, for which Python stores a whole text with four bytes a character. *wall* and *cpu* are
-seconds, *MiB* is the largest resident size.
+The session has prompts, calls with results of up to 30 KB, and a compaction for each 400 KB. There is a table for ASCII, one with a Chinese
+word in each result, for which Python stores a whole text with two bytes a character, and one with an emoji, which takes four. *wall* and
+*cpu* are seconds, *MiB* is the largest resident size.
 
 open          ``newel -c`` on a pseudo-terminal, from its start until the last turns are shown and a key is echoed
 first request from Enter until the request has arrived at the model's server
@@ -46,6 +46,12 @@ from newel.session.manager import SessionManager
 NEWEL = [sys.executable, "-m", "newel"]
 SIZES = [200, 500, 1_000, 2_000, 2_000, 4_000, 8_000, 30_000]
 """Characters of a result."""
+ENDS = {
+    "ASCII": "",
+    "Chinese": " \N{CJK UNIFIED IDEOGRAPH-6587}\N{CJK UNIFIED IDEOGRAPH-5B57}",
+    "emoji": " \N{PARTY POPPER}",
+}
+"""How each result ends."""
 SINCE_COMPACTION = 400_000
 LIMIT = "0.7 s, 250 MiB"
 KEY = "Ж"
@@ -55,8 +61,8 @@ PARSE = "import sys, json\nwith open(sys.argv[1], 'rb', buffering=2**20) as f:\n
 KEEP = "import sys, json\nwith open(sys.argv[1], 'rb', buffering=2**20) as f:\n    all = [json.loads(line) for line in f]"
 
 
-def conversation(size: int, *, wide: bool) -> Iterator[AppMessage]:
-    """Messages with about ``size`` characters in all."""
+def conversation(size: int, end: str) -> Iterator[AppMessage]:
+    """Messages with about ``size`` characters in all; each result has this ``end``."""
     draw = random.Random(1)  # noqa: S311 — the same texts each time
     pool = ["".join(draw.choice("abcdefghij klmnop qrstuv (){}=._") for _ in range(60)) for _ in range(2_000)]
 
@@ -69,7 +75,7 @@ def conversation(size: int, *, wide: bool) -> Iterator[AppMessage]:
         turn += 1
         yield UserMessage(f"Prompt {turn}: fix module {turn % 97}.")
         for step in range(8):
-            result = text(draw.choice(SIZES)) + (" \N{PARTY POPPER}" if wide else "")
+            result = text(draw.choice(SIZES)) + end
             total += len(result) + 1_400  # with all that is around it
             since += len(result)
             usage = Usage(input=2_000 + since // 4, output=150)
@@ -99,10 +105,10 @@ class Model(ChatServer):
         return {"content": "Answered."}
 
 
-def write_session(home: Path, cwd: Path, size: int, wide: bool) -> Path:
+def write_session(home: Path, cwd: Path, size: int, end: str) -> Path:
     with SessionManager(directory=home / ".newel/sessions", cwd=str(cwd)) as session:
         session.start_session({"model": "m"})
-        session.extend(list(conversation(size, wide=wide)))
+        session.extend(list(conversation(size, end)))
         path = session.get_file_path()
     assert path is not None
     return path
@@ -111,7 +117,7 @@ def write_session(home: Path, cwd: Path, size: int, wide: bool) -> Path:
 class Bench:
     """A home with a long session."""
 
-    def __init__(self, home: Path, size: int, *, wide: bool) -> None:
+    def __init__(self, home: Path, size: int, end: str) -> None:
         self.home = home
         self.project = home / "project"
         self.project.mkdir(parents=True)
@@ -126,7 +132,7 @@ class Bench:
         }
         # In a process of its own: the largest size of a process is at least that of its parent.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            self.path = pool.submit(write_session, home, self.project, size, wide).result()
+            self.path = pool.submit(write_session, home, self.project, size, end).result()
         self.size = self.path.stat().st_size
 
     def terminal(self, *options: str) -> PseudoTerminal:
@@ -190,10 +196,10 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    for wide in (False, True):
+    for script, end in ENDS.items():
         with tempfile.TemporaryDirectory(prefix="newel-bench-") as home:
-            bench = Bench(Path(home), options.megabytes * 1_000_000, wide=wide)
-            print(heading(f"{bench.size / 1e6:.0f} MB, {'wide' if wide else 'ASCII'} texts"))
+            bench = Bench(Path(home), options.megabytes * 1_000_000, end)
+            print(heading(f"{bench.size / 1e6:.0f} MB, {script}"))
             report(bench, options.runs)
 
 

@@ -168,7 +168,7 @@ class AcpSession:
 
     def replay(self) -> None:
         """Show the messages so far."""
-        self._translator.replay(self.agent.state.messages)
+        self._translator.replay(self.agent.history())
 
     def _on_event(self, event: AgentEvent) -> None:
         self._translator(event)

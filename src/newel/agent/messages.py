@@ -216,7 +216,7 @@ def has_tool_results(messages: Sequence[AppMessage]) -> bool:
     return any(isinstance(message, ToolResultMessage) for message in messages)
 
 
-def open_calls(messages: list[AppMessage]) -> list[ToolCall]:
+def open_calls(messages: Sequence[AppMessage]) -> list[ToolCall]:
     """The tool calls of the last assistant message that have no result yet, in order."""
     answered: set[str] = set()
     for message in reversed(messages):

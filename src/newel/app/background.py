@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from newel.agent.errors import SessionError
 from newel.session.background_notice import ended_notice
 
 if TYPE_CHECKING:
@@ -17,7 +19,11 @@ def attend_background(agent: CodingAgent, commands: BackgroundCommands, workspac
     """Record what they change, and tell the model of their end."""
 
     async def notice() -> UserMessage | None:
-        return ended_notice(agent.state.messages, commands.find)
+        with suppress(
+            SessionError
+        ):  # the history cannot be read any more: the conversation goes on without it
+            return ended_notice(agent.history(), commands.find)
+        return None
 
     agent.background = commands
     agent.before_prompt.append(notice)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
+import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import BadResponse, NewelError
@@ -117,6 +118,8 @@ class Compactor:
         self._threshold = threshold
         self._keep_tokens = keep_tokens
         self._overhead_tokens = overhead_tokens
+        self.earlier: Callable[[], Sequence[AppMessage]] = tuple
+        """Returns the messages before those that it is given, without the results' texts. Called in a thread: a session reads them."""
 
     async def __call__(
         self, messages: Sequence[AppMessage], _usage: Usage, /, *, overflow: bool
@@ -201,10 +204,11 @@ class Compactor:
         else:
             account = answer.text.strip()
             data |= {"usage": msgspec.to_builtins(answer.usage), "cost": answer.cost}
+        earlier = await anyio.to_thread.run_sync(self.earlier)
         # At four characters a token, this and what compose adds take at most a third of the window.
         data["account"] = compaction_summary.cut_middle(account, min(MAX_ACCOUNT_CHARS, window // 2))
         data["summary"] = compaction_summary.compose(
-            data["account"], messages, limit=min(compaction_summary.USER_CHARS, window // 4)
+            data["account"], [*earlier, *messages], limit=min(compaction_summary.USER_CHARS, window // 4)
         )
         return CustomMessage(name=COMPACTION, data=data, id=identity)
 

@@ -22,7 +22,7 @@ from newel.agent.messages import (
 from newel.contracts.judge import NO_VERDICT
 from newel.runs.models import Contract
 from newel.runs.run_events import AcceptanceEnd, ContractState, Evaluation, RunEvent
-from newel.session.coding_agent import totals
+from newel.session.totals import totals
 
 Step = Literal["work", "judge", "accept", "complete"]
 

@@ -41,7 +41,9 @@ def undo_notice(
     if last == reported:
         return None
     order = UndoOrder(ledger.checkpoints())
-    prompts = [each for each in tree if isinstance(each.message, UserMessage)]
+    prompts = [
+        (message.timestamp, each.active) for each in tree if isinstance(message := each.said(), UserMessage)
+    ]
     checkpoints = {
         checkpoint.run: checkpoint
         for checkpoint in order.checkpoints
@@ -59,10 +61,10 @@ def undo_notice(
     return UserMessage(content=text, id=f"decided_{last}_{new_id()[:16]}") if text else None
 
 
-def _is_left(run: Checkpoint, prompts: Sequence[TreeEntry]) -> bool:
-    """Whether a run belongs to a prompt that the conversation has gone back before."""
-    asked = [each for each in prompts if each.message.timestamp <= run.created]
-    return bool(asked) and not max(asked, key=lambda each: each.message.timestamp).active
+def _is_left(run: Checkpoint, prompts: Sequence[tuple[str, bool]]) -> bool:
+    """Whether a run belongs to a prompt that the conversation has gone back before. Prompts have a time, and whether they are active."""
+    asked = [prompt for prompt in prompts if prompt[0] <= run.created]
+    return bool(asked) and not max(asked, key=lambda prompt: prompt[0])[1]
 
 
 def _last_report(messages: Sequence[AppMessage]) -> tuple[int, str]:

@@ -13,15 +13,17 @@ import msgspec
 
 from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
-from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage, add_costs, new_id
+from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, add_costs, new_id
 from newel.agent.ports import AgentMode, Emit, Model, Provider
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.runs.run_events import Evaluation, RunEvent
-from newel.session.coding_agent import CodingAgent, SessionTotals
+from newel.session.coding_agent import CodingAgent
+from newel.session.history import History
 from newel.session.listing import SessionEntry
 from newel.session.reader import read_session
+from newel.session.totals import NOTHING_USED, SessionTotals
 from newel.workspace.git_worktree import Worktree
 
 ChatChange = Literal["questions", "message", "branch"]
@@ -217,7 +219,7 @@ class ChatSession:
         self.stop_requested = False
         """Whether the run in progress, or the one about to start, is to end."""
         self._is_over = False
-        self.judge_totals = SessionTotals(Usage(), None, 0)
+        self.judge_totals = NOTHING_USED
         self._reading = anyio.Lock()
         self._on_change = on_change
 
@@ -255,7 +257,7 @@ class ChatSession:
                 agent.reopen([*unsaved, *recorded], never_begun=_never_started(earlier))
                 self.factory.refresh_tools(agent, spec)
                 self.agent, self.journal = agent, journal
-                self.delivered = {entry.message.id for entry in agent.session.get_tree()}
+                self.delivered = {entry.id for entry in agent.session.get_tree()}
                 yield agent
             finally:
                 agent.clear_queue()
@@ -322,19 +324,19 @@ class ChatSession:
                 self.delivered.add(event.message.id)
             self._on_change("message")
 
-    async def messages(self, unsaved: Sequence[AppMessage] = ()) -> list[AppMessage]:
+    async def messages(self, unsaved: Sequence[AppMessage] = ()) -> History:
         """The active branch so far, then those of the ``unsaved`` messages that the session lacks."""
         if self.active_agent is not None:
-            return self.active_agent.get_messages()
+            return self.active_agent.history()
         path = self.factory.session_file(self.session, self.folder)
         if path is not None:
             async with self._reading:  # many windows at once must not each hold a long conversation in memory
                 stored = await anyio.to_thread.run_sync(read_session, path)
-            messages, find = stored.history.active(), stored.history.get
+            history, known = stored.history.history(), stored.history
         else:
-            messages = self.agent.get_messages() if self.agent is not None else []
-            find = {message.id: message for message in messages}.get
-        return [*messages, *(message for message in unsaved if find(message.id) is None)]
+            history = self.agent.history() if self.agent is not None else History()
+            known = {entry.id for entry in history.entries}
+        return history.followed_by(message for message in unsaved if message.id not in known)
 
     async def subagent_messages(self, session: str) -> list[AppMessage]:
         """The conversation of a subagent of this one. Raises ``SessionError`` if it has none with this session."""

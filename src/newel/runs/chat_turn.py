@@ -101,7 +101,7 @@ async def _answer(
     agent: CodingAgent, chat: ChatSession, params: TurnParams, journal: JournalWriter
 ) -> AgentEnd:
     message = params.message
-    tree = {entry.message.id: entry for entry in agent.session.get_tree()}
+    tree = {entry.id: entry for entry in agent.session.get_tree()}
     is_new = message is not None and message.id not in tree
     if chat.stop_requested:
         if message is not None and is_new:
@@ -110,7 +110,7 @@ async def _answer(
         await journal(end)
         return end
     if message is None or not is_new:
-        if not is_settled(agent.get_messages()):
+        if not is_settled(agent.state.messages):
             return await agent.answer([])
         end = AgentEnd(reason="done")
         await journal(end)

@@ -6,10 +6,11 @@ Which ones it believes to run follows from the conversation, so a branch, and a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from newel.agent.messages import AppMessage, ToolResultMessage, UserMessage, new_id
+from newel.session.history import History
 from newel.text.format import format_duration, one_line
 from newel.tools.bash import BACKGROUND
 from newel.tools.bash_output import REPORTED
@@ -21,15 +22,13 @@ LAST_OUTPUT: Final = 2_000
 """Characters of a command's last output that its model gets."""
 
 
-def ended_notice(
-    messages: Sequence[AppMessage], find: Callable[[str], BackgroundCommand | None]
-) -> UserMessage | None:
+def ended_notice(history: History, find: Callable[[str], BackgroundCommand | None]) -> UserMessage | None:
     """The ends of commands that no message has told; None if there are none. A command that ``find`` does not know ended with an earlier
     Newel.
     """
     lines: list[str] = []
     ended: list[str] = []
-    for command_id, text in _believed_running(messages).items():
+    for command_id, text in _believed_running(history).items():
         command = find(command_id)
         if command is not None and command.state == "running":
             continue
@@ -40,10 +39,10 @@ def ended_notice(
     return UserMessage(content="\n".join(lines), id=f"ended_{'+'.join(ended)}_{new_id()[:16]}")
 
 
-def _believed_running(messages: Sequence[AppMessage]) -> dict[str, str]:
+def _believed_running(history: History) -> dict[str, str]:
     """The commands that went to the background, by id, without those whose end was told."""
     running: dict[str, str] = {}
-    for message in messages:
+    for message in _about_commands(history):
         match message:
             case ToolResultMessage(details={**details}):
                 if isinstance(command_id := details.get(BACKGROUND), str) and re.fullmatch(
@@ -58,6 +57,13 @@ def _believed_running(messages: Sequence[AppMessage]) -> dict[str, str]:
             case _:
                 pass
     return running
+
+
+def _about_commands(history: History) -> Iterator[AppMessage]:
+    """The messages that may tell of commands in the background; no others are read."""
+    for entry in history.entries:
+        if entry.id.startswith("ended_") or BACKGROUND in entry.details or REPORTED in entry.details:
+            yield entry.message
 
 
 def _lost(command_id: str, command: str) -> str:

@@ -2,65 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Final, Protocol
-
-import msgspec
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 
 from newel.agent.agent import Agent, AgentTransport
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
-from newel.agent.messages import (
-    AppMessage,
-    AssistantMessage,
-    CustomMessage,
-    ToolResultMessage,
-    Usage,
-    UserMessage,
-)
+from newel.agent.messages import AppMessage, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
 from newel.permissions.approval import ApprovalMode
 from newel.permissions.rule_book import RuleBook
+from newel.session.history import History
 from newel.session.manager import SessionManager
+from newel.session.totals import SessionTotals, totals
 from newel.workspace.background import BackgroundCommands
 from newel.workspace.port import Workspace
 from newel.workspace.sandbox.policy import SandboxMode
-
-
-class SessionTotals(msgspec.Struct, frozen=True):
-    """The usage of a conversation: ``cost`` in US dollars, None if no price is known; ``context`` is the size of the last
-    request in tokens.
-    """
-
-    usage: Usage
-    cost: float | None
-    context: int
-
-
-NOTHING_USED: Final = SessionTotals(Usage(), None, 0)
-
-
-def totals(messages: Iterable[AppMessage], earlier: SessionTotals = NOTHING_USED) -> SessionTotals:
-    """Add up the usage of a conversation, including its compactions and subagents. ``earlier`` is that of the messages before these."""
-    usage, cost, context = earlier.usage, earlier.cost, earlier.context
-    for message in messages:
-        match message:
-            case AssistantMessage():
-                used, price = message.usage, message.cost
-                context = used.total or context
-            case ToolResultMessage(usage=used, cost=price) if used.total:
-                pass
-            case CustomMessage(name="compaction", data={"usage": counted, **rest}):
-                used, price = msgspec.convert(counted, Usage), rest.get("cost")
-            case _:
-                continue
-        usage += used
-        if price is not None:
-            cost = (cost or 0.0) + price
-    return SessionTotals(usage, cost, context)
 
 
 class ModelAccess(Protocol):
@@ -89,7 +49,8 @@ class CannotChangeMode(NewelError):
 
 
 class CodingAgent(Agent):
-    """An ``Agent`` whose conversation is kept in a session; it can move between sessions.
+    """An ``Agent`` whose conversation is kept in a session; it can move between sessions. What a compaction has summarized when a session is
+    opened is ``earlier`` and stays in its file; ``state.messages`` are those after it.
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
     ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
@@ -152,7 +113,10 @@ class CodingAgent(Agent):
         """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""
         self._open_session = open_session
         self._journal = journal
-        super().__init__(transport, config, messages=session.get_messages(), record=self._save_event)
+        self.earlier, messages = session.get_parts()
+        super().__init__(transport, config, messages=messages, record=self._save_event)
+        if compactor is not None:
+            compactor.earlier = self._outline_earlier
 
     # -- the conversation -------------------------------------------------------------------------
 
@@ -163,7 +127,26 @@ class CodingAgent(Agent):
 
     def get_messages(self) -> list[AppMessage]:
         """The conversation so far, as a new list."""
-        return list(self.state.messages)
+        return [*self.earlier, *self.state.messages]
+
+    @property
+    def message_count(self) -> int:
+        """The messages of the conversation so far."""
+        return len(self.earlier) + len(self.state.messages)
+
+    def history(self) -> History:
+        """The conversation so far, whose messages are read when they are asked for."""
+        return self.earlier.followed_by(self.state.messages)
+
+    def replace_messages(self, messages: Sequence[AppMessage], *, never_begun: Collection[str] = ()) -> None:
+        self._replace(History(), messages, never_begun)
+
+    def _replace(
+        self, earlier: History, messages: Sequence[AppMessage], never_begun: Collection[str] = ()
+    ) -> None:
+        self._require_idle()
+        self.earlier = earlier
+        super().replace_messages(messages, never_begun=never_begun)
 
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
@@ -223,7 +206,13 @@ class CodingAgent(Agent):
 
     def totals(self) -> SessionTotals:
         """The usage of the conversation so far."""
-        return totals(self.state.messages)
+        return totals(self.state.messages, self.earlier.totals)
+
+    def _outline_earlier(self) -> list[AppMessage]:
+        try:
+            return self.earlier.outlines()
+        except SessionError:  # a summary of what is in memory is better than an end of the run
+            return []
 
     async def compact(self, instructions: str = "") -> bool:
         """Summarize the conversation now; False if there is nothing to summarize."""
@@ -255,7 +244,7 @@ class CodingAgent(Agent):
             self.session = self._open_session(self.session.get_id())
         for message in journaled:
             self._append(message)
-        self.replace_messages(self.session.get_messages(), never_begun=never_begun)
+        self._replace(*self.session.get_parts(), never_begun)
 
     def release(self) -> None:
         """Unlock the session for other programs, until ``reopen``."""
@@ -264,7 +253,9 @@ class CodingAgent(Agent):
 
     def branch(self, message_id: str | None) -> None:
         """Continue after an earlier message, or from the start for None. Later messages stay in the file."""
-        self.replace_messages(self.session.branch(message_id))
+        self._require_idle()
+        self.session.branch(message_id)
+        self._replace(*self.session.get_parts())
 
     def fork(self, message_id: str | None = None, *, before: bool = False) -> None:
         """Continue in a new session that begins as a copy of this one: up to a message and the results of its tool calls, or to the
@@ -287,7 +278,7 @@ class CodingAgent(Agent):
 
     def _switch_session(self, session: SessionManager) -> None:
         try:
-            self.replace_messages(session.get_messages())
+            self._replace(*session.get_parts())
         except BaseException:
             session.close()  # else it stays locked
             raise

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import field
 
 from newel.agent.errors import SessionError
-from newel.agent.messages import AppMessage, Wire
+from newel.agent.messages import AppMessage, UserMessage, Wire
 
 MAX_LINE = 128 * 1024 * 1024
 """Bytes of the longest line: bounds the memory that a hostile file takes."""
@@ -60,6 +60,10 @@ _ROLES = frozenset({"user", "assistant", "toolResult", "custom"})
 _AROUND = b"\0\r\n\t \xef\xbb\xbf"
 """Bytes ignored around a line's JSON: white space, a byte order mark, NULs that a power cut left."""
 
+Condition = Literal["exact", "foreign", "broken"]
+"""How a line was read: ``exact`` as Newel writes it, so that it decodes to the same each time; ``foreign`` as another program does;
+``broken`` with replaced characters."""
+
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """The errors of the decoders."""
 
@@ -97,26 +101,33 @@ def is_foreign(first: bytes) -> bool:
     return not isinstance(kind, str) or kind not in _TYPES
 
 
-def read_line(raw: bytes, *, number: int, timestamp: str) -> tuple[Line | None, bool]:
-    """Decode a line, and tell whether invalid characters were replaced. None for an empty line and an unknown type.
+def read_line(raw: bytes, *, number: int, timestamp: str) -> tuple[Line | None, Condition]:
+    """Decode a line, and tell its condition. None for an empty line and an unknown type.
 
     Lines of other programs are accepted: a message without an id gets one from its line ``number``, and the session's
     ``timestamp``; a message with an unknown role becomes a custom one. Invalid UTF-8 and lone surrogates become U+FFFD. Raises
     the errors of ``UNREADABLE``.
     """
-    broken = False
+    condition: Condition = "foreign"
     try:
         line = _decoder().decode(raw)
-        # An id that is missing in the file would be a new random one at each reading. It stands behind the long texts.
-        if not isinstance(line, MessageLine) or raw.rfind(line.message.id.encode()) >= 0:
-            return line, False
+        if not isinstance(line, MessageLine) or _has_identity(raw, line.message):
+            return line, "exact"
     except msgspec.ValidationError:
         pass  # JSON, but not as Newel writes it
     except UNREADABLE:
         if raw.isspace():
-            return None, False
-        broken = True
-    return _read_loosely(raw, number=number, timestamp=timestamp), broken
+            return None, "exact"
+        condition = "broken"
+    return _read_loosely(raw, number=number, timestamp=timestamp), condition
+
+
+def _has_identity(raw: bytes, message: AppMessage) -> bool:
+    """Whether the line has the ids and the time: missing ones would be new at each reading. They stand behind the long texts."""
+    if raw.rfind(message.timestamp.encode()) < 0 or raw.rfind(message.id.encode()) < 0:
+        return False
+    attachments = message.attachments if isinstance(message, UserMessage) else ()
+    return not attachments or all(raw.rfind(each.id.encode()) >= 0 for each in attachments)
 
 
 def _read_loosely(raw: bytes, *, number: int, timestamp: str) -> Line | None:

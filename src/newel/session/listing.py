@@ -83,9 +83,9 @@ def _first_text(path: Path) -> str:
 
 def _active(path: Path) -> tuple[int, str]:
     """The number of messages of the active branch, and the user's first message in it."""
-    messages = read_session(path).history.active()
-    first = next((message.text for message in messages if isinstance(message, UserMessage)), "")
-    return len(messages), plain_line(first)
+    history = read_session(path).history.history()
+    first = next((entry.message for entry in history.entries if entry.kind is UserMessage), None)
+    return len(history), plain_line(first.text) if isinstance(first, UserMessage) else ""
 
 
 def _scan(stream: BinaryIO) -> tuple[int, str | None, bool]:

@@ -6,7 +6,7 @@
         session.append_message(message)
 
 ``file_format`` defines the lines of a file, ``reader`` reads and ``appender`` writes them, ``message_tree`` holds the branches,
-``paths`` finds files.
+``history`` reads old messages again, ``paths`` finds files.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from newel.session.file_format import (
     encode_line,
     public_config,
 )
+from newel.session.history import History
 from newel.session.message_tree import MessageTree, TreeEntry
 from newel.session.reader import SessionData
 from newel.storage.files import make_private, project_folder
@@ -110,6 +111,12 @@ class SessionManager:
         """The messages of the active branch, as a new list."""
         return self._history.active()
 
+    def get_parts(self) -> tuple[History, list[AppMessage]]:
+        """The messages of the active branch: those that its last compaction has summarized, which are read when they are asked for, and
+        those that a model may see.
+        """
+        return self._history.parts()
+
     def messages_up_to(self, message_id: str, *, before: bool = False) -> list[AppMessage]:
         """The messages up to this one and the results of its tool calls, or those ``before`` it. Raises ``SessionError`` if the session
         has no such message.
@@ -160,7 +167,7 @@ class SessionManager:
 
     def append_message(self, message: AppMessage) -> None:
         """Append a message to the active branch, unless the session has one with its id."""
-        if self._history.get(message.id) is None:
+        if message.id not in self._history:
             self._write(*([self._moved] if self._moved else []), MessageLine(message))
             self._moved = None
             self._history.add(message)
@@ -169,7 +176,7 @@ class SessionManager:
 
     def extend(self, messages: Sequence[AppMessage]) -> None:
         """Append copied messages in one write, flush them to the disk, and give open tool calls a result."""
-        new = [message for message in messages if self._history.get(message.id) is None]
+        new = [message for message in messages if message.id not in self._history]
         if new:
             self._write(*([self._moved] if self._moved else []), *map(MessageLine, new))
             self._moved = None
@@ -186,19 +193,19 @@ class SessionManager:
             self._write(NameLine(line))
         self._name = line or None
 
-    def branch(self, from_message_id: str | None) -> list[AppMessage]:
-        """Continue after an earlier message and the results of its tool calls, or from the start for None. Returns the active
-        messages. Later messages stay in the tree. The branch is written with the next message, not before.
+    def branch(self, from_message_id: str | None) -> None:
+        """Continue after an earlier message and the results of its tool calls, or from the start for None. Later messages stay in the
+        tree. The branch is written with the next message, not before.
         """
         try:
             start = None if from_message_id is None else self._history.branch_point(from_message_id)
         except KeyError:
             raise _no_message(from_message_id) from None
         if self.has_data():
-            self._history.move(start)
+            with self._history.moved(start):
+                self._history.parts()  # they can be read
             self._moved = BranchLine(start)
             self._answer_open_calls()
-        return self.get_messages()
 
     def close(self) -> None:
         """Flush everything to the disk and unlock the file. Nothing can be appended afterwards."""

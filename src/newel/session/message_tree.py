@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -13,48 +14,67 @@ from newel.agent.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
-    Wire,
     interrupted_result,
     open_calls,
 )
+from newel.session.history import Entry, History, StoredLine, describe
+from newel.session.totals import NOTHING_USED
 
 ROOT = -1
 
 
-class TreeEntry(Wire, frozen=True):
+class TreeEntry(msgspec.Struct, frozen=True):
     """A message and its parent; ``parent_id`` is None at the start of a conversation."""
 
-    message: AppMessage
+    entry: Entry
     parent_id: str | None
     active: bool
 
+    @property
+    def id(self) -> str:
+        return self.entry.id
+
+    @property
+    def message(self) -> AppMessage:
+        return self.entry.message
+
+    def said(self) -> UserMessage | AssistantMessage | None:
+        """The message if it is the user's or the model's; no other is read."""
+        message = self.message if self.entry.kind in {UserMessage, AssistantMessage} else None
+        return message if isinstance(message, UserMessage | AssistantMessage) else None
+
 
 class MessageTree:
-    """Messages in order of time, each with its parent."""
+    """Messages in order of time, each with its parent. What a compaction has summarized is not kept in memory if it is in a file."""
 
     def __init__(self) -> None:
-        self._messages: list[AppMessage] = []
-        self._parents: list[int] = []
+        self._entries: list[Entry] = []
         self._places: dict[str, int] = {}
         self._leaf = ROOT
-        self._active: list[AppMessage] | None = []
+        self._branch: list[Entry] | None = []
+        """The active branch, None if it is unknown."""
         self._waiting: list[ToolCall] | None = []
         """What ``open_calls`` returns, None if it is unknown. Each message of a file that is read asks for it."""
+        self._released = 0
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._entries)
+
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._places
 
     def get(self, message_id: str) -> AppMessage | None:
         place = self._places.get(message_id)
-        return None if place is None else self._messages[place]
+        return None if place is None else self._entries[place].message
 
-    def add(self, message: AppMessage) -> None:
-        """Append a message with a new id to the active branch."""
-        self._parents.append(self._leaf)
-        self._leaf = self._places[message.id] = len(self._messages)
-        self._messages.append(message)
-        if self._active is not None:
-            self._active.append(message)
+    def add(self, message: AppMessage, line: StoredLine | None = None) -> None:
+        """Append a message with a new id to the active branch. ``line`` is where it can be read again."""
+        earlier = NOTHING_USED if self._leaf == ROOT else self._entries[self._leaf].totals
+        entry = describe(message, parent=self._leaf, earlier=earlier, line=line)
+        self._leaf = self._places[message.id] = len(self._entries)
+        self._entries.append(entry)
+        if self._branch is not None:
+            self._branch.append(entry)
         if isinstance(message, AssistantMessage):
             self._waiting = message.tool_calls
         elif isinstance(message, ToolResultMessage):
@@ -62,6 +82,8 @@ class MessageTree:
                 self._waiting = [call for call in self._waiting if call.id != message.tool_call_id]
         elif isinstance(message, UserMessage):
             self._waiting = []
+        elif entry.is_compaction:
+            self._release(before=self._places.get(_first_kept(message), self._leaf))
 
     def repair(self, message: AppMessage) -> list[AppMessage]:
         """The messages to add for this one if earlier ones may be lost, so that every model accepts the history: a call without
@@ -88,7 +110,7 @@ class MessageTree:
         """The id, or a new one derived from it if a message has it."""
         number = 2
         unused = message_id
-        while unused in self._places:
+        while unused in self:
             unused = f"{message_id}-{number}"
             number += 1
         return unused
@@ -96,16 +118,38 @@ class MessageTree:
     def move(self, message_id: str | None) -> None:
         """Make the next message continue this one, or start a conversation for None. Raises ``KeyError``."""
         self._leaf = ROOT if message_id is None else self._places[message_id]
-        self._active = self._waiting = None
+        self._branch = self._waiting = None
+
+    @contextmanager
+    def moved(self, message_id: str | None) -> Generator[None]:
+        """As ``move``, and move back if the block fails."""
+        leaf = self._leaf
+        self.move(message_id)
+        try:
+            yield
+        except BaseException:
+            self._leaf = leaf
+            self._branch = self._waiting = None
+            raise
 
     def active(self) -> list[AppMessage]:
         """The messages of the active branch, as a new list."""
-        return list(self._branch())
+        return list(self.history())
+
+    def history(self) -> History:
+        """The messages of the active branch, each read when it is asked for."""
+        return History(tuple(self._active()))
+
+    def parts(self) -> tuple[History, list[AppMessage]]:
+        """The active branch: what its last compaction has summarized, and all that a model may see."""
+        entries = self._active()
+        start = self._first_seen(entries)
+        return History(entries[:start]), [entry.message for entry in entries[start:]]
 
     def open_calls(self) -> list[ToolCall]:
         """The tool calls at the end of the active branch that have no result."""
         if self._waiting is None:
-            self._waiting = open_calls(self._branch())
+            self._waiting = open_calls(History(self._active()))
         return list(self._waiting)
 
     def branch_point(self, message_id: str) -> str:
@@ -113,41 +157,60 @@ class MessageTree:
         ``KeyError``.
         """
         place = self._places[message_id]
-        waiting = {call.id for call in open_calls([self._messages[at] for at in self._path(place)])}
-        for at in range(place + 1, len(self._messages)):
-            message = self._messages[at]
+        waiting = {call.id for call in open_calls(History(self._path(place)))}
+        for at in range(place + 1, len(self._entries)):
+            entry = self._entries[at]
             if not waiting:
                 break
-            if (
-                self._parents[at] == place
-                and isinstance(message, ToolResultMessage)
-                and message.tool_call_id in waiting
-            ):
+            if entry.parent != place or entry.kind is not ToolResultMessage:
+                continue
+            message = entry.message
+            if isinstance(message, ToolResultMessage) and message.tool_call_id in waiting:
                 waiting.discard(message.tool_call_id)
                 place = at
-        return self._messages[place].id
+        return self._entries[place].id
 
     def up_to(self, message_id: str) -> list[AppMessage]:
         """The messages from the start of the conversation to this one. Raises ``KeyError``."""
-        return [self._messages[place] for place in self._path(self._places[message_id])]
+        return list(History(self._path(self._places[message_id])))
 
     def entries(self) -> Iterator[TreeEntry]:
         """All messages of all branches, in order of time."""
-        active = set(self._path())
-        for place, (message, parent) in enumerate(zip(self._messages, self._parents, strict=True)):
-            parent_id = None if parent == ROOT else self._messages[parent].id
-            yield TreeEntry(message, parent_id, place in active)
+        active = {entry.id for entry in self._active()}
+        for entry in self._entries:
+            parent_id = None if entry.parent == ROOT else self._entries[entry.parent].id
+            yield TreeEntry(entry, parent_id, entry.id in active)
 
-    def _branch(self) -> list[AppMessage]:
-        if self._active is None:
-            self._active = [self._messages[place] for place in self._path()]
-        return self._active
+    def _active(self) -> list[Entry]:
+        if self._branch is None:
+            self._branch = self._path(self._leaf)
+        return self._branch
 
-    def _path(self, leaf: int | None = None) -> list[int]:
-        place = self._leaf if leaf is None else leaf
-        path: list[int] = []
+    def _path(self, place: int) -> list[Entry]:
+        path: list[Entry] = []
         while place != ROOT:
-            path.append(place)
-            place = self._parents[place]
+            entry = self._entries[place]
+            path.append(entry)
+            place = entry.parent
         path.reverse()
         return path
+
+    def _first_seen(self, branch: list[Entry]) -> int:
+        """The index of the first message that the last compaction of a branch keeps; without one, the start."""
+        at = next((at for at in range(len(branch) - 1, -1, -1) if branch[at].is_compaction), None)
+        if at is None:
+            return 0
+        first = _first_kept(branch[at].message)
+        return next((index for index in range(at - 1, -1, -1) if branch[index].id == first), at)
+
+    def _release(self, *, before: int) -> None:
+        """Leave earlier messages to the file."""
+        for entry in self._entries[self._released : before]:
+            entry.release()
+        self._released = max(self._released, before)
+
+
+def _first_kept(compaction: AppMessage) -> str:
+    """The id of the first message that a model still sees, as the transformer knows it; empty in a damaged compaction."""
+    first = compaction.data.get("firstKept") if isinstance(compaction, CustomMessage) else None
+    return first if isinstance(first, str) else ""

@@ -21,6 +21,7 @@ from newel.session.file_format import (
     is_foreign,
     read_line,
 )
+from newel.session.history import SessionFile, StoredLine
 from newel.session.message_tree import MessageTree
 from newel.storage.loading import no_collection
 from newel.text.sanitize import plain_line
@@ -78,6 +79,7 @@ class StoredSession:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self.metadata = metadata_from_name(path)
         self.history = MessageTree()
         self.name: str | None = None
@@ -105,6 +107,7 @@ class StoredSession:
             self._read(stream)
 
     def _read(self, stream: BinaryIO) -> None:
+        file = SessionFile(self._path, stream.fileno())
         number = 0
         while raw := stream.readline(MAX_LINE):
             number += 1
@@ -119,10 +122,11 @@ class StoredSession:
             try:
                 if size > len(raw):
                     raise ValueError(f"longer than {MAX_LINE:,} bytes")
-                line, repaired = read_line(raw, number=number, timestamp=self.metadata.timestamp)
-                if repaired:
+                line, condition = read_line(raw, number=number, timestamp=self.metadata.timestamp)
+                if condition == "broken":
                     self._report(number, "invalid characters were replaced")
-                self._apply(number, line)
+                stored = StoredLine(file, self.whole, size) if condition == "exact" else None
+                self._apply(number, line, stored)
             except UNREADABLE as error:
                 if end != b"\n":
                     self._report(number, f"cut off after {size:,} bytes")
@@ -133,10 +137,10 @@ class StoredSession:
         if number and not self._has_metadata:
             self._report(1, "metadata is missing; id and time are taken from the file's name")
 
-    def _apply(self, number: int, line: Line | None) -> None:
+    def _apply(self, number: int, line: Line | None, stored: StoredLine | None) -> None:
         match line:
             case MessageLine():
-                self._add(number, line.message)
+                self._add(number, line.message, stored)
             case SessionMetadata():
                 if not self._has_metadata:
                     self.metadata, self._has_metadata = line, True
@@ -150,7 +154,8 @@ class StoredSession:
             case None:
                 pass
 
-    def _add(self, number: int, message: AppMessage) -> None:
+    def _add(self, number: int, message: AppMessage, stored: StoredLine | None) -> None:
+        read = message
         existing = self.history.get(message.id)
         if existing is not None:
             if existing == message:
@@ -162,7 +167,7 @@ class StoredSession:
         if pieces[0] is not message:
             self._report(number, "the tool call or result before it is missing")
         for piece in pieces:
-            self.history.add(piece)
+            self.history.add(piece, stored if piece is read else None)
 
     def _report(self, number: int, what: str) -> None:
         self._damage.add(f"line {number:,}: {what}")

@@ -162,9 +162,7 @@ class _PromptRun:
 
 
 def _last_text(agent: CodingAgent) -> str:
-    texts = (
-        message.text for message in reversed(agent.state.messages) if isinstance(message, AssistantMessage)
-    )
+    texts = (message.text for message in reversed(agent.history()) if isinstance(message, AssistantMessage))
     return next(texts, "")
 
 

@@ -12,6 +12,7 @@ from newel.agent.messages import ToolResultMessage
 from newel.jobs.engine import Engine
 from newel.runs.models import RunReport, SequencedEvent, Snapshot
 from newel.runs.run_events import Notice, RunEvent, decode, is_nested
+from newel.tools.todo import NAME as TODO
 from newel.tools.todo import current_items
 from newel.workbench.tab_session import TabSession
 
@@ -60,12 +61,12 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         chat = tab.chat
         journal, agent = chat.journal, chat.active_agent
         if journal is not None and agent is not None:  # nothing may be awaited from here on
-            run, messages = journal.run, agent.get_messages()
+            run, messages = journal.run, agent.history()
             break
         if not was_active and (run, activity) == (tab.state.run, tab.state.activity):
             break  # otherwise the parts were read at different moments
     snapshot = Snapshot(
-        messages=messages[-PAGE_MESSAGES:],
+        messages=list(messages[-PAGE_MESSAGES:]),
         run=run,
         seq=journal.seq if journal else job.seq if job else 0,
         queue=[message for message in queue if message.message.id not in chat.delivered],
@@ -73,7 +74,7 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         working=sorted(agent.state.pending_tool_calls) if agent else [],
         questions=chat.questions.pending,
         totals=tab.totals_of(messages),
-        todo=[*current_items(messages)],
+        todo=[*current_items(messages.results(TODO))],
     )
     return msgspec.structs.replace(snapshot, told=await _reports(engine, snapshot)) if run else snapshot
 

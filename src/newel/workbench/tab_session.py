@@ -28,7 +28,7 @@ from newel.runs.chat_turn import MAX_PENDING, TURN, ChatQueue, TurnParams, find_
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
 from newel.runs.run_events import ContractState, decode
-from newel.session.coding_agent import totals
+from newel.session.history import History
 from newel.text.json import to_json
 from newel.text.sanitize import plain_line
 from newel.workbench.tab_log import RunStopped, TabClosed, TabLog, TabSaved
@@ -217,7 +217,7 @@ class TabSession:
                 raise TabServiceError(
                     "Stop the run first: it is still adding to the conversation that you want to change."
                 )
-            existing = {delivered.id for delivered in await self.messages()}
+            existing = {entry.id for entry in (await self.messages()).entries}
             if before not in existing and message.id not in existing:
                 raise TabServiceError("The message to replace is no longer part of the conversation.")
         async with self.queue.lock:
@@ -424,7 +424,7 @@ class TabSession:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    async def messages(self) -> list[AppMessage]:
+    async def messages(self) -> History:
         """The conversation, with the messages that were accepted but not saved because their run failed."""
         return await self.chat.messages(await self._find_unsaved())
 
@@ -434,17 +434,17 @@ class TabSession:
     async def history(self, before: str, limit: int) -> tuple[list[AppMessage], bool]:
         """Up to ``limit`` messages before message ``before``, and whether there are earlier ones."""
         messages = await self.messages()
-        ids = [message.id for message in messages]
+        ids = [entry.id for entry in messages.entries]
         end = ids.index(before) if before in ids else len(ids)
         start = max(0, end - limit)
-        return messages[start:end], start > 0
+        return list(messages[start:end]), start > 0
 
     async def totals(self) -> TabTotals:
         return self.totals_of(await self.chat.messages())
 
-    def totals_of(self, messages: list[AppMessage]) -> TabTotals:
+    def totals_of(self, messages: History) -> TabTotals:
         """The usage of the conversation, its judges included."""
-        used, judged, agent = totals(messages), self.chat.judge_totals, self.chat.agent
+        used, judged, agent = messages.totals, self.chat.judge_totals, self.chat.agent
         usage = used.usage + judged.usage
         return TabTotals(
             input=usage.input,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.session.manager import SessionManager
+from newel.session.message_tree import TreeEntry
 from newel.session.reader import read_session
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.sampled_from(
@@ -168,4 +170,8 @@ def test_branches_are_the_same_after_reading(steps: list[int]) -> None:
         assert path is not None
         stored = read_session(path)
         assert stored.history.active() == session.get_messages()
-        assert list(stored.history.entries()) == session.get_tree()
+        assert _tree(stored.history.entries()) == _tree(session.get_tree())
+
+
+def _tree(entries: Iterable[TreeEntry]) -> list[tuple[AppMessage, str | None, bool]]:
+    return [(entry.message, entry.parent_id, entry.active) for entry in entries]

@@ -23,7 +23,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
 from newel.agent.formatting import describe_error
-from newel.agent.messages import UserMessage, has_tool_results
+from newel.agent.messages import ToolResultMessage, UserMessage
 from newel.concurrency import background_tasks
 from newel.review import last_run
 from newel.review.last_run import LastRun
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from newel.review.store.retention import Keep
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.review.tracking.outside import OutsideWatch
+    from newel.session.history import History
     from newel.session.manager import SessionManager
 
 PROGRESS_DELAY_S: Final = 1.0
@@ -60,6 +61,10 @@ class AgentSession(Protocol):
 
     @property
     def session(self) -> SessionManager: ...
+
+    def history(self) -> History:
+        """The conversation so far."""
+        ...
 
 
 class RecorderProvider(Protocol):
@@ -202,8 +207,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         attended.agent.on_finish(self._finish_run)
         if attended.agent.state.is_streaming:
             self._on_event(AgentStart())
-            prompts = [prompt for prompt in attended.agent.state.messages if isinstance(prompt, UserMessage)]
-            self._on_event(MessageEnd(message=prompts[-1]))
+            self._on_event(MessageEnd(message=attended.history().of(UserMessage)[-1]))
 
     def _on_event(self, event: AgentEvent) -> None:
         match event:
@@ -286,7 +290,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         prompt.
         """
         of = self._attended
-        if of is None or not has_tool_results(of.agent.state.messages):
+        if of is None or not (history := of.history()).has(ToolResultMessage):
             return None  # without a tool call there is no change
         from newel.review.undo_notices import undo_notice
 
@@ -295,8 +299,8 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             while recorder.notices:  # about what a killed process has left
                 await self.notify(recorder.notices.pop(0))
             ledger = recorder.project.ledger
-            messages, tree = of.agent.state.messages, of.session.get_tree()
-            return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages, tree)
+            prompts, tree = history.of(UserMessage), of.session.get_tree()
+            return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), prompts, tree)
         except NewelError:  # a ledger that cannot be used is reported with the next operation
             return None
 

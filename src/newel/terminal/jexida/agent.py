@@ -20,6 +20,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Limits, Model, RunConfig
 from newel.agent.transform import Transformer
+from newel.session.history import History
 from newel.session.manager import SessionManager
 from newel.terminal.jexida.ports import CommandHost, ModelBackend
 from newel.terminal.jexida.reply_provider import AnswerOrShell
@@ -101,6 +102,10 @@ class JexidaAgent:
         self.agent.set_system_prompt(system_prompt(self.host, self._user, self.routines))
         await self._append_undo_notices()
         return await self.agent.prompt(text)
+
+    def history(self) -> History:
+        """The conversation so far."""
+        return History().followed_by(self.agent.state.messages)
 
     async def _append_undo_notices(self) -> None:
         """Inform the model of decisions about its changes since its last answer. Skipped if the host is unavailable."""

@@ -44,7 +44,7 @@ _BLOCK: Final = re.compile(
 
 async def copy(context: CommandContext, number: str) -> None:
     """``/copy`` takes the last answer, ``/copy 2`` its second block of code."""
-    messages = context.agent.state.messages
+    messages = context.agent.history()
     answers = (message.text for message in reversed(messages) if isinstance(message, AssistantMessage))
     answer = next((text for text in answers if text.strip()), "")
     if not answer:

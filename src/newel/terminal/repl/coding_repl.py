@@ -14,6 +14,7 @@ from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
+from newel.session.history import History
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
@@ -171,11 +172,10 @@ class CodingRepl(Repl[CommandContext]):
 
     def expand(self) -> None:
         if self._group is not None:
-            sections = transcript_of(self._agent.get_messages())
-            self._group.start_soon(self.run_safely, self._show_transcript, sections)
+            self._group.start_soon(self.run_safely, self._show_transcript, self._agent.history())
 
-    async def _show_transcript(self, sections: Sequence[Section]) -> None:
-        if sections:
+    async def _show_transcript(self, history: History) -> None:
+        if sections := transcript_of(history):
             await self.ui.page("Transcript", sections, at_end=True)
 
     @property

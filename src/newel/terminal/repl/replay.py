@@ -36,7 +36,7 @@ EARLIER: Final = "… the beginning of this message is left out\n\n"
 
 def show_resumed(agent: CodingAgent, renderer: Renderer) -> None:
     """Show the last turns of a resumed conversation, and a line that says so."""
-    messages = agent.state.messages
+    messages = agent.history()
     columns, rows = terminal_size(sys.stdout)
     shown = last_turns(messages, columns, SCREENS * rows)
     if earlier := len(messages) - len(shown):

@@ -79,11 +79,11 @@ async def _prompts(context: CommandContext, project: ProjectReview | None) -> li
     return [
         _Prompt(
             entry,
-            entry.message,
-            runs_since(order, session.get_id(), entry.message.timestamp) if order else (),
+            message,
+            runs_since(order, session.get_id(), message.timestamp) if order else (),
         )
         for entry in reversed(session.get_tree())
-        if entry.active and isinstance(entry.message, UserMessage) and not entry.message.is_notice
+        if entry.active and isinstance(message := entry.said(), UserMessage) and not message.is_notice
     ]
 
 
@@ -94,11 +94,9 @@ def _row(prompt: _Prompt) -> str:
 
 def _unrecorded(context: CommandContext, prompt: _Prompt, project: ProjectReview | None) -> list[str]:
     """What the runs since have changed, or may have, and no record restores."""
-    messages = context.agent.state.messages
-    later = messages[[message.id for message in messages].index(prompt.message.id) :]
-    used = {
-        call.name for message in later if isinstance(message, AssistantMessage) for call in message.tool_calls
-    }
+    history = context.agent.history()
+    later = history[[entry.id for entry in history.entries].index(prompt.entry.id) :]
+    used = {call.name for message in later.of(AssistantMessage) for call in message.tool_calls}
     changing = used & {tool.spec.name for tool in context.agent.state.tools if not tool.read_only}
     if not changing:
         return []

@@ -46,7 +46,7 @@ async def session(context: CommandContext, argument: str) -> None:
         ("name", manager.get_name() or "none: /session name WORDS"),
         ("file", str(path) if path else "kept in memory only"),
         ("folder", agent.workspace.name),
-        ("messages", str(len(agent.state.messages))),
+        ("messages", str(agent.message_count)),
         ("model", " ".join(filter(None, (agent.state.model.id, agent.where)))),
         ("thinking", agent.state.thinking_level),
         ("approve", agent.approve),
@@ -101,9 +101,9 @@ def _facts(listed: SessionEntry) -> list[str]:
 async def branch(context: CommandContext, _: str) -> None:
     agent = context.agent
     entries = [
-        (entry, entry.message)
+        (entry, message)
         for entry in agent.session.get_tree()
-        if isinstance(entry.message, UserMessage | AssistantMessage) and entry.message.text
+        if isinstance(message := entry.said(), UserMessage | AssistantMessage) and message.text
     ]
     if not entries:
         context.say("Nothing has been said yet.")

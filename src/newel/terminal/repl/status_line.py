@@ -10,7 +10,8 @@ from typing import Final
 
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage
-from newel.session.coding_agent import NOTHING_USED, CodingAgent, SessionTotals, totals
+from newel.session.coding_agent import CodingAgent
+from newel.session.totals import NOTHING_USED, SessionTotals, totals
 from newel.storage.files import read_regular
 from newel.terminal.repl.background_commands import count_running
 from newel.terminal.repl.folder_status import FolderStatus
@@ -92,7 +93,9 @@ class StatusLine:
         """Those of the conversation so far."""
         messages, counted = self._agent.state.messages, self._counted
         if counted and (len(messages) < counted or messages[counted - 1] is not self._last):
-            counted, self._totals = 0, NOTHING_USED  # another conversation, or another branch
+            counted = 0  # another conversation, or another branch
+        if not counted:
+            self._totals = self._agent.earlier.totals
         if len(messages) > counted:
             self._totals = totals(itertools.islice(messages, counted, None), self._totals)
             counted, self._last = len(messages), messages[-1]

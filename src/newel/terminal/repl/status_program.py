@@ -15,7 +15,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.session.coding_agent import CodingAgent, SessionTotals
+from newel.session.coding_agent import CodingAgent
+from newel.session.totals import SessionTotals
 from newel.text.format import one_line
 from newel.workspace.process.own_programs import own_path
 

@@ -16,10 +16,8 @@ from newel.workspace.port import Workspace
 async def show(context: CommandContext, number: str) -> None:
     """``/show 2`` is the call before the last one."""
     back = int(number) if number.isdecimal() and int(number) else 1
-    messages = context.agent.state.messages
-    calls = [
-        call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
-    ]
+    messages = context.agent.history()
+    calls = [call for message in messages.of(AssistantMessage) for call in message.tool_calls]
     if back > len(calls):
         verb = "is" if len(calls) == 1 else "are"
         context.say(

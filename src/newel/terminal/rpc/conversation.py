@@ -295,7 +295,7 @@ class Conversation:
             is_streaming=state.is_streaming,
             pending_tool_calls=sorted(state.pending_tool_calls),
             pending_approvals=sorted(self._questions),
-            message_count=len(state.messages),
+            message_count=agent.message_count,
             waiting=len(self._turns),
             steer=len(agent.queue.steer),
             follow_up=len(agent.queue.later),
@@ -388,7 +388,7 @@ class Conversation:
         return p.SessionOpened(
             session_id=agent.session.get_id(),
             session_file=str(path) if path else None,
-            message_count=len(agent.state.messages),
+            message_count=agent.message_count,
             damage=list(agent.session.damage),
         )
 

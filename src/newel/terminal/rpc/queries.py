@@ -8,8 +8,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError, SessionError
-from newel.agent.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
-from newel.agent.transform import COMPACTION
+from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest
@@ -50,9 +49,9 @@ def describe(
     """Data that is in memory."""
     match command:
         case p.MessagesCommand():
-            messages = agent.get_messages()
+            messages = agent.history()
             first = 0 if command.limit is None else max(len(messages) - command.limit, 0)
-            return p.MessagesData(messages=messages[first:], total=len(messages))
+            return p.MessagesData(messages=list(messages[first:]), total=len(messages))
         case p.StatsCommand():
             return stats(agent)
         case p.CommandsCommand():
@@ -62,17 +61,15 @@ def describe(
 
 
 def stats(agent: CodingAgent) -> p.StatsData:
-    messages, totals = agent.state.messages, agent.totals()
-    results = [message for message in messages if isinstance(message, ToolResultMessage)]
+    entries, totals = agent.history().entries, agent.totals()
+    results = [entry for entry in entries if entry.kind is ToolResultMessage]
     return p.StatsData(
         session_id=agent.session.get_id(),
-        user_messages=sum(isinstance(message, UserMessage) for message in messages),
-        assistant_messages=sum(isinstance(message, AssistantMessage) for message in messages),
+        user_messages=sum(entry.kind is UserMessage for entry in entries),
+        assistant_messages=sum(entry.kind is AssistantMessage for entry in entries),
         tool_calls=len(results),
         failed_tool_calls=sum(result.is_error for result in results),
-        compactions=sum(
-            isinstance(message, CustomMessage) and message.name == COMPACTION for message in messages
-        ),
+        compactions=sum(entry.is_compaction for entry in entries),
         usage=totals.usage,
         cost=totals.cost,
         context=totals.context,
