@@ -239,6 +239,12 @@ class LiveRenderer(Renderer):
             self._draw()
         return True
 
+    def show_stopping(self) -> None:
+        if self._activity:
+            self.set_activity("stopping")
+        if self._is_live and not self._above:
+            self.screen.draw("", self._live())
+
     def paused(self) -> AbstractContextManager[None]:
         return self.screen.paused()
 
