@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from importlib.abc import InspectLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol
@@ -140,6 +139,8 @@ scope["main"](int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), files)
 
 def code_of(module: ModuleType) -> Any:
     """A program, compiled as it is in this process: compiling it takes 3 ms."""
+    from importlib.abc import InspectLoader  # with its base classes, it is slow to load
+
     loader = module.__loader__
     assert isinstance(loader, InspectLoader)  # noqa: S101 — that of any module with a file
     return loader.get_code(module.__name__)
