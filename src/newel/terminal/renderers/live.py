@@ -240,10 +240,9 @@ class LiveRenderer(Renderer):
         return True
 
     def show_stopping(self) -> None:
+        """Shown with the next tick: most of what runs has been stopped by then."""
         if self._activity:
             self.set_activity("stopping")
-        if self._is_live and not self._above:
-            self.screen.draw("", self._live())
 
     def paused(self) -> AbstractContextManager[None]:
         return self.screen.paused()
