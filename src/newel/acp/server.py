@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -28,6 +27,7 @@ from newel.acp.json_rpc import (
 )
 from newel.agent.errors import ConfigError, SessionInUse
 from newel.concurrency import task_group
+from newel.version import VERSION
 
 if TYPE_CHECKING:
     from newel.acp.client import SessionClient
@@ -129,7 +129,7 @@ class AcpServer:
                 mcp_capabilities=p.McpCapabilities(http=True),
                 session_capabilities=p.SessionCapabilities(),
             ),
-            agent_info=p.Named(name="newel", title="Newel", version=version("newel")),
+            agent_info=p.Named(name="newel", title="Newel", version=VERSION),
             auth_methods=self._application.auth_methods(terminal=bool(auth and auth.terminal)),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from newel.permissions.approval import ApprovalMode
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.text.format import short_folder
+from newel.version import VERSION
 
 NEW_UNTIL: Final = 5
 """Saved sessions after which the approval mode needs no explanation any more."""
@@ -30,7 +30,7 @@ def header(agent: CodingAgent, home: Path) -> str:
     is_recorded = isinstance(agent.workspace, RecordingWorkspace)
     is_newcomer = len(list(islice((home / "sessions").glob("*/*.jsonl"), NEW_UNTIL))) < NEW_UNTIL
     facts = [
-        f"newel {version('newel')}",
+        f"newel {VERSION}",
         short_folder(agent.workspace.name),
         " ".join(filter(None, (agent.state.model.id, agent.where))) + (" (/model)" if is_newcomer else ""),
         "" if is_newcomer else f"approve: {agent.approve}",

@@ -19,6 +19,7 @@ from newel.config.jexida import NAME, ModelChoice, RemoteSettings, Through, load
 from newel.config.settings import Flags, Settings, load_settings
 from newel.permissions.nested import enter
 from newel.text.sanitize import sanitize
+from newel.version import VERSION
 
 if TYPE_CHECKING:
     from newel.terminal.jexida.ports import ModelBackend
@@ -93,8 +94,6 @@ def _enter_host(options: Options) -> Options:
 
 
 async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], options: Options) -> int:
-    from importlib.metadata import version
-
     from newel.app.workspace_factory import open_recorders
     from newel.session.manager import SessionManager
     from newel.terminal.jexida.agent import JexidaAgent
@@ -142,7 +141,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
             host.open_workspace = partial(recorded, talk, recorders)
         return await run_jexida(
             talk,
-            title=f"jexida {version('newel')}",
+            title=f"jexida {VERSION}",
             history=Path.home() / NAME.parent / "history",
             editing=newel.terminal.editing,
             warnings=[*warnings, *session.damage],

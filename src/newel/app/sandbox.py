@@ -23,6 +23,7 @@ from newel.concurrency import background_tasks
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import make_private, read_regular, replace_file
 from newel.storage.temporary_folder import temporary_folder
+from newel.version import VERSION
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 if TYPE_CHECKING:
@@ -377,11 +378,9 @@ def _bytes(gibibytes: float | None) -> int | None:
 
 def _key_of(facts: Sequence[str], policy: SandboxPolicy) -> str:
     """What a result of the self-test depends on."""
-    from importlib.metadata import version
-
     system = os.uname()
     facts = [
-        *(version("newel"), system.release, system.version, str(os.geteuid()), *facts),
+        *(VERSION, system.release, system.version, str(os.geteuid()), *facts),
         msgspec.json.encode(policy).decode(),
     ]
     return hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.extra_tools import IN_TERMINAL, for_conversation
+from newel.app.garbage import AT_START, AT_WORK, WHILE_TYPING, KeptModules
 from newel.app.model_resolver import NoModelChosen, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import Settings, load_settings
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from newel.terminal.stream_json.renderer import StreamJsonRenderer
     from newel.terminal.ui.approval import Approver
     from newel.text.json_schema import AnswerSchema
-
-
-AT_START, AT_WORK, WHILE_TYPING = 200_000, 50_000, 5_000
-"""New objects after which garbage is collected. A start leaves hardly any. Collecting 50,000 takes 20 ms, for which a key would wait."""
 
 
 def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
@@ -154,6 +151,7 @@ async def _converse(
     from newel.terminal.repl.repl import Prompt
 
     gc.set_threshold(WHILE_TYPING)
+    gc.callbacks.append(KeptModules())
     return await run_repl(
         agent,
         home=settings.home,

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, nullcontext
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from newel.app.model_resolver import project_server_notice, warn_of_project_serv
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
+from newel.version import VERSION
 
 if TYPE_CHECKING:
     from newel.app.workbench_agents import WorkbenchAgentFactory
@@ -116,7 +116,7 @@ def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) 
     from newel.web.websocket import ServerInfo
 
     return ServerInfo(
-        newel=version("newel"),
+        newel=VERSION,
         project=workbench.folder,
         approve=settings.approve,
         sandbox=settings.sandbox.mode or "read-only",

@@ -8,7 +8,6 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final, get_args
 
@@ -33,6 +32,7 @@ from newel.providers.model_server import ModelServer, connect
 from newel.providers.ollama.model_info import full_name
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
+from newel.version import VERSION
 
 LOAD: Final = "Load one; with Ollama: ollama pull NAME."
 
@@ -45,9 +45,7 @@ def command_doctor(arguments: Sequence[str]) -> int:
     parser.add_argument("--model", help="test this model")
     parser.add_argument("--tool-calls", choices=get_args(ToolCallMode), help="how the model calls tools")
     flags = Flags(**vars(parser.parse_args(arguments)))
-    print(
-        f"newel {version('newel')} · Python {platform.python_version()} · {platform.system()} {platform.release()}"
-    )
+    print(f"newel {VERSION} · Python {platform.python_version()} · {platform.system()} {platform.release()}")
     findings = Checks()
     findings.show(_findings(flags))
     return findings.close()

@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +53,7 @@ from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan,
 from newel.evals.task import Task, find_tasks, load_task, load_tasks, select
 from newel.evals.trial import PROMPT, TrialResult, run_trial
 from newel.text.sanitize import sanitize
+from newel.version import VERSION
 
 DESCRIPTION: Final = """\
 Measure what an agent gets done, on tasks whose results are checked.
@@ -277,7 +277,7 @@ def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
         tasks={task.name: _digest(task, is_replay=options.replay) for task in tasks},
         traces={task.name: source_of(task) for task in tasks} if options.replay else {},
         suite=str((options.suite or suite_folder()).resolve()),
-        version=version("newel"),
+        version=VERSION,
         max_cost=options.budget,
         timeout=options.timeout,
         config={} if options.replay or options.agent else trial_config(settings),

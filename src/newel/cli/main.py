@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import NewelError, UsageError
 from newel.cli import MODULES, help_text
 from newel.cli.aliases import canonical
+from newel.version import VERSION
 from newel.workspace.secrecy import hide_secrets
 
 if TYPE_CHECKING:
@@ -182,9 +183,7 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         check_override(arguments)
     parsed = parser.parse_args(_with_unnamed_worktree(arguments))
     if parsed.version:
-        from importlib.metadata import version
-
-        print(f"newel {version('newel')}")
+        print(f"newel {VERSION}")
         return 0
     check_session_options(parser, parsed)
     if parsed.worktree is not None and (parsed.continue_ or parsed.session):

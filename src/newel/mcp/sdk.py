@@ -14,6 +14,7 @@ from newel.agent.errors import NewelError
 from newel.concurrency import first_error
 from newel.mcp.client_handlers import ClientHandlers
 from newel.mcp.types import ToolInfo
+from newel.version import VERSION
 
 if TYPE_CHECKING:
     from mcp import types
@@ -51,8 +52,6 @@ async def client(
     transport: Any, callbacks: ClientHandlers, tools_changed: Callable[[], None], *, legacy: bool
 ) -> AsyncGenerator[Client]:
     """A connected session over a transport. ``legacy`` skips the detection of the protocol version."""
-    from importlib.metadata import version
-
     from mcp import types
     from mcp.client import Client
 
@@ -62,7 +61,7 @@ async def client(
 
     async with Client(
         transport,
-        client_info=types.Implementation(name="newel", version=version("newel")),
+        client_info=types.Implementation(name="newel", version=VERSION),
         list_roots_callback=callbacks.list_roots,
         elicitation_callback=callbacks.elicit,
         sampling_callback=callbacks.sample if callbacks.samples else None,

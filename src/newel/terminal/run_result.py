@@ -26,6 +26,7 @@ from newel.agent.messages import (
 )
 from newel.permissions.approval import is_denial, is_unasked
 from newel.session.coding_agent import CodingAgent
+from newel.version import VERSION
 
 ABORTED, FAILED = 130, 1
 
@@ -127,8 +128,6 @@ class HeldAnswer(Protocol):
 
 def describe_session(agent: CodingAgent) -> SessionStarted:
     """The agent's session and what it works with."""
-    from importlib.metadata import version
-
     state, path = agent.state, agent.session.get_file_path()
     return SessionStarted(
         session_id=agent.session.get_id(),
@@ -137,7 +136,7 @@ def describe_session(agent: CodingAgent) -> SessionStarted:
         model=state.model.id,
         provider=state.model.provider,
         approve=agent.approve,
-        version=version("newel"),
+        version=VERSION,
         tools=[tool.spec.name for tool in state.tools],
         commands=sorted(agent.templates),
         mcp_servers=[ServerSummary(name, state) for name, state in agent.tool_servers()],

@@ -67,6 +67,25 @@ async def test_a_stopped_command_may_clean_up(workspace: LocalWorkspace) -> None
     assert (Path(workspace.root) / "done").read_text() == "tidied\n"
 
 
+LEFT = (
+    """setsid sh -c 'trap "echo left >> terms; exit" TERM; echo $$ > pid; while :; do sleep 0.01; done' &"""
+)
+TIDIES = "trap 'echo first >> terms; is_told=1' TERM; echo begun; until [ $is_told ]; do sleep 0.01; done; sleep 0.3"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
+async def test_a_stopped_command_and_what_has_left_it_are_told_once(workspace: LocalWorkspace) -> None:
+    """Programs that are told again give up what they are tidying up."""
+    with anyio.CancelScope() as scope:
+
+        async def on_output(_: str) -> None:
+            scope.cancel()
+
+        await workspace.run(f"{LEFT} until [ -s pid ]; do sleep 0.01; done; {TIDIES}", on_output=on_output)
+    assert sorted((Path(workspace.root) / "terms").read_text().split()) == ["first", "left"]
+    assert not alive(Path(workspace.root) / "pid")
+
+
 async def test_cancelling_stops_the_command(workspace: LocalWorkspace) -> None:
     shown: list[str] = []
     with anyio.CancelScope() as scope:

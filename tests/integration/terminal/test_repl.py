@@ -68,6 +68,19 @@ def test_escape_stops_a_long_command_and_its_processes(open_terminal: Open, tmp_
     terminal.wait_for("You said: still there?")
 
 
+def test_a_command_that_takes_long_to_stop_is_shown_as_stopping_until_it_has_ended(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = open_terminal(
+        "rich", "run trap '' TERM; echo $$ > pid; echo begun; while :; do sleep 0.1; done"
+    )
+    terminal.wait_for("│ begun")
+    terminal.send(ESCAPE)
+    terminal.wait_for(lambda: "stopping" in terminal.raw)
+    terminal.wait_for("Stopped.")
+    assert gone(int((tmp_path / "project" / "pid").read_text()))
+
+
 def test_ctrl_c_stops_the_run_and_a_second_one_exits(open_terminal: Open) -> None:
     terminal = open_terminal("rich", LONG)
     terminal.wait_for("│ begun")

@@ -88,6 +88,9 @@ class Renderer:
         """``TICK_S`` seconds have passed. False if there is more to do after other tasks, such as keys, had their turn."""
         return True
 
+    def show_stopping(self) -> None:
+        """What runs is being stopped, which can take a moment."""
+
     def paused(self) -> AbstractContextManager[None]:
         """Inside, the terminal may be used for a question."""
         return nullcontext()

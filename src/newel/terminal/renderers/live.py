@@ -239,6 +239,11 @@ class LiveRenderer(Renderer):
             self._draw()
         return True
 
+    def show_stopping(self) -> None:
+        """Shown with the next tick: most of what runs has been stopped by then."""
+        if self._activity:
+            self.set_activity("stopping")
+
     def paused(self) -> AbstractContextManager[None]:
         return self.screen.paused()
 

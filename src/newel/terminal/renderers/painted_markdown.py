@@ -7,25 +7,20 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from markdown_it.token import Token
-from rich import box
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, Paragraph, TableElement
 from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
 
 from newel.terminal.renderers.diff_styles import paint_diff_code
+from newel.terminal.renderers.painted_table import paint_table
 from newel.terminal.renderers.palette import DIM
 from newel.text.sanitize import sanitize
 
 URL = r"(?:https?://|mailto:)[!-~]+(?!\S)"
 """What a terminal may open on a click. A link is only made of an address that is written out, so that nobody opens another one."""
-
-LONG_WORD = 12
-"""Columns up to which a word in a table is never folded."""
 
 TAB = 4
 
@@ -130,8 +125,6 @@ class _Code(CodeBlock):
 
 
 class _Table(TableElement):
-    """A table that loses no text: cells are folded, and if columns would be too narrow, each row becomes a record."""
-
     has_links = False
 
     @classmethod
@@ -142,35 +135,11 @@ class _Table(TableElement):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header = self.header.row.cells if self.header and self.header.row else []
-        headings = [cell.content for cell in header]
         rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
-        columns = zip(headings, *rows, strict=False)
-        widths = [max(min(_longest_word(cell), LONG_WORD) for cell in column) for column in columns]
         for row in rows if self.has_links else ():
             for cell in row:
                 _link_addresses(cell)
-        if sum(widths) + 2 * len(widths) > options.max_width:
-            yield from _records(headings, rows)
-            return
-        table = Table(box=box.SIMPLE, pad_edge=False, style="markdown.table.border", collapse_padding=True)
-        for heading, width in zip(headings, widths, strict=True):
-            heading.stylize("markdown.table.header")
-            table.add_column(heading, overflow="fold", min_width=width)
-        for row in rows:
-            table.add_row(*row)
-        yield table
-
-
-def _records(headings: list[Text], rows: list[list[Text]]) -> Iterable[Text]:
-    for number, row in enumerate(rows or [[Text()] * len(headings)]):
-        yield Text("\n" if number else "", end="")
-        for heading, cell in zip(headings, row, strict=False):
-            name = heading.plain.strip()
-            yield Text.assemble((f"{name}: " if name else "", "markdown.table.header"), cell, overflow="fold")
-
-
-def _longest_word(cell: Text) -> int:
-    return max(map(cell_len, cell.plain.split()), default=1)
+        yield from paint_table([cell.content for cell in header], rows, console, options.max_width)
 
 
 class StreamingMarkdown(Markdown):

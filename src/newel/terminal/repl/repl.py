@@ -218,6 +218,7 @@ class Repl(Generic[Context]):
             return False
         self._queue.clear()
         self._running.cancel()
+        self.ui.renderer.show_stopping()
         return True
 
     @property

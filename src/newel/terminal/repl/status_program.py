@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any, Final
 
 import anyio
@@ -18,6 +17,7 @@ import msgspec
 from newel.session.coding_agent import CodingAgent
 from newel.session.totals import SessionTotals
 from newel.text.format import one_line
+from newel.version import VERSION
 from newel.workspace.process.own_programs import own_path
 
 INTERVAL_S: Final = 0.5
@@ -38,7 +38,7 @@ def facts_of(agent: CodingAgent, totals: SessionTotals) -> dict[str, Any]:
         "cwd": folder,
         "model": {"id": agent.state.model.id, "display_name": agent.state.model.id},
         "workspace": {"current_dir": folder, "project_dir": folder},
-        "version": version("newel"),
+        "version": VERSION,
         "cost": {"total_cost_usd": totals.cost},
         "context_window": {
             "context_window_size": window,

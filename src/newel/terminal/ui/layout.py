@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, has_completions
-from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, to_formatted_text
 from prompt_toolkit.layout import (
     BufferControl,
     CompletionsMenu,
     ConditionalContainer,
+    Container,
     Dimension,
     FormattedTextControl,
     HSplit,
     Layout,
     Window,
 )
-from prompt_toolkit.layout.controls import UIContent, UIControl
+from prompt_toolkit.layout.mouse_handlers import MouseHandlers
 from prompt_toolkit.layout.processors import TabsProcessor
+from prompt_toolkit.layout.screen import Char, Screen, WritePosition
+from prompt_toolkit.utils import get_cwidth
 
 GetText = Callable[[], AnyFormattedText]
 
@@ -55,8 +58,7 @@ def build_layout(buffer: Buffer, rows: Rows, height: Callable[[], int]) -> Layou
         HSplit(
             [
                 ConditionalContainer(
-                    Window(_PaintedLines(rows.live), dont_extend_height=True, always_hide_cursor=True),
-                    Condition(lambda: bool(rows.live())) & ~has_above,
+                    _PaintedLines(rows.live), Condition(lambda: bool(rows.live())) & ~has_above
                 ),
                 ConditionalContainer(_window(above, wraps=True), has_above),
                 typed,
@@ -70,31 +72,62 @@ def build_layout(buffer: Buffer, rows: Rows, height: Callable[[], int]) -> Layou
     )
 
 
-class _PaintedLines(UIControl):
-    """Lines with colours for the terminal, one row each. Lines that stay are not read again: a key must not wait for a screenful of them."""
+class _PaintedLines(Container):
+    """Lines with colours for the terminal, one row each. A key must not wait for a screenful of them: a part of one colour is one wide
+    character of the screen, and the cells of a line that stays are not made again.
+    """
 
     def __init__(self, get: Callable[[], Sequence[str]]) -> None:
         self._get = get
 
-    def preferred_height(
-        self,
-        width: int,  # noqa: ARG002 — a line is one row
-        max_available_height: int,  # noqa: ARG002
-        wrap_lines: bool,  # noqa: ARG002
-        get_line_prefix: object,  # noqa: ARG002
-    ) -> int:
-        return len(self._get())
+    def reset(self) -> None:
+        """There is no state."""
 
-    def create_content(self, width: int, height: int) -> UIContent:  # noqa: ARG002 — the window cuts
-        lines = self._get()
-        return UIContent(lambda number: _fragments(lines[number]), len(lines), show_cursor=False)
+    def preferred_width(self, max_available_width: int) -> Dimension:
+        return Dimension(preferred=max_available_width)
+
+    def preferred_height(self, width: int, max_available_height: int) -> Dimension:  # noqa: ARG002 — a line is one row
+        rows = len(self._get())
+        return Dimension(max=rows, preferred=rows)
+
+    def write_to_screen(  # noqa: PLR0917 — the base's signature
+        self,
+        screen: Screen,
+        mouse_handlers: MouseHandlers,  # noqa: ARG002 — nothing here is clicked
+        write_position: WritePosition,
+        parent_style: str,  # noqa: ARG002 — lines have their own colours
+        erase_bg: bool,  # noqa: ARG002
+        z_index: int | None,  # noqa: ARG002
+    ) -> None:
+        at = write_position
+        for row, line in enumerate(self._get()[: at.height], at.ypos):
+            screen.data_buffer[row].update(_cells(line, at.width))
+        screen.height = max(screen.height, at.ypos + at.height)
+
+    def get_children(self) -> list[Container]:
+        return []
+
+
+_COVERED: Final = Char("")
+"""A cell behind the first one of a wide character."""
 
 
 @lru_cache(maxsize=256)
-def _fragments(line: str) -> StyleAndTextTuples:
-    """The parts of a painted line. prompt_toolkit makes one of each character."""
-    each = groupby(to_formatted_text(ANSI(line)), key=itemgetter(0))
-    return [(style, "".join(part[1] for part in parts)) for style, parts in each]
+def _cells(line: str, width: int) -> Mapping[int, Char]:
+    """The cells of a painted line by their columns."""
+    cells: dict[int, Char] = {}
+    for style, fragments in groupby(to_formatted_text(ANSI(line)), key=itemgetter(0)):
+        column = len(cells)
+        part = Char(_fit("".join(fragment[1] for fragment in fragments), width - column), style)
+        if part.width:
+            cells[column] = part
+            cells.update(dict.fromkeys(range(column + 1, column + part.width), _COVERED))
+    return cells
+
+
+def _fit(text: str, columns: int) -> str:
+    ends = accumulate(map(get_cwidth, text))
+    return "".join(char for char, end in zip(text, ends, strict=True) if end <= columns)
 
 
 class _Drawn:

@@ -62,12 +62,12 @@ from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.suspension import Suspension
 from newel.terminal.ui.terminal_app import TerminalApp
 from newel.terminal.ui.terminal_ui import InputHandler
-from newel.terminal.ui.user_terminal import UserTerminal
 from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
     from newel.terminal.ui.fullscreen_pager import FullscreenPager
+    from newel.terminal.ui.user_terminal import UserTerminal
 
 READ_ROUNDS = 8
 """Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
@@ -266,6 +266,8 @@ class PromptToolkitUI:
 
     @asynccontextmanager
     async def hand_over(self) -> AsyncGenerator[UserTerminal]:
+        from newel.terminal.ui.user_terminal import UserTerminal
+
         async with self.suspend():
             with UserTerminal(sys.stdin.fileno(), self._output.fileno()) as terminal:
                 yield terminal

@@ -70,11 +70,24 @@ def is_running(commands: Collection[ProcessMark]) -> bool:
     return bool(_targets(commands))
 
 
-def signal(commands: Collection[ProcessMark], number: int) -> None:
-    """Send a signal to all processes of these commands."""
-    for target in _targets(commands):
+def signal(commands: Collection[ProcessMark], number: int, *, spared: int = 0) -> bool:
+    """Send a signal to all processes of these commands, but not to the process group ``spared``. Returns whether any process runs."""
+    targets = _targets(commands)
+    for target in targets - {-spared}:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or is another user's
             os.kill(target, number)
+    return bool(targets)
+
+
+def signal_first(command: ProcessMark, number: int) -> bool:
+    """Send a signal to the group of a command's first process, without a look at all processes; False if that process has ended."""
+    if not command.session or start_time(command.session) != command.began:
+        return False
+    try:
+        os.killpg(command.session, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def find_remaining(command: ProcessMark, *, all_of_them: bool) -> list[str]:

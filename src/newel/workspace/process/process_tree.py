@@ -76,8 +76,13 @@ class ProcessTree:
     def find_remaining(self, *, all_of_them: bool) -> list[str]:
         return process_mark.find_remaining(self._mark, all_of_them=all_of_them)
 
-    def signal(self, number: signal.Signals) -> None:
-        process_mark.signal([self._mark], number)
+    def signal(self, number: signal.Signals, *, but_first: bool = False) -> bool:
+        """Send a signal to all of them, or to all ``but_first``: not to those of ``signal_first``. Returns whether any of them runs."""
+        return process_mark.signal([self._mark], number, spared=self._mark.session if but_first else 0)
+
+    def signal_first(self, number: signal.Signals) -> bool:
+        """Send a signal to the group of the first of them: at once, as no other is looked for. False if the first one has ended."""
+        return process_mark.signal_first(self._mark, number)
 
     def leave(self, folder: str) -> None:
         """They run on after their command, which ran in ``folder``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.abc import InspectLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
@@ -17,6 +16,8 @@ def own_python() -> str:
 
 def code_of(module: ModuleType) -> Any:
     """A program, compiled as it is in this process: compiling it takes 3 ms."""
+    from importlib.abc import InspectLoader  # with its base classes, it is slow to load
+
     loader = module.__loader__
     assert isinstance(loader, InspectLoader)  # noqa: S101 — that of any module with a file
     return loader.get_code(module.__name__)

@@ -31,6 +31,9 @@ KILL_GRACE: Final = 2.0
 """Seconds between TERM and KILL."""
 
 
+AT_ONCE: Final = 0.02
+"""Seconds in which a command usually ends after TERM, before its other processes are looked for among all of the machine."""
+
 LEAVING: Final = 0.05
 """Seconds for a command's processes to end after it, before they count as left running."""
 
@@ -193,8 +196,11 @@ class ChildProcess:
         """End the process and all that it started. Keep reading until then, as a process that blocks on a write cannot exit
         cleanly.
         """
-        self.processes.signal(signal.SIGTERM)
         until = anyio.current_time() + KILL_GRACE
+        if was_first := self.processes.signal_first(signal.SIGTERM):
+            await self._read_until(lambda: self.ended and not self._pipes, AT_ONCE)
+        if not self.processes.signal(signal.SIGTERM, but_first=was_first) and self.ended:
+            return
         pause = 0.005
         while self._lives() and anyio.current_time() < until:
             await anyio.sleep(pause)

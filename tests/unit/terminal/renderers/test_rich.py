@@ -412,6 +412,23 @@ def test_a_table_loses_no_text_however_narrow_the_terminal(
         assert paper.text.count(letter) >= there
 
 
+def test_the_columns_of_a_table_are_aligned_and_only_wide_ones_are_folded(scene: Callable[..., Any]) -> None:
+    table = (
+        "| Name | Use | Of | Size |\n|---|:-:|---|---:|\n"
+        "| 日本 | x | every word of a long sentence that is folded | 5 |\n| b | yyyyy | | 1000 |\n"
+    )
+    text = show(scene().say(f"{table}\nEnd.").end(), columns=44).text
+    assert text.split("\n")[2:9] == [
+        " Name   Use   Of                       Size",
+        " ──────────────────────────────────────────",
+        " 日本    x    every word of a long        5",
+        "              sentence that is folded",
+        " b     yyyyy                           1000",
+        "",
+        "End.",
+    ]
+
+
 def test_a_table_that_is_too_wide_becomes_records(scene: Callable[..., Any]) -> None:
     table = "| Function | Module | What it does |\n|---|---|---|\n| `importer.parse` | importer/reading/parse.py | reads |\n"
     text = show(scene().say(f"{table}\nEnd.").end(), columns=34).text

@@ -63,6 +63,7 @@ def test_a_reused_pid_is_spared() -> None:
     with running() as process:
         recycled = ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid) - 1)
         process_mark.signal([recycled], signal.SIGKILL)
+        assert not process_mark.signal_first(recycled, signal.SIGKILL)
         assert not process_mark.is_running([recycled])
         assert process.poll() is None
 
