@@ -160,6 +160,8 @@ async def _read_body(response: httpcore2.Response, encoding: str) -> tuple[bytes
                 raise ToolError("The server sent a body that does not match its encoding.") from error
             if max(len(body), received) > MAX_BYTES:
                 return bytes(body[:MAX_BYTES]), True
+    if received and not body:
+        raise ToolError("The server sent a body that does not match its encoding.")
     return bytes(body), False
 
 

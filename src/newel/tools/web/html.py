@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from newel.tools.web.markdown_writer import MarkdownWriter
 from newel.workspace.sandbox.web_address import WebAddress
 
-MAX_TEXT: Final = 2_000_000
+MAX_TEXT: Final = 1_000_000
 """Characters of the result."""
 
 _MARKUP: Final = re.compile(
@@ -65,9 +65,9 @@ def to_markdown(page: str, address: WebAddress) -> Converted:
     writer = _write(_main_part(page) or page, address)
     if not writer.has_text:
         writer = _write(page, address)
-    return Converted(
-        " ".join(unescape(title[1]).split()) if title else "", writer.finish(), writer.size > MAX_TEXT
-    )
+    text = writer.finish()
+    is_cut = max(writer.size, len(text)) > MAX_TEXT
+    return Converted(" ".join(unescape(title[1]).split()) if title else "", text[:MAX_TEXT], is_cut)
 
 
 def attributes_of(text: str) -> dict[str, str]:

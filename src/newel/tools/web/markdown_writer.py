@@ -227,7 +227,7 @@ class MarkdownWriter:
         code = "".join(self._inline).replace(_BREAK, "\n").strip("\n")
         self._inline.clear()
         if code.strip():
-            fence = max([*re.findall(r"`{3,}", code), "``"], key=len) + "`"
+            fence = max([*re.findall(r"`{3,}", code), "``"], key=len)[:20] + "`"
             self._put("code", [fence + self._language, *code.split("\n"), fence])
         self._language = ""
 
@@ -242,7 +242,7 @@ class MarkdownWriter:
         for place, line in enumerate(lines):
             written = f"{indent}{self._marker if not place and self._marker else hanging}{line}".rstrip()
             self._written.append(written)
-            self.size += len(written) - len(line)
+            self.size += len(written) - len(line) + 1
         self._marker = ""
         self._last = kind, self._quotes
         self.has_text = True
