@@ -101,7 +101,7 @@ def command_import(arguments: Sequence[str]) -> int:
     files = [word for word in options.what if word not in AGENTS]
     if len(named) > 1 or len(files) > 1 or (files and (options.last or options.all or options.list)):
         parser.error("name one agent, and one file or one of --list, --last and --all")
-    agents = tuple(agent for agent in AGENTS if not named or agent in named)
+    agents = [agent for agent in AGENTS if not named or agent in named]
     if files:
         source = Path(files[0]).expanduser()
         return _report(import_file(source, _directory(), agents[0] if named else None))
@@ -111,7 +111,9 @@ def command_import(arguments: Sequence[str]) -> int:
     listed = list(itertools.islice(found, options.n))
     for session in listed:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.modified))
-        print(f"{session.agent:6}  {when}  {session.first_text[:80] or '(empty)'}\n{'':8}{sanitize(str(session.path))}")
+        print(
+            f"{session.agent:6}  {when}  {session.first_text[:80] or '(empty)'}\n{'':8}{sanitize(str(session.path))}"
+        )
     print(HOW_TO_IMPORT if listed else NOTHING_FOUND)
     return 0
 

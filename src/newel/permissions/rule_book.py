@@ -100,7 +100,8 @@ class RuleBook:
         return ServerAccess(
             is_allowed=bool(self.server_rule("allow", host, port))
             or any(domain.matches(host, port) for domain in domains),
-            is_named=bool(written) or any(each.name == host and each.matches(host, port) for each in self._configured()),
+            is_named=bool(written)
+            or any(each.name == host and each.matches(host, port) for each in self._configured()),
             is_own=bool(written) and is_literal(host),
         )
 

@@ -210,7 +210,9 @@ def _no_tool(text: str, tool: str, pattern: str | None) -> ConfigError:
 
 
 def _without_pattern(text: str, tool: str, pattern: str) -> ConfigError:
-    return _invalid(text, "Only read(…), write(…), bash(…) and web_fetch(…) take a pattern", _instead(tool, pattern))
+    return _invalid(
+        text, "Only read(…), write(…), bash(…) and web_fetch(…) take a pattern", _instead(tool, pattern)
+    )
 
 
 def _instead(tool: str, pattern: str | None) -> str:

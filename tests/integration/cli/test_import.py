@@ -36,7 +36,12 @@ def time_at(second: int) -> str:
 def claude(newel: Newel, uuid: str, parent: str | None, kind: str, content: Any, **more: Any) -> Entry:
     message: Entry = {"role": kind, "content": content}
     if kind == "assistant":
-        usage = {"input_tokens": 3, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 5, "output_tokens": 7}
+        usage = {
+            "input_tokens": 3,
+            "cache_read_input_tokens": 40,
+            "cache_creation_input_tokens": 5,
+            "output_tokens": 7,
+        }
         message |= {"id": f"msg_{uuid[0]}", "model": "claude-x", "type": "message", "usage": usage}
         message |= {"stop_reason": None}
     return {
@@ -92,7 +97,15 @@ def test_a_session_of_claude_code_goes_on(with_model: Make) -> None:
     assert source.read_bytes() == before
     newel("--session", done.stdout.split()[-1], "go on")
     sent = newel.requests[-1]["messages"][1:]
-    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "assistant", "user", "user"]
+    assert [message["role"] for message in sent] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "user",
+        "user",
+    ]
     assert sent[0]["content"] == "look at both files"
     assert sent[1]["content"] == "I look."
     calls = [call["function"] for call in sent[1]["tool_calls"]]
@@ -108,7 +121,15 @@ def test_a_session_of_claude_code_goes_on(with_model: Make) -> None:
 
 def test_a_summary_stands_for_what_claude_code_has_compacted(with_model: Make) -> None:
     newel = with_model()
-    boundary = claude(newel, "c1", None, "system", "Conversation compacted", subtype="compact_boundary", logicalParentUuid="a1")
+    boundary = claude(
+        newel,
+        "c1",
+        None,
+        "system",
+        "Conversation compacted",
+        subtype="compact_boundary",
+        logicalParentUuid="a1",
+    )
     lines: list[Entry | str] = [
         claude(newel, "u1", None, "user", "the long beginning"),
         claude(newel, "a1", "u1", "assistant", [{"type": "text", "text": "much later"}]),
@@ -138,7 +159,13 @@ def said(second: int, role: str, text: str) -> Entry:
 
 
 def codex_lines(newel: Newel) -> list[Entry | str]:
-    meta = {"id": CODEX_ID, "timestamp": time_at(0), "cwd": str(newel.project), "cli_version": "0.60.0", "model_provider": "openai"}
+    meta = {
+        "id": CODEX_ID,
+        "timestamp": time_at(0),
+        "cwd": str(newel.project),
+        "cli_version": "0.60.0",
+        "model_provider": "openai",
+    }
     return [
         {"timestamp": time_at(0), "type": "session_meta", "payload": meta},
         said(1, "developer", "<permissions instructions>"),
@@ -163,7 +190,15 @@ def codex_lines(newel: Newel) -> list[Entry | str]:
 
 def test_a_session_of_codex_goes_on(with_model: Make) -> None:
     newel = with_model()
-    path = newel.home / ".codex" / "sessions" / "2026" / "02" / "03" / f"rollout-2026-02-03T10-00-00-{CODEX_ID}.jsonl"
+    path = (
+        newel.home
+        / ".codex"
+        / "sessions"
+        / "2026"
+        / "02"
+        / "03"
+        / f"rollout-2026-02-03T10-00-00-{CODEX_ID}.jsonl"
+    )
     write_lines(path, codex_lines(newel))
     done = newel("import", "--last")
     assert done.returncode == 0, done.stderr
@@ -173,10 +208,22 @@ def test_a_session_of_codex_goes_on(with_model: Make) -> None:
     assert "line 18: an entry of the type 'response_item' has an unknown form" in done.stderr
     newel("--session", done.stdout.split()[-1], "go on")
     sent = newel.requests[-1]["messages"][1:]
-    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "tool", "assistant", "user"]
+    assert [message["role"] for message in sent] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
     call = sent[1]["tool_calls"][0]["function"]
     assert (call["name"], json.loads(call["arguments"])) == ("bash", {"command": "ls -a"})
-    assert [sent[2]["content"], sent[4]["content"], sent[5]["content"]] == ["a.py\n", "Success", "There is a.py."]
+    assert [sent[2]["content"], sent[4]["content"], sent[5]["content"]] == [
+        "a.py\n",
+        "Success",
+        "There is a.py.",
+    ]
     assert "gAAA" not in json.dumps(sent)
 
 
@@ -232,7 +279,9 @@ def test_sessions_are_listed_by_folder_and_imported_once(with_model: Make) -> No
     assert "was already imported" in again.stderr
 
 
-@pytest.mark.parametrize("words", [["claude", "codex"], ["a", "b"], ["--last", "--all"], ["x.jsonl", "--last"]])
+@pytest.mark.parametrize(
+    "words", [["claude", "codex"], ["a", "b"], ["--last", "--all"], ["x.jsonl", "--last"]]
+)
 def test_what_cannot_be_meant_is_a_usage_error(with_model: Make, words: list[str]) -> None:
     assert with_model()("import", *words).returncode == 2
 
@@ -241,7 +290,9 @@ def test_what_cannot_be_meant_is_a_usage_error(with_model: Make, words: list[str
     "content", ["", "no json\n", '{"type":"user"}\n', '{"type":"session_meta","payload":{"id":5}}\n', "[1]\n"]
 )
 @pytest.mark.parametrize("agent", [[], ["claude"], ["codex"], ["pi"]])
-def test_what_is_no_session_is_refused_in_a_sentence(with_model: Make, content: str, agent: list[str]) -> None:
+def test_what_is_no_session_is_refused_in_a_sentence(
+    with_model: Make, content: str, agent: list[str]
+) -> None:
     newel = with_model()
     (newel.project / "x.jsonl").write_text(content)
     done = newel("import", *agent, "x.jsonl")

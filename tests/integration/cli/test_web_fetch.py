@@ -41,7 +41,7 @@ class Site:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 — the base's
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -276,7 +276,11 @@ def offered(newel: Newel) -> set[str]:
     [
         ("", [], False),
         ('[permissions]\nallow = ["web_fetch(docs.example.org)"]', [], True),
-        ('[permissions]\nallow = ["web_fetch(docs.example.org)"]\ndeny = ["web_fetch"]', ["--tools", "*"], False),
+        (
+            '[permissions]\nallow = ["web_fetch(docs.example.org)"]\ndeny = ["web_fetch"]',
+            ["--tools", "*"],
+            False,
+        ),
         ("", ["--tools", "web_fetch"], True),
         ('extra_tools = ["web_fetch"]\n[sandbox]\nmode = "workspace"', [], False),
         ('extra_tools = ["web_fetch"]\n[sandbox]\ndomains = ["docs.example.org"]', [], True),

@@ -94,14 +94,16 @@ def import_claude(source: Path, directory: Path) -> ImportedSession:
     conversation = _Conversation(found, damage, left_out)
     messages = list(conversation.messages())
     talk = [each.entry for each in conversation.entries]
-    first = next((entry for entry in talk if entry.get("cwd")), {})
-    session_id = text_of(next((e for e in reversed(talk) if e.get("sessionId")), {}), "sessionId")
-    models = [message.model for message in messages if isinstance(message, AssistantMessage) and message.model]
+    folders = [text_of(entry, "cwd") for entry in talk if entry.get("cwd")]
+    session_ids = [text_of(entry, "sessionId") for entry in talk if entry.get("sessionId")]
+    models = [
+        message.model for message in messages if isinstance(message, AssistantMessage) and message.model
+    ]
     config = {"importedFrom": f"claude:{source.name}", "provider": "anthropic"}
     metadata = make_metadata(
-        session_id,
+        session_ids[-1] if session_ids else "",
         time_of(talk[0]) if talk else "",
-        text_of(first, "cwd"),
+        folders[0] if folders else "",
         config | ({"model": models[-1]} if models else {}),
     )
     lines = message_lines(messages, _title(found, conversation.ids))
@@ -206,7 +208,9 @@ class _Conversation:
                 match block["type"]:
                     case "text" if block["text"]:
                         content.append(TextContent(str(block["text"])))
-                    case "thinking" if block["thinking"]:  # Its signature is for its own model, at its own server.
+                    case "thinking" if block[
+                        "thinking"
+                    ]:  # Its signature is for its own model, at its own server.
                         content.append(ThinkingContent(str(block["thinking"])))
                     case "tool_use":
                         content.append(own_call(str(block["id"]), str(block["name"]), block["input"]))
@@ -220,7 +224,9 @@ class _Conversation:
             model=text_of(last, "model"),
             provider="anthropic",
             usage=_usage(last.get("usage")),
-            stop_reason="toolUse" if any(isinstance(part, ToolCall) for part in content) else _STOPS.get(text_of(last, "stop_reason"), "stop"),
+            stop_reason="toolUse"
+            if any(isinstance(part, ToolCall) for part in content)
+            else _STOPS.get(text_of(last, "stop_reason"), "stop"),
             id=text_of(entries[0], "uuid") or text_of(last, "id"),
             timestamp=time_of(entries[0]),
         )
@@ -232,7 +238,9 @@ class _Conversation:
         blocks = _blocks(entry)
         if entry.get("isCompactSummary"):
             summary = "\n\n".join(str(block["text"]) for block in blocks if block["type"] == "text")
-            yield CustomMessage(COMPACTION, {"summary": summary, "firstKept": None, "tokensBefore": 0}, entry_id, time)
+            yield CustomMessage(
+                COMPACTION, {"summary": summary, "firstKept": None, "tokensBefore": 0}, entry_id, time
+            )
             return
         for place, block in enumerate(blocks):
             if block["type"] == "tool_result":
@@ -297,8 +305,10 @@ def _is_of_its_own(entry: Entry) -> bool:
     if entry.get("type") != "user":
         return False
     texts = [str(block.get("text", "")) for block in _blocks(entry) if block.get("type") == "text"]
-    return bool(texts) and len(texts) == len(_blocks(entry)) and all(
-        text.lstrip().startswith(_OF_ITS_OWN) for text in texts
+    return (
+        bool(texts)
+        and len(texts) == len(_blocks(entry))
+        and all(text.lstrip().startswith(_OF_ITS_OWN) for text in texts)
     )
 
 

@@ -44,7 +44,15 @@ from newel.session.reader import Damage
 from newel.text.sanitize import plain_line
 
 _TYPES: Final = frozenset(
-    {"session_meta", "response_item", "compacted", "turn_context", "event_msg", "world_state", "inter_agent_communication"}
+    {
+        "session_meta",
+        "response_item",
+        "compacted",
+        "turn_context",
+        "event_msg",
+        "world_state",
+        "inter_agent_communication",
+    }
 )
 
 _OF_ITS_OWN: Final = re.compile(
@@ -71,15 +79,23 @@ def import_codex(source: Path, directory: Path) -> ImportedSession:
     damage, left_out = Damage(), LeftOut()
     found = read_entries(source, damage)
     if not found or not is_codex(found[0][1]):
-        raise SessionError(f"{source} is not a session file of codex: its first line is not a session header.")
+        raise SessionError(
+            f"{source} is not a session file of codex: its first line is not a session header."
+        )
     header: Entry = found[0][1].get("payload") or found[0][1]
     rollout = _Rollout(damage, left_out)
     for number, entry in found:
         rollout.add(number, entry)
     cwd = text_of(header, "cwd") or rollout.cwd
-    config = {"importedFrom": f"codex:{source.name}", "provider": text_of(header, "model_provider") or "openai"}
+    config = {
+        "importedFrom": f"codex:{source.name}",
+        "provider": text_of(header, "model_provider") or "openai",
+    }
     metadata = make_metadata(
-        text_of(header, "id"), time_of(header), cwd, config | ({"model": rollout.model} if rollout.model else {})
+        text_of(header, "id"),
+        time_of(header),
+        cwd,
+        config | ({"model": rollout.model} if rollout.model else {}),
     )
     path = write_session(directory, metadata, message_lines(rollout.messages()), source)
     return ImportedSession(path, metadata.id, [*damage.report(), *left_out.report()])
@@ -123,7 +139,9 @@ class _Rollout:
                 case _:
                     self._damage.add(f"line {number:,}: the type {plain_line(str(kind))!r} is unknown")
         except ODD:
-            self._damage.add(f"line {number:,}: an entry of the type {plain_line(str(kind))!r} has an unknown form")
+            self._damage.add(
+                f"line {number:,}: an entry of the type {plain_line(str(kind))!r} has an unknown form"
+            )
 
     def _add_item(self, number: int, item: Entry, entry: Entry) -> None:
         kind = item["type"]
@@ -156,7 +174,9 @@ class _Rollout:
             self._left_out.add("messages of codex itself")
         elif content:
             self._end_answer()
-            self._messages.append(UserMessage(content=plain(content), id=f"line-{number}", timestamp=time_of(entry)))
+            self._messages.append(
+                UserMessage(content=plain(content), id=f"line-{number}", timestamp=time_of(entry))
+            )
 
     def _add_result(self, number: int, item: Entry, entry: Entry) -> None:
         self._end_answer()
@@ -218,7 +238,9 @@ class _Rollout:
         self._end_answer()
         summary = text_of(payload, "message")
         if not summary:
-            self._damage.add(f"line {number:,}: the summary of what came before is encrypted, so all of that is kept")
+            self._damage.add(
+                f"line {number:,}: the summary of what came before is encrypted, so all of that is kept"
+            )
             return
         data = {"summary": summary, "firstKept": None, "tokensBefore": 0}
         self._messages.append(CustomMessage(COMPACTION, data, f"line-{number}", time_of(entry)))

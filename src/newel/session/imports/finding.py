@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -52,12 +52,14 @@ def import_file(source: Path, directory: Path, agent: ForeignAgent | None = None
 
 
 def foreign_sessions(
-    agents: tuple[ForeignAgent, ...], environ: Mapping[str, str], cwd: str | None
+    agents: Sequence[ForeignAgent], environ: Mapping[str, str], cwd: str | None
 ) -> Iterator[ForeignSession]:
     """The sessions of agents in a folder, in all for None, latest first. Files that cannot be read are skipped."""
-    files = [(path, agent, _modified(path)) for agent in agents for path in _files(agent, environ)]
-    files.sort(key=lambda each: each[2], reverse=True)
-    for path, agent, modified in files:
+    files: list[tuple[float, Path, ForeignAgent]] = []
+    for each in agents:
+        files += [(_modified(path), path, each) for path in _files(each, environ)]
+    files.sort(key=lambda file: file[0], reverse=True)
+    for modified, path, agent in files:
         try:
             folder, first_text = _glance(path, agent)
         except (OSError, *UNREADABLE):
@@ -139,6 +141,6 @@ def _prompt(entry: Entry) -> str:
     content: Any = fields.get("content") if fields.get("role") == "user" else None
     if isinstance(content, list):
         parts = cast("list[Any]", content)
-        content = " ".join(text_of(part, "text") for part in parts if isinstance(part, dict))
+        content = " ".join(text_of(cast("Entry", part), "text") for part in parts if isinstance(part, dict))
     text = content if isinstance(content, str) else ""
     return "" if re.match(r"\s*(?:<|# AGENTS\.md|Caveat:)", text) else text

@@ -18,7 +18,9 @@ _UNKNOWN: Final = frozenset({"", "application/octet-stream", "binary/octet-strea
 _BEGINNING: Final = 1024
 """Bytes in which a page names its charset."""
 
-_CHARSET: Final = re.compile(rb"""(?i)<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})|<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+_CHARSET: Final = re.compile(
+    rb"""(?i)<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]{1,40})|<\?xml[^>]{0,100}?encoding\s*=\s*["']([\w.:-]{1,40})"""
+)
 
 _OF_THE_WEB: Final = re.compile(
     r"utf-?8|utf-?16(?:-?[lb]e)?|(?:us-)?ascii|latin-?1|iso-?8859-?\d{1,2}|(?:windows|cp)-?125\d|koi8-[ru]|gbk|gb2312|gb18030|"
@@ -30,7 +32,11 @@ _OF_THE_WEB: Final = re.compile(
 _AS_WINDOWS: Final = re.compile(r"(?:us-)?ascii|latin-?1|iso-?8859-?1", re.IGNORECASE)
 """What pages call what is really Windows' charset, as browsers know."""
 
-_MARKS: Final = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 
 def kind_of(content_type: str, body: bytes) -> Kind:

@@ -81,7 +81,10 @@ async def fetch(address: WebAddress, find_access: FindAccess) -> Page:
                 if page.status not in _REDIRECTS or "location" not in page.headers:
                     return page
                 following = _redirected(address, page.headers["location"])
-                if following.server != address.server and not find_access(following.host, following.port).is_allowed:
+                if (
+                    following.server != address.server
+                    and not find_access(following.host, following.port).is_allowed
+                ):
                     raise Redirected(following)
                 address = following
     except TimeoutError:
@@ -135,9 +138,7 @@ async def _request(address: WebAddress, find_access: FindAccess) -> Page:
 
 
 async def _read(address: WebAddress, response: httpcore2.Response) -> Page:
-    headers = {
-        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
-    }
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
     body, is_cut = b"", False
     if response.status not in _REDIRECTS:
         body, is_cut = await _read_body(response, headers.get("content-encoding", ""))
@@ -148,7 +149,9 @@ async def _read_body(response: httpcore2.Response, encoding: str) -> tuple[bytes
     """The body, unpacked, and whether it is longer."""
     encoding = encoding.strip().lower()
     if encoding not in {"", "identity", "gzip", "x-gzip", "deflate"}:
-        raise ToolError(f"The server sent a body with the encoding {encoding[:40]!r}, which it was not asked for.")
+        raise ToolError(
+            f"The server sent a body with the encoding {encoding[:40]!r}, which it was not asked for."
+        )
     unpack = zlib.decompressobj(_ANY_FORMAT) if encoding not in {"", "identity"} else None
     body, received = bytearray(), 0
     async with aclosing(response.aiter_stream()) as pieces:

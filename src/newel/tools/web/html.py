@@ -30,11 +30,27 @@ _ATTRIBUTE: Final = re.compile(r"""([^\s"'>/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^'
 _MAX_ATTRIBUTES: Final = 8_000
 """Characters of a tag in which attributes are looked for."""
 
-_RAW: Final = frozenset({"script", "style", "noscript", "textarea", "iframe", "xmp", "noembed", "noframes", "plaintext", "title"})
+_RAW: Final = frozenset(
+    {"script", "style", "noscript", "textarea", "iframe", "xmp", "noembed", "noframes", "plaintext", "title"}
+)
 """Elements whose content is no markup. None is shown."""
 
 _LEFT_OUT: Final = frozenset(
-    {"nav", "footer", "aside", "svg", "math", "template", "canvas", "object", "audio", "video", "select", "button", "dialog"}
+    {
+        "nav",
+        "footer",
+        "aside",
+        "svg",
+        "math",
+        "template",
+        "canvas",
+        "object",
+        "audio",
+        "video",
+        "select",
+        "button",
+        "dialog",
+    }
 )
 """Elements that are left out with all that is in them."""
 

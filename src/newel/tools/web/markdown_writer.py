@@ -10,9 +10,9 @@ from newel.workspace.sandbox.web_address import WebAddress
 
 _Block = Literal["text", "item", "row", "heading", "code"]
 
-_BLOCKS: Final = frozenset(
-    "address article body center dd details dialog div dl dt fieldset figcaption figure footer form header html main p section "
-    "summary table tbody tfoot thead ul ol hr blockquote option legend".split()  # noqa: SIM905 — a list of words
+_BLOCKS: Final = re.compile(
+    "address|article|body|center|d[dlt]|details|div|fieldset|figcaption|figure|form|header|html|main|p|section|summary|table|tbody|tfoot|"
+    "thead|ul|ol|hr|blockquote|option|legend"
 )
 """Elements that begin and end a paragraph."""
 
@@ -85,7 +85,7 @@ class MarkdownWriter:
             case _ if _HEADING.fullmatch(name):
                 self._flush()
                 self._heading = int(name[1])
-            case _ if name in _BLOCKS:
+            case _ if _BLOCKS.fullmatch(name):
                 self._start_block(name, attributes)
             case _:
                 pass
@@ -110,7 +110,7 @@ class MarkdownWriter:
                 self._end_row()
             case _ if _HEADING.fullmatch(name):
                 self._flush("heading")
-            case _ if name in _BLOCKS:
+            case _ if _BLOCKS.fullmatch(name):
                 self._end_block(name)
             case _:
                 pass
@@ -159,7 +159,13 @@ class MarkdownWriter:
             self._quotes += 1
         elif name in {"ul", "ol"}:
             first = attributes.get("start", "1") if name == "ol" else ""
-            self._lists.append(int(first) if first.isdecimal() and first.isascii() and len(first) < 9 else 1 if first else None)
+            self._lists.append(
+                int(first)
+                if first.isdecimal() and first.isascii() and len(first) < 9
+                else 1
+                if first
+                else None
+            )
         elif name == "hr":
             self._put("text", ["---"])
 

@@ -66,7 +66,9 @@ def parse_web_address(text: str) -> WebAddress:
         raise ValueError("it does not begin with https:// or http://")
     if "@" in parts.netloc:
         raise ValueError("it has a user name or a password; pages are fetched without")
-    host = parse_host(_ascii(f"[{parts.hostname}]" if ":" in parts.netloc.rpartition("]")[0] else parts.hostname or ""))
+    host = parse_host(
+        _ascii(f"[{parts.hostname}]" if ":" in parts.netloc.rpartition("]")[0] else parts.hostname or "")
+    )
     query = f"?{quote(parts.query, safe=_KEPT)}" if parts.query else ""
     return WebAddress(
         parts.scheme, host, parts.port or _PORTS[parts.scheme], quote(parts.path or "/", safe=_KEPT) + query
