@@ -21,7 +21,7 @@ from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.session.imports.common import ImportedSession
-    from newel.session.imports.finding import ForeignSession
+    from newel.session.imports.finding import ForeignAgent, ForeignSession
 
 
 def _directory() -> Path:
@@ -101,7 +101,7 @@ def command_import(arguments: Sequence[str]) -> int:
     files = [word for word in options.what if word not in AGENTS]
     if len(named) > 1 or len(files) > 1 or (files and (options.last or options.all or options.list)):
         parser.error("name one agent, and one file or one of --list, --last and --all")
-    agents = [agent for agent in AGENTS if not named or agent in named]
+    agents: Sequence[ForeignAgent] = [agent for agent in AGENTS if not named or agent in named]
     if files:
         source = Path(files[0]).expanduser()
         return _report(import_file(source, _directory(), agents[0] if named else None))

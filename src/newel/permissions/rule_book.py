@@ -20,7 +20,7 @@ from newel.permissions.rules import COMMANDS, WEB, Effect, PathRule, Rule, RuleS
 from newel.permissions.secret_paths import SecretPaths
 from newel.workspace.sandbox.domains import Domain, parse_domain
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS
-from newel.workspace.sandbox.reach import ServerAccess
+from newel.workspace.sandbox.reach import PageAccess
 from newel.workspace.sandbox.web_address import is_literal, parse_web_address
 
 NO_RULE_FOR_SERVER: Final = 'no rule allows {server}: [permissions] allow = ["{rule}"] in config.toml would'
@@ -85,19 +85,19 @@ class RuleBook:
         found = (rule for rule in rules if isinstance(rule, WebRule) and rule.matches(host, port, effect))
         return next(map(str, found), "") or _of_tool(rules, WEB)
 
-    def server_access(self, host: str, port: int) -> ServerAccess:
+    def server_access(self, host: str, port: int) -> PageAccess:
         """What a fetched page's server may be: one that commands may reach, too, or one of a rule about pages. What is in a private network
         or on this machine needs its very name in the user's settings, where no answer to a question has put it.
         """
         if self.server_rule("deny", host, port) or self.server_rule("ask", host, port):
-            return ServerAccess()
+            return PageAccess()
         domains = [*self._configured(), *self.servers.current()]
         written = [
             rule
             for rule in self.settings.allow
             if isinstance(rule, WebRule) and rule.matches(host, port, "allow") and rule.names(host)
         ]
-        return ServerAccess(
+        return PageAccess(
             is_allowed=bool(self.server_rule("allow", host, port))
             or any(domain.matches(host, port) for domain in domains),
             is_named=bool(written)

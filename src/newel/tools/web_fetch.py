@@ -14,7 +14,7 @@ from newel.agent.ports import OnOutput, Planned, ToolResult
 from newel.tools.base import Parameters, ParsedTool
 
 if TYPE_CHECKING:
-    from newel.tools.web.fetcher import Page
+    from newel.tools.web.fetcher import WebPage
     from newel.workspace.sandbox.reach import FindAccess
     from newel.workspace.sandbox.web_address import WebAddress
 
@@ -44,7 +44,7 @@ class WebFetchParameters(Parameters, frozen=True):
     ] = 0
 
 
-class _Text(NamedTuple):
+class _PageText(NamedTuple):
     """A page as text. ``about`` is its address and kind."""
 
     about: str
@@ -68,7 +68,7 @@ class WebFetchTool(ParsedTool[WebFetchParameters]):
     def __init__(self, find_access: FindAccess, *, room: int = ROOM) -> None:
         self._find_access = find_access
         self._room = min(room, ROOM)
-        self._pages: OrderedDict[WebAddress, _Text] = OrderedDict()
+        self._pages: OrderedDict[WebAddress, _PageText] = OrderedDict()
 
     async def serial_key(self, _: WebFetchParameters, /) -> None:
         return None
@@ -99,7 +99,7 @@ class WebFetchTool(ParsedTool[WebFetchParameters]):
             )
         return _result(address, text, offset, self._room)
 
-    async def _fetch(self, address: WebAddress) -> _Text:
+    async def _fetch(self, address: WebAddress) -> _PageText:
         from newel.tools.web.fetcher import fetch
 
         page = await fetch(address, self._find_access)
@@ -120,7 +120,7 @@ def _parse(url: str) -> WebAddress:
         raise InvalidArguments(f"{NAME}: `url` is no address of a page: {error}.") from error
 
 
-def _read(page: Page) -> _Text:
+def _read(page: WebPage) -> _PageText:
     """The text of a page. Raises ``ToolError`` if it has none."""
     from newel.text.sanitize import visible_text
     from newel.tools.web.decoding import decode, kind_of, mime_of
@@ -134,17 +134,17 @@ def _read(page: Page) -> _Text:
     text = decode(page.body, content_type) if kind != "other" else ""
     title, is_cut = "", page.is_cut
     if kind == "html":
-        from newel.tools.web.html import to_markdown
+        from newel.tools.web.html_to_markdown import to_markdown
 
         title, text, is_longer = to_markdown(text, page.address)
         is_cut = is_cut or is_longer
     about = f"{page.address} ({mime}{f', status {page.status}' if page.status != 200 else ''})"
     if title:
         about += f"\nTitle: {visible_text(title)[:300]}"
-    return _Text(about, visible_text(text).strip("\n"), is_cut, is_error)
+    return _PageText(about, visible_text(text).strip("\n"), is_cut, is_error)
 
 
-def _result(address: WebAddress, text: _Text, offset: int, room: int) -> ToolResult:
+def _result(address: WebAddress, text: _PageText, offset: int, room: int) -> ToolResult:
     end = offset + room
     if end < len(text.text):  # at the end of a line, if one is near
         end = max(text.text.rfind("\n", offset + room // 2, end) + 1, 0) or end

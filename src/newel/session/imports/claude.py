@@ -75,7 +75,7 @@ _OF_ITS_OWN: Final = (
 _STOPS: Final[dict[str, StopReason]] = {"tool_use": "toolUse", "max_tokens": "length"}
 
 
-class _Found(NamedTuple):
+class _NumberedEntry(NamedTuple):
     number: int
     entry: Entry
 
@@ -88,7 +88,7 @@ def is_claude(entry: Entry) -> bool:
 def import_claude(source: Path, directory: Path) -> ImportedSession:
     """Import a session file of Claude Code into the sessions' ``directory``. It keeps its id. Raises ``SessionError``."""
     damage, left_out = Damage(), LeftOut()
-    found = [_Found(number, entry) for number, entry in read_entries(source, damage)]
+    found = [_NumberedEntry(number, entry) for number, entry in read_entries(source, damage)]
     if not any(isinstance(each.entry.get("sessionId"), str) for each in found):
         raise SessionError(f"{source} is not a session file of Claude Code: no line of it names a session.")
     conversation = _Conversation(found, damage, left_out)
@@ -111,7 +111,7 @@ def import_claude(source: Path, directory: Path) -> ImportedSession:
     return ImportedSession(path, metadata.id, [*damage.report(), *left_out.report()])
 
 
-def _title(found: list[_Found], ids: set[str]) -> str:
+def _title(found: list[_NumberedEntry], ids: set[str]) -> str:
     """What the user called it; else Claude's summary of this conversation: files have those of others, too."""
     title = ""
     for _, entry in found:
@@ -125,7 +125,7 @@ def _title(found: list[_Found], ids: set[str]) -> str:
 class _Conversation:
     """The entries that lead to the last one, and those that belong to them. ``ids`` are their ids."""
 
-    def __init__(self, found: list[_Found], damage: Damage, left_out: LeftOut) -> None:
+    def __init__(self, found: list[_NumberedEntry], damage: Damage, left_out: LeftOut) -> None:
         self._damage = damage
         self._left_out = left_out
         talk = [each for each in found if self._is_talk(each)]
@@ -162,7 +162,7 @@ class _Conversation:
                 kind = plain_line(text_of(entry, "type"))
                 self._damage.add(f"line {number:,}: an entry of the type {kind!r} has an unknown form")
 
-    def _is_talk(self, found: _Found) -> bool:
+    def _is_talk(self, found: _NumberedEntry) -> bool:
         entry = found.entry
         kind = entry.get("type")
         if kind not in _KNOWN:
@@ -177,7 +177,7 @@ class _Conversation:
             return True
         return False
 
-    def _chain(self, found: list[_Found], talk: list[_Found]) -> set[str]:
+    def _chain(self, found: list[_NumberedEntry], talk: list[_NumberedEntry]) -> set[str]:
         """The ids from the last entry to the first, past entries of any type; where the link is lost, from the entry before."""
         places: dict[str, int] = {}
         for place, (_, entry) in enumerate(found):

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -22,7 +22,7 @@ from newel.text.sanitize import plain_line
 
 ForeignAgent = Literal["claude", "codex", "pi"]
 
-AGENTS: Final[tuple[ForeignAgent, ...]] = ("claude", "codex", "pi")
+AGENTS: Final[Sequence[ForeignAgent]] = get_args(ForeignAgent)
 
 HEAD: Final = 512 * 1024
 """Bytes of a file in which its folder and its first prompt are looked for."""
@@ -46,6 +46,12 @@ class ForeignSession(msgspec.Struct, frozen=True):
     first_text: str
 
 
+class _File(NamedTuple):
+    modified: float
+    path: Path
+    agent: ForeignAgent
+
+
 def import_file(source: Path, directory: Path, agent: ForeignAgent | None = None) -> ImportedSession:
     """Import a session file, by default one of the agent whose it seems to be. Raises ``SessionError``."""
     return _IMPORT[agent or _agent_of(source)](source, directory)
@@ -55,10 +61,8 @@ def foreign_sessions(
     agents: Sequence[ForeignAgent], environ: Mapping[str, str], cwd: str | None
 ) -> Iterator[ForeignSession]:
     """The sessions of agents in a folder, in all for None, latest first. Files that cannot be read are skipped."""
-    files: list[tuple[float, Path, ForeignAgent]] = []
-    for each in agents:
-        files += [(_modified(path), path, each) for path in _files(each, environ)]
-    files.sort(key=lambda file: file[0], reverse=True)
+    files = [_File(_modified(path), path, each) for each in agents for path in _files(each, environ)]
+    files.sort(key=lambda file: file.modified, reverse=True)
     for modified, path, agent in files:
         try:
             folder, first_text = _glance(path, agent)

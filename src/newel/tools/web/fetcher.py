@@ -62,7 +62,7 @@ class Redirected(Exception):
         self.to = to
 
 
-class Page(msgspec.Struct, frozen=True):
+class WebPage(msgspec.Struct, frozen=True):
     """An answer; ``is_cut`` tells that the body is longer."""
 
     address: WebAddress
@@ -72,7 +72,7 @@ class Page(msgspec.Struct, frozen=True):
     is_cut: bool = False
 
 
-async def fetch(address: WebAddress, find_access: FindAccess) -> Page:
+async def fetch(address: WebAddress, find_access: FindAccess) -> WebPage:
     """Fetch a page. Raises ``Redirected``, and ``ToolError`` if there is none."""
     try:
         with anyio.fail_after(TIMEOUT_S):
@@ -114,7 +114,7 @@ def _redirected(address: WebAddress, location: str) -> WebAddress:
         raise ToolError(f"{address} redirects to an address that is not followed: {error}.") from error
 
 
-async def _request(address: WebAddress, find_access: FindAccess) -> Page:
+async def _request(address: WebAddress, find_access: FindAccess) -> WebPage:
     headers = {"Host": address.authority, **HEADERS}
     request = httpcore2.Request(
         "GET",
@@ -137,12 +137,12 @@ async def _request(address: WebAddress, find_access: FindAccess) -> Page:
         raise ToolError(f"{address.authority} cannot be reached: {reason}") from error
 
 
-async def _read(address: WebAddress, response: httpcore2.Response) -> Page:
+async def _read(address: WebAddress, response: httpcore2.Response) -> WebPage:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
     body, is_cut = b"", False
     if response.status not in _REDIRECTS:
         body, is_cut = await _read_body(response, headers.get("content-encoding", ""))
-    return Page(address, response.status, headers, body, is_cut)
+    return WebPage(address, response.status, headers, body, is_cut)
 
 
 async def _read_body(response: httpcore2.Response, encoding: str) -> tuple[bytes, bool]:

@@ -15,7 +15,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
 """The addresses of a name. Raises ``OSError``."""
 
 
-class ServerAccess(NamedTuple):
+class PageAccess(NamedTuple):
     """What rules say of a server. ``is_allowed``: nobody has to be asked. ``is_named``: the user has written its name, so it may be in a
     private network. ``is_own``: they have written this very address of this machine.
     """
@@ -28,7 +28,7 @@ class ServerAccess(NamedTuple):
         return is_reachable(address, is_named=self.is_named) or (self.is_own and is_this_machine(address))
 
 
-FindAccess = Callable[[str, int], ServerAccess]
+FindAccess = Callable[[str, int], PageAccess]
 """The access to a server by its host and port."""
 
 
