@@ -205,7 +205,10 @@ class CallJudge:
         return CallJudgement("ask", f"your rule asks: {asked}")
 
     def _judge_server(self, url: str) -> CallJudgement:
-        address = parse_web_address(url)
+        try:
+            address = parse_web_address(url)
+        except ValueError:  # another tool of this name, which is not about pages
+            return UNKNOWN
         host, port = address.host, address.port
         if rule := self.book.server_rule("deny", host, port):
             return CallJudgement("deny", rule)

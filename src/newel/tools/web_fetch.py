@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import anyio.to_thread
 from msgspec import Meta
@@ -35,6 +35,10 @@ REDIRECTED: Final = (
 )
 
 _NO_TEXT: Final = "{url} is {kind} ({size:,} bytes), and no text. web_fetch reads pages, plain text, Markdown, JSON and XML."
+
+
+_OF_OTHERS: Final = frozenset({"prompt", "format", "timeout", "max_length", "raw", "headers", "method"})
+"""Arguments of other agents' tools, which models add out of habit."""
 
 
 class WebFetchParameters(Parameters, frozen=True):
@@ -70,6 +74,9 @@ class WebFetchTool(ParsedTool[WebFetchParameters]):
         self._room = min(room, ROOM)
         self._pages: OrderedDict[WebAddress, _PageText] = OrderedDict()
 
+    def parse(self, arguments: dict[str, Any], /) -> WebFetchParameters:
+        return super().parse({name: value for name, value in arguments.items() if name not in _OF_OTHERS})
+
     async def serial_key(self, _: WebFetchParameters, /) -> None:
         return None
 
@@ -103,7 +110,7 @@ class WebFetchTool(ParsedTool[WebFetchParameters]):
         from newel.tools.web.fetcher import fetch
 
         page = await fetch(address, self._find_access)
-        text = await anyio.to_thread.run_sync(_read, page)
+        text = await anyio.to_thread.run_sync(_read, page, abandon_on_cancel=True)
         self._pages[address] = text
         self._pages.move_to_end(address)
         while len(self._pages) > KEPT:
@@ -124,6 +131,7 @@ def _read(page: WebPage) -> _PageText:
     """The text of a page. Raises ``ToolError`` if it has none."""
     from newel.text.sanitize import visible_text
     from newel.tools.web.decoding import decode, kind_of, mime_of
+    from newel.tools.web.html_to_markdown import MAX_TEXT, to_markdown
 
     content_type = page.headers.get("content-type", "")
     mime = visible_text(mime_of(content_type))[:60] or "of no known type"
@@ -132,16 +140,14 @@ def _read(page: WebPage) -> _PageText:
     if kind == "other" and not is_error:
         raise ToolError(_NO_TEXT.format(url=page.address, kind=mime, size=len(page.body)))
     text = decode(page.body, content_type) if kind != "other" else ""
-    title, is_cut = "", page.is_cut
+    title, is_cut = "", page.is_cut or len(text) > MAX_TEXT
     if kind == "html":
-        from newel.tools.web.html_to_markdown import to_markdown
-
         title, text, is_longer = to_markdown(text, page.address)
-        is_cut = is_cut or is_longer
+        is_cut = page.is_cut or is_longer
     about = f"{page.address} ({mime}{f', status {page.status}' if page.status != 200 else ''})"
     if title:
         about += f"\nTitle: {visible_text(title)[:300]}"
-    return _PageText(about, visible_text(text).strip("\n"), is_cut, is_error)
+    return _PageText(about, visible_text(text[:MAX_TEXT]).strip("\n"), is_cut, is_error)
 
 
 def _result(address: WebAddress, text: _PageText, offset: int, room: int) -> ToolResult:

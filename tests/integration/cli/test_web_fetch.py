@@ -176,6 +176,15 @@ def test_a_redirection_leads_nowhere_else(with_model: Make, site: Site) -> None:
         assert other.requests == []
 
 
+def test_a_call_as_other_agents_have_it_is_understood(with_model: Make, site: Site) -> None:
+    site.put("/", "<p>Hello.")
+    call = {"name": "WebFetch", "arguments": {"url": site.url(), "prompt": "What does it say?"}}
+    newel = with_model(scenario("go", {"tool_calls": [{"function": call}]}, {"content": "Done."}))
+    allow(newel, f"WebFetch(domain:{site.server})")
+    newel("go")
+    assert "Hello." in results(newel)[0]
+
+
 def test_a_long_page_is_read_in_pieces(with_model: Make, site: Site) -> None:
     site.put("/", "\n".join(f"line {number}" for number in range(5_000)), "text/plain")
     steps = [fetch(site.url()), fetch(site.url(), offset=19_998)]

@@ -191,6 +191,9 @@ class MarkdownWriter:
             self._lists[-1] = number + 1
 
     def _start_cell(self, name: str) -> None:
+        if not self._in_row:
+            self._add(" ")
+            return
         self._end_link()
         if self._inline:
             self._add(" | ")
