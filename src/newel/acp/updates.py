@@ -35,6 +35,7 @@ KINDS: Final[dict[str, p.ToolKind]] = {
     "ls": "read",
     "todo": "think",
     "task": "think",
+    "web_fetch": "fetch",
 }
 """The kinds of Newel's own tools."""
 

@@ -24,6 +24,7 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
     from newel.tools.bash_output import BashOutputTool
     from newel.tools.task import TaskTool
     from newel.tools.todo import TodoTool
+    from newel.tools.web_fetch import WebFetchTool
 
     settings, context = shared.settings, shared.context
     workspaces, secret_paths = shared.workspaces, shared.secret_paths
@@ -41,6 +42,7 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
     background = context.background if run_subagent else None  # those of a subagent would outlive its work
     extra: list[Tool] = [TodoTool(), TaskTool(run_subagent)] if run_subagent else []
     extra += [BashOutputTool(background)] if background else []
+    extra += [WebFetchTool(shared.book.server_access, room=room)] if _may_fetch(shared) else []
     extra = (
         context.offered.of(extra)
         if context.offered is not None
@@ -66,6 +68,22 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
     return tools + extra
 
 
+def _may_fetch(shared: SharedParts) -> bool:
+    """Whether a page of the web could be fetched: not if a rule forbids all, or nobody can be asked and nothing is allowed. Named for
+    the run, the tool is offered, and says what would allow a call.
+    """
+    context, book = shared.context, shared.book
+    if book.closes_web:
+        return False
+    is_asked = context.ask is not None or context.offered is not None
+    return is_asked or _is_open(shared) or book.opens_web
+
+
+def _is_open(shared: SharedParts) -> bool:
+    """Whether commands may reach every server."""
+    return shared.settings.sandbox.mode == "off"
+
+
 def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:
     """Whether the model may ask to run a command outside of the sandbox: not where commands are to change nothing."""
     return context.ask is not None and policy is not None and bool(policy.writable)
@@ -88,6 +106,7 @@ def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[A
     from newel.permissions.approval import approval_policy
     from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
     from newel.permissions.rule_book import CallJudge
+    from newel.permissions.rules import WEB
     from newel.tools.bash import BashTool
 
     context, workspaces, secret_paths = shared.context, shared.workspaces, shared.secret_paths
@@ -104,5 +123,7 @@ def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[A
         places=secret_paths,
         judge=CallJudge(shared.book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
         warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
+        fetches=any(tool.spec.name == WEB for tool in own_tools),
+        is_open=_is_open(shared),
         report=context.notices.of(NOT_SAVED),
     )

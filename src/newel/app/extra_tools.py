@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from newel.agent.ports import Model, Tool
     from newel.config.settings import ExtraTool, Settings
 
-IN_CONVERSATION: Final[tuple[ExtraTool, ...]] = ("todo", "task")
+IN_CONVERSATION: Final[tuple[ExtraTool, ...]] = ("todo", "task", "web_fetch")
 IN_TERMINAL: Final[tuple[ExtraTool, ...]] = (*IN_CONVERSATION, "bash_output")
 """The terminal lists commands in the background, and ends them."""
 LEAST_WINDOW: Final = 32_000
@@ -28,4 +28,15 @@ def for_conversation(settings: Settings, tools: Sequence[ExtraTool] = IN_CONVERS
 def suitable(settings: Settings, model: Model, tools: Sequence[Tool]) -> list[Tool]:
     """Those of ``tools`` that the settings name. A small model gets none: it calls fewer tools better."""
     is_small = model.tool_calls == "schema" or (model.context_window or LEAST_WINDOW) < LEAST_WINDOW
-    return [] if is_small else [tool for tool in tools if tool.spec.name in (settings.extra_tools or ())]
+    names = _wanted(settings)
+    return [] if is_small else [tool for tool in tools if tool.spec.name in names]
+
+
+def _wanted(settings: Settings) -> Sequence[str]:
+    """In a script, a user who has written rules that allow pages of the web wants them fetched."""
+    if settings.extra_tools is not None:
+        return settings.extra_tools
+    from newel.permissions.rules import WEB, ToolRule, WebRule
+
+    allowed = settings.rules.allow
+    return [WEB] if any(isinstance(rule, WebRule) or rule == ToolRule(WEB) for rule in allowed) else []

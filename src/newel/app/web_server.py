@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from newel.permissions.rules import RuleSet
     from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
-    from newel.web.security import ServerAccess
+    from newel.web.security import WebAccess
     from newel.web.websocket import ServerInfo
     from newel.workbench.workbench import Workbench
     from newel.workspace.execution_host import ExecutionHost
@@ -59,7 +59,7 @@ def run_workbench(options: WebOptions) -> int:
 async def serve_workbench(
     settings: Settings,
     options: WebOptions,
-    show: Callable[[ServerAccess], Awaitable[object]] | None = None,
+    show: Callable[[WebAccess], Awaitable[object]] | None = None,
 ) -> None:
     """Serve until a signal, or until ``show`` returns, which is called once connections are accepted. Raises ``ConfigError``,
     ``EngineError``, and what ``show`` raises.
@@ -68,7 +68,7 @@ async def serve_workbench(
 
     from newel.web.access_token import choose_token
     from newel.web.app import create_app
-    from newel.web.security import ServerAccess
+    from newel.web.security import WebAccess
     from newel.web.server import listen, serve
 
     warn_of_project_server(settings)
@@ -79,7 +79,7 @@ async def serve_workbench(
         token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
         listener = listen(options.bind, options.port)
         stack.callback(listener.close)
-        access = ServerAccess(token=token, host=listener.host, port=listener.port)
+        access = WebAccess(token=token, host=listener.host, port=listener.port)
         closing = anyio.Event()
         address = access.url.partition("#")[0]
         workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=address)
@@ -269,7 +269,7 @@ def open_browser(url: str) -> None:
     Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()
 
 
-def _announce(access: ServerAccess) -> None:
+def _announce(access: WebAccess) -> None:
     try:
         print(access.url, flush=True)  # noqa: T201 — the user, or the program that started us, waits for it
     except OSError as error:

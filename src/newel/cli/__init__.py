@@ -79,7 +79,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("newel sessions", "list this folder's sessions"),
             ("newel export SESSION", "write a session as Markdown or HTML"),
-            ("newel import FILE", "import a session file of pi"),
+            ("newel import [FILE]", "import sessions of Claude Code, codex and pi"),
             ("newel forget FILE…", "delete what Newel has stored of files"),
         ),
     ),

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from newel.agent.errors import SessionError
 from newel.agent.formatting import pluralize
-from newel.cli.options import Parser, add_list_options, nothing_listed, project_of
+from newel.cli.options import Parser, add_list_options, nothing_listed, positive_int, project_of
 from newel.config.settings import newel_home
 from newel.session import paths
 from newel.session.listing import SessionEntry, list_sessions
 from newel.session.reader import read_session
 from newel.text.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from newel.session.imports.common import ImportedSession
+    from newel.session.imports.finding import ForeignAgent, ForeignSession
 
 
 def _directory() -> Path:
@@ -76,12 +83,67 @@ def command_export(arguments: Sequence[str]) -> int:
 
 
 def command_import(arguments: Sequence[str]) -> int:
-    parser = Parser(prog="newel import", description="Import a session file of pi.")
-    parser.add_argument("file", metavar="FILE", help="a session file of pi (…/sessions/…/….jsonl)")
+    parser = Parser(
+        prog="newel import",
+        description="Import sessions of Claude Code, codex and pi, to go on with them here. The originals are not changed.",
+    )
+    parser.add_argument("what", nargs="*", metavar="AGENT|FILE", help="claude, codex or pi; a session file")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--list", action="store_true", help="list the sessions of this folder (the default)")
+    which.add_argument("--last", action="store_true", help="import the latest session of this folder")
+    which.add_argument("--all", action="store_true", help="import all sessions of this folder")
+    parser.add_argument("--everywhere", action="store_true", help="of all folders, not only of this one")
+    parser.add_argument("-n", type=positive_int, default=20, metavar="N", help="list at most N (default: 20)")
     options = parser.parse_args(arguments)
-    from newel.session.import_pi import import_pi
+    from newel.session.imports.finding import AGENTS, foreign_sessions, import_file
 
-    imported = import_pi(Path(options.file).expanduser(), _directory())
+    named = [word for word in options.what if word in AGENTS]
+    files = [word for word in options.what if word not in AGENTS]
+    if len(named) > 1 or len(files) > 1 or (files and (options.last or options.all or options.list)):
+        parser.error("name one agent, and one file or one of --list, --last and --all")
+    agents: Sequence[ForeignAgent] = [agent for agent in AGENTS if not named or agent in named]
+    if files:
+        source = Path(files[0]).expanduser()
+        return _report(import_file(source, _directory(), agents[0] if named else None))
+    found = foreign_sessions(agents, os.environ, None if options.everywhere else str(Path.cwd()))
+    if options.last or options.all:
+        return _import_found([*itertools.islice(found, 1 if options.last else None)])
+    listed = list(itertools.islice(found, options.n))
+    for session in listed:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.modified))
+        print(
+            f"{session.agent:6}  {when}  {session.first_text[:80] or '(empty)'}\n{'':8}{sanitize(str(session.path))}"
+        )
+    print(HOW_TO_IMPORT if listed else NOTHING_FOUND)
+    return 0
+
+
+HOW_TO_IMPORT = "Import one: newel import FILE, or the latest: newel import --last"
+
+NOTHING_FOUND = "No sessions of other agents in this folder. --everywhere looks in all folders."
+
+
+def _import_found(sessions: Sequence[ForeignSession]) -> int:
+    """Import sessions; one that cannot be imported is named, and does not keep the others from it."""
+    from newel.session.imports.common import AlreadyImported
+    from newel.session.imports.finding import import_file
+
+    failed = 0
+    for session in sessions:
+        print(sanitize(str(session.path)))
+        try:
+            _report(import_file(session.path, _directory(), session.agent))
+        except AlreadyImported as error:
+            print(f"Already imported. Resume it: newel --session {error.session_id[:8]}")
+        except SessionError as error:
+            failed += 1
+            print(f"newel: {sanitize(str(error))}", file=sys.stderr)
+    if not sessions:
+        print(NOTHING_FOUND)
+    return 1 if failed or not sessions else 0
+
+
+def _report(imported: ImportedSession) -> int:
     for problem in imported.damage:
         print(problem, file=sys.stderr)
     print(f"Imported. Resume it: newel --session {imported.id[:8]}")

@@ -60,7 +60,7 @@ from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "plan", "read-only"]
 RendererName = Literal["rich", "console", "json"]
-ExtraTool = Literal["todo", "task", "bash_output"]
+ExtraTool = Literal["todo", "task", "bash_output", "web_fetch"]
 
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` if such a server sets it to ``ask``."""

@@ -9,6 +9,9 @@
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
 holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
 
+A page of a server that no rule allows needs approval under every mode: its address could carry away what the model has read. Only under ``auto`` with
+commands that may reach every server anyway it does not.
+
 A call whose preview has a warning, such as a command outside of the sandbox, needs approval under every mode that lets calls change
 something, whatever rules allow.
 
@@ -22,7 +25,8 @@ after that.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -42,7 +46,7 @@ from newel.agent.ports import (
     Verdict,
 )
 from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
-from newel.permissions.rules import COMMANDS, describe_rules
+from newel.permissions.rules import COMMANDS, WEB, describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
 ApprovalMode = Literal["auto", "ask", "review", "plan", "read-only"]
@@ -175,18 +179,23 @@ def approval_policy(
     judge: CallJudge | None = None,
     reviewed: Collection[str] = frozenset(),
     warns: bool = False,
+    fetches: bool = False,
+    is_open: bool = False,
     report: Report | None = None,
 ) -> Policy:
     """The policy of an approval mode. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
-    open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning. ``report`` is told of answers that cannot be saved.
+    open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning; ``fetches``: pages of the
+    web may be called for; ``is_open``: commands may reach every server. ``report`` is told of answers that cannot be saved.
     """
+    ask_first = partial(_AskFirst, mode, ask, folder, places, report=report, is_open=is_open)
     if mode == "auto" and (judge is None or not judge.book.may_stop_calls):
         # The workspace of the tools closes secret places.
-        return _AskForCommands(_AskFirst(mode, ask, folder, places, None)) if warns else AllowAll()
-    return _AskFirst(
-        mode, ask, folder, places, judge, reviewed=reviewed if mode == "review" else (), report=report
-    )
+        judged: dict[str, Policy] = {COMMANDS: ask_first(None)} if warns else {}
+        if fetches and not is_open:
+            judged[WEB] = ask_first(judge)
+        return _AskForSome(judged) if judged else AllowAll()
+    return ask_first(judge, reviewed=reviewed if mode == "review" else ())
 
 
 class _Judged(NamedTuple):
@@ -213,6 +222,7 @@ class _AskFirst:
         *,
         reviewed: Collection[str] = (),
         report: Report | None = None,
+        is_open: bool = False,
     ) -> None:
         self._mode = mode
         self._refusal = WHERE_NOTHING_CHANGES.get(mode, "")
@@ -222,6 +232,7 @@ class _AskFirst:
         self._judge = judge
         self._reviewed = reviewed
         self._report = report
+        self._reaches_all = is_open and mode == "auto"
         self._always: set[tuple[str, ...]] = set()
         self._opened: set[str] = set()
 
@@ -277,7 +288,7 @@ class _AskFirst:
         touch, place = self._strictest(planned.touches)
         if place.level == "never":
             return _Judged(planned, touch, place, Preview(""), UNKNOWN)
-        if tool.read_only and place.level == "free":
+        if tool.read_only and place.level == "free" and tool.spec.name != WEB:
             by_rules = await self._judge_by_rules(tool, planned, "")
             if by_rules.effect != "ask":
                 return _Judged(planned, touch, place, Preview(""), by_rules)
@@ -313,6 +324,7 @@ class _AskFirst:
         is_asked = (
             bool(warning)
             or by_rules.effect == "ask"
+            or (by_rules.effect == "server" and not self._reaches_all)
             or (place.level == "ask" and (self._mode != "auto" or bool(place.rule)))
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
@@ -332,9 +344,9 @@ class _AskFirst:
 
     async def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
         # A rule holds for as long as it is kept.
-        if answer.decision == "always" or (
-            answer.decision == "rule" and not await self._keep(judged.by_rules.rules)
-        ):
+        # To read on in a page is no other call.
+        is_for_more = answer.decision == "always" or (answer.decision == "once" and key[0] == WEB)
+        if is_for_more or (answer.decision == "rule" and not await self._keep(judged.by_rules.rules)):
             self._always.add(key)
 
     async def _keep(self, rules: Sequence[str]) -> bool:
@@ -370,7 +382,7 @@ class _AskFirst:
             word = answer.word.strip()
             return Verdict(allow=False, reason=DECLINED_WITH_WORD.format(word=word) if word else DECLINED)
         warning = judged.preview.warning
-        if warning or judged.by_rules.effect == "ask" or judged.place.rule:
+        if warning or judged.by_rules.effect in {"ask", "server"} or judged.place.rule:
             reason = warning or judged.by_rules.reason or judged.place.reason
             return Verdict(allow=False, reason=NOBODY_FOR_RULE.format(reason=reason))
         if judged.touch is not None and tool.read_only:
@@ -422,22 +434,24 @@ class _EditedCommand:
         return msgspec.structs.replace(result, output=EDITED.format(command=self._command) + result.output)
 
 
-class _AskForCommands:
-    """Allows all calls but commands without planning them, which takes longer than many calls."""
+class _AskForSome:
+    """Allows all calls but those of some tools without planning them, which takes longer than many calls."""
 
-    def __init__(self, commands: Policy) -> None:
-        self._commands = commands
+    def __init__(self, policies: Mapping[str, Policy]) -> None:
+        self._policies = policies
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
-        if tool.spec.name != COMMANDS:
-            return Verdict(allow=True)
-        return await self._commands.decide(call, tool, arguments)
+        if policy := self._policies.get(tool.spec.name):
+            return await policy.decide(call, tool, arguments)
+        return Verdict(allow=True)
 
 
 def _approval_key(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ...]:
     """The key of an ``always``: this tool with these arguments, real files and result. A read-only tool may read other parts of
-    the same files.
+    the same files, or of the same page.
     """
+    if tool.spec.name == WEB:
+        return WEB, preview.text
     import json  # not msgspec: an argument may hold a lone surrogate, which only json can write
 
     files = [part for touch in preview.touches for part in (touch.path, touch.after)]

@@ -12,10 +12,11 @@ _TOOLS: Final = {
     "grep": "search_file_content search rg",
     "find": "glob",
     "ls": "list list_directory list_dir list_files",
+    "web_fetch": "fetch url read_web_page",
 }
 _OURS: Final = {name: ours for ours, names in _TOOLS.items() for name in (ours, *names.split())}
 _SEARCHES: Final = frozenset({"grep", "find", "ls"})
-_WEB: Final = ("webfetch", "web_fetch", "fetch", "url", "websearch", "web_search", "google_web_search")
+_WEB_SEARCHES: Final = frozenset({"websearch", "web_search", "google_web_search"})
 _BY_PREFIX: Final = frozenset({"run_shell_command"})
 """Tools whose rules stand for all commands that begin with these words."""
 
@@ -43,11 +44,9 @@ def our_rule(tool: str, pattern: str | None) -> str:
     return f"{ours}({pattern})"
 
 
-def servers_of(tool: str, pattern: str | None) -> str | None:
-    """The server of a rule about web pages, empty for all; None for other rules."""
-    if tool.lower() not in _WEB:
-        return None
-    return (pattern or "").strip().removeprefix("domain:")
+def searches_web(tool: str) -> bool:
+    """Whether other agents search the web with a tool of this name."""
+    return tool.lower() in _WEB_SEARCHES
 
 
 def _offered(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 from collections.abc import Sequence
@@ -15,9 +16,14 @@ from newel.permissions.judgement import UNKNOWN, CallJudgement, ProjectView
 from newel.permissions.kept import FILE as KEPT_FILE
 from newel.permissions.kept import SERVERS_FILE, KeptRules, KeptServers
 from newel.permissions.project_rules import FILE as PROJECT_FILE
-from newel.permissions.rules import COMMANDS, Effect, PathRule, Rule, RuleSet, ToolRule
+from newel.permissions.rules import COMMANDS, WEB, Effect, PathRule, Rule, RuleSet, ToolRule, WebRule
 from newel.permissions.secret_paths import SecretPaths
+from newel.workspace.sandbox.domains import Domain, parse_domain
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS
+from newel.workspace.sandbox.reach import PageAccess
+from newel.workspace.sandbox.web_address import is_literal, parse_web_address
+
+NO_RULE_FOR_SERVER: Final = 'no rule allows {server}: [permissions] allow = ["{rule}"] in config.toml would'
 
 FILE_TOOLS: Final = frozenset({"write", "edit"})
 """Tools that change nothing but the files that they say they touch."""
@@ -56,6 +62,55 @@ class RuleBook:
         if self._merged is None or self._merged[0] is not kept:
             self._merged = kept, self._written | kept
         return self._merged[1]
+
+    @property
+    def closes_web(self) -> bool:
+        """Whether a rule forbids all pages of the web."""
+        return bool(_of_tool(self.current().deny, WEB))
+
+    @property
+    def opens_web(self) -> bool:
+        """Whether some server's pages may be fetched without asking."""
+        allowed = self.current().allow
+        return bool(
+            _of_tool(allowed, WEB)
+            or any(isinstance(rule, WebRule) for rule in allowed)
+            or self._domains
+            or self.servers.current()
+        )
+
+    def server_rule(self, effect: Effect, host: str, port: int) -> str:
+        """The first rule with this effect about the pages of a server; empty for none."""
+        rules = self.current().by_effect()[effect]
+        found = (rule for rule in rules if isinstance(rule, WebRule) and rule.matches(host, port, effect))
+        return next(map(str, found), "") or _of_tool(rules, WEB)
+
+    def server_access(self, host: str, port: int) -> PageAccess:
+        """What a fetched page's server may be: one that commands may reach, too, or one of a rule about pages. What is in a private network
+        or on this machine needs its very name in the user's settings, where no answer to a question has put it.
+        """
+        if self.server_rule("deny", host, port) or self.server_rule("ask", host, port):
+            return PageAccess()
+        domains = [*self._configured(), *self.servers.current()]
+        written = [
+            rule
+            for rule in self.settings.allow
+            if isinstance(rule, WebRule) and rule.matches(host, port, "allow") and rule.names(host)
+        ]
+        return PageAccess(
+            is_allowed=bool(self.server_rule("allow", host, port))
+            or any(domain.matches(host, port) for domain in domains),
+            is_named=bool(written)
+            or any(each.name == host and each.matches(host, port) for each in self._configured()),
+            is_own=bool(written) and is_literal(host),
+        )
+
+    def _configured(self) -> list[Domain]:
+        domains: list[Domain] = []
+        for text in self._domains:
+            with contextlib.suppress(ConfigError):  # the sandbox tells the user
+                domains.append(parse_domain(text))
+        return domains
 
     def rows(self) -> list[RuleRow]:
         """All rules, the strongest first, and behind them the servers."""
@@ -138,6 +193,8 @@ class CallJudge:
             from newel.permissions.commands.judge import judge_command
 
             judged = await judge_command(text, rules, self._project)
+        elif name == WEB:
+            judged = self._judge_server(text)
         elif name in FILE_TOOLS:
             judged = self._judge_changes(touches)
         if judged.effect == "deny" or not asked:
@@ -146,6 +203,22 @@ class CallJudge:
                 return CallJudgement("allow")
             return judged
         return CallJudgement("ask", f"your rule asks: {asked}")
+
+    def _judge_server(self, url: str) -> CallJudgement:
+        try:
+            address = parse_web_address(url)
+        except ValueError:  # another tool of this name, which is not about pages
+            return UNKNOWN
+        host, port = address.host, address.port
+        if rule := self.book.server_rule("deny", host, port):
+            return CallJudgement("deny", rule)
+        if rule := self.book.server_rule("ask", host, port):
+            return CallJudgement("ask", f"your rule asks: {rule}")
+        if self.book.server_access(host, port).is_allowed:
+            return CallJudgement("allow")
+        rule = f"{WEB}({address.server})"
+        reason = NO_RULE_FOR_SERVER.format(server=address.server, rule=rule)
+        return CallJudgement("server", reason, (rule,))
 
     def _judge_changes(self, touches: Sequence[Touch]) -> CallJudgement:
         changed = [touch.path for touch in touches if touch.writes]

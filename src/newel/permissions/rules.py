@@ -3,6 +3,7 @@
     read(PATTERN)       files that tools read; an ``allow`` opens them, a ``deny`` also keeps tools from writing them
     write(PATTERN)      files that tools change; an ``allow`` opens them for reading, too
     bash(WORDS)         commands, by their words
+    web_fetch(SERVER)   pages of a server, ``*.`` in front for all below it, with a port that is not one of the web's
     TOOL                every call of a tool; ``*`` matches any characters of its name
 
 ``PATTERN`` is a path: from the root (``/``), the home folder (``~/``), anywhere (``**/``), else from the project's folder. ``*`` and ``?`` match
@@ -17,22 +18,27 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.text.json import to_json
+
+if TYPE_CHECKING:
+    from newel.workspace.sandbox.domains import Domain
 
 Act = Literal["read", "write"]
 
 Effect = Literal["allow", "ask", "deny"]
 
-TOOLS: Final = ("read", "write", "edit", "bash", "grep", "find", "ls", "task")
+TOOLS: Final = ("read", "write", "edit", "bash", "grep", "find", "ls", "task", "web_fetch")
 """Newel's own. A rule about ``write`` is about ``edit``, too."""
 
 COMMANDS: Final = "bash"
 """The tool whose rules are about words of commands."""
+
+WEB: Final = "web_fetch"
+"""The tool whose rules are about servers."""
 
 _RULE: Final = re.compile(r"([A-Za-z0-9_*.-]+)(?:\((.*)\))?", re.DOTALL)
 _QUOTED: Final = r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\."
@@ -90,7 +96,32 @@ class ToolRule(msgspec.Struct, frozen=True):
         return fits(self.name, tool)
 
 
-Rule = PathRule | CommandRule | ToolRule
+class WebRule(msgspec.Struct, frozen=True):
+    """A server as in ``[sandbox] domains``; ``port`` None is one of the web's."""
+
+    name: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        return f"{WEB}({self._domain()})"
+
+    def matches(self, host: str, port: int, effect: Effect) -> bool:
+        """Whether the rule is about a server. One that forbids holds for all of its ports, unless it names one."""
+        if self.port is None and effect != "allow":
+            port = 443
+        return self._domain().matches(host, port)
+
+    def names(self, host: str) -> bool:
+        """Whether it has this very name or address."""
+        return self.name == host
+
+    def _domain(self) -> Domain:
+        from newel.workspace.sandbox.domains import Domain
+
+        return Domain(self.name, self.port)
+
+
+Rule = PathRule | CommandRule | ToolRule | WebRule
 
 
 class RuleSet(msgspec.Struct, frozen=True):
@@ -140,8 +171,8 @@ def parse_rule(text: str) -> Rule:
     if match is None:
         raise _invalid(text, "A rule is TOOL or TOOL(PATTERN)")
     tool, pattern = match[1], match[2]
-    if tool.lower() in TOOLS:
-        tool = tool.lower()  # as other agents write it
+    if tool.lower() in {*TOOLS, "webfetch"}:
+        tool = tool.lower().replace("webfetch", WEB)  # as other agents write it
     if pattern is not None and not pattern.strip():
         raise _invalid(text, "The brackets are empty")
     if not _may_exist(tool):
@@ -152,6 +183,8 @@ def parse_rule(text: str) -> Rule:
         return _path_rule(text, "read" if tool == "read" else "write", pattern.strip())
     if tool == COMMANDS:
         return _command_rule(text, pattern)
+    if tool == WEB:
+        return _web_rule(text, pattern)
     raise _without_pattern(text, tool, pattern)
 
 
@@ -165,12 +198,10 @@ def _may_exist(tool: str) -> bool:
 
 
 def _no_tool(text: str, tool: str, pattern: str | None) -> ConfigError:
-    from newel.permissions.foreign_rules import is_of_mcp_server, servers_of
+    from newel.permissions.foreign_rules import is_of_mcp_server, searches_web
 
-    if (server := servers_of(tool, pattern)) is not None:
-        domains = f": domains = {to_json([server]).decode()}" if server else "."
-        reason = "Newel has no tool for web pages. Servers that commands may reach are `domains` in `[sandbox]` of your config.toml"
-        return _invalid(text, reason, domains)
+    if searches_web(tool):
+        return _invalid(text, "Newel has no tool that searches the web", ".")
     instead = _instead(tool, pattern)
     if is_of_mcp_server(tool) or "__" in tool:
         return _invalid(text, "A tool of an MCP server is called SERVER__TOOL", instead)
@@ -179,7 +210,9 @@ def _no_tool(text: str, tool: str, pattern: str | None) -> ConfigError:
 
 
 def _without_pattern(text: str, tool: str, pattern: str) -> ConfigError:
-    return _invalid(text, "Only read(…), write(…) and bash(…) take a pattern", _instead(tool, pattern))
+    return _invalid(
+        text, "Only read(…), write(…), bash(…) and web_fetch(…) take a pattern", _instead(tool, pattern)
+    )
 
 
 def _instead(tool: str, pattern: str | None) -> str:
@@ -217,6 +250,22 @@ def _command_rule(text: str, pattern: str) -> CommandRule:
     if words[-1] == "*":
         return CommandRule(words[:-1], any_rest=True)
     return CommandRule(words)
+
+
+def _web_rule(text: str, pattern: str) -> Rule:
+    from newel.workspace.sandbox.domains import parse_domain
+
+    server = pattern.strip().removeprefix("domain:").strip()  # as Claude Code writes it
+    if server in {"*", "**"}:
+        return ToolRule(WEB)
+    try:
+        domain = parse_domain(server if server.isascii() else server.encode("idna").decode("ascii"))
+    except (ConfigError, ValueError) as error:
+        host = re.sub(r"^[a-z]+://|/.*$", "", server)
+        instead = f". Write `{WEB}({host})` instead." if host != server and host else ""
+        reason = "It names a server: docs.example.org, *.example.org, or example.org:8443 for another port than those of the web"
+        raise _invalid(text, reason, instead or ".") from error
+    return WebRule(domain.name, domain.port)
 
 
 def _invalid(text: str, reason: str, end: str = "") -> ConfigError:
@@ -261,6 +310,8 @@ def _describe_rule(text: str) -> str:
             return str(rule).removeprefix(f"{COMMANDS}(").removesuffix(")")
         case PathRule(pattern=pattern):
             return f"edits in {pattern.removesuffix('**')}"
+        case WebRule() as rule:
+            return f"pages of {str(rule).removeprefix(f'{WEB}(').removesuffix(')')}"
         case ToolRule(name="write"):
             return "edits"
         case ToolRule(name=name):

@@ -189,5 +189,5 @@ def read_session(path: Path) -> StoredSession:
 def not_a_session(path: Path) -> SessionError:
     return SessionError(
         f"{path} is not a session of Newel: it does not start with a session header. It was not changed. "
-        "`newel import FILE` imports sessions of pi."
+        "`newel import FILE` imports sessions of Claude Code, codex and pi."
     )

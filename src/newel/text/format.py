@@ -26,6 +26,7 @@ SUBJECT = {
     "find": "pattern",
     "ls": "path",
     "task": "description",
+    "web_fetch": "url",
 }
 """The main argument of each tool."""
 

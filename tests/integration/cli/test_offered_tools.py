@@ -34,7 +34,22 @@ def with_time_server(newel: Newel) -> Newel:
         (" read , edit ,", {"read", "edit"}),
         ("none", set[str]()),
         ("", set[str]()),
-        ("*", {"read", "write", "edit", "bash", "grep", "find", "ls", "todo", "task", "bash_output"}),
+        (
+            "*",
+            {
+                "read",
+                "write",
+                "edit",
+                "bash",
+                "grep",
+                "find",
+                "ls",
+                "todo",
+                "task",
+                "bash_output",
+                "web_fetch",
+            },
+        ),
         ("[er]*", {"read", "edit"}),
     ],
 )
@@ -73,7 +88,10 @@ def test_tools_of_servers_are_named_likewise(with_model: Make, names: str, wante
     [
         ("read,bahs", "Did you mean bash?"),
         ("Read", "Did you mean read?"),
-        ("str_replace", "The tools are: read, bash, edit, write, grep, find, ls, todo, task, bash_output."),
+        (
+            "str_replace",
+            "The tools are: read, bash, edit, write, grep, find, ls, todo, task, bash_output, web_fetch.",
+        ),
         ("time__convert", "Did you mean time__convert_time?"),
         ("nope__*", "time__convert_time"),
     ],

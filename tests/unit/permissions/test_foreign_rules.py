@@ -33,9 +33,11 @@ from newel.permissions.rules import PathRule, ToolRule, parse_rule
         ("Glob(**)", "`find`"),
         ("list_directory(src)", "`read(src)`"),
         ("Grep(src/**)", "`read(src/**)`"),
-        ("WebFetch(domain:example.com)", 'domains = ["example.com"]'),
-        ("web_fetch", "`domains`"),
-        ("WebSearch", "`domains`"),
+        ("fetch(example.com)", "`web_fetch(example.com)`"),
+        ("url(example.com)", "`web_fetch(example.com)`"),
+        ("WebFetch(https://example.com/docs/*)", "`web_fetch(example.com)`"),
+        ("WebFetch(domain:)", "It names a server"),
+        ("WebSearch", "no tool that searches the web"),
         ("Bash[ls]", "TOOL(PATTERN)"),
     ],
 )
@@ -63,6 +65,23 @@ def test_one_rule_covers_all_tools_of_a_server(server: str, tool: str) -> None:
     rule = parse_rule("mcp*__*" if server == "mcp" else f"{plain}__*")
     assert isinstance(rule, ToolRule)
     assert rule.matches(offered_name(server, tool))
+
+
+@pytest.mark.parametrize(
+    ("text", "ours"),
+    [
+        ("WebFetch(domain:example.com)", "web_fetch(example.com)"),
+        ("WebFetch(domain:*.Example.com)", "web_fetch(*.example.com)"),
+        ("webfetch(example.com:8443)", "web_fetch(example.com:8443)"),
+        ("web_fetch([2001:DB8::1])", "web_fetch([2001:db8::1])"),
+        ("web_fetch(bücher.example)", "web_fetch(xn--bcher-kva.example)"),
+        ("WebFetch", "web_fetch"),
+        ("WebFetch(domain:*)", "web_fetch"),
+    ],
+)
+def test_a_rule_for_pages_of_another_agent_works_as_it_is(text: str, ours: str) -> None:
+    assert str(parse_rule(text)) == ours
+    assert str(parse_rule(ours)) == ours
 
 
 def test_a_path_with_two_slashes_is_the_one_with_one() -> None:

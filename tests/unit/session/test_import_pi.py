@@ -28,7 +28,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.transform import Transformer
-from newel.session.import_pi import import_pi
+from newel.session.imports.pi import import_pi
 from newel.session.manager import SessionManager
 from newel.session.reader import read_session
 

@@ -439,6 +439,9 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             items = _todo(name, details)
             now = [one_line(item.text, 60) for item in items if item.status == "in_progress"]
             return " · ".join([progress(items), *now[:1]])
+        case "web_fetch":
+            total = details.get("total")
+            return f"{total:,} characters" if isinstance(total, int) else ""
         case "task":
             calls, spent = details.get("calls"), details.get("cost")
             cost = format_cost(spent) if isinstance(spent, int | float) else ""

@@ -99,7 +99,7 @@ METADATA: Final = frozenset(
 )
 """Where clouds hand out the credentials of their machines."""
 
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_NAT64: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
 
 
 def is_reachable(address: IPAddress, *, is_named: bool) -> bool:
@@ -109,12 +109,18 @@ def is_reachable(address: IPAddress, *, is_named: bool) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return is_reachable(address.ipv4_mapped, is_named=is_named)
-        if address.sixtofour or address.teredo or address in _NAT64:
+        if address.sixtofour or address.teredo or any(address in network for network in _NAT64):
             return False  # an IPv4 address in disguise
     is_local = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
     if is_local or address.is_reserved or address in METADATA:
         return False
     return (address.is_global or (is_named and address.is_private)) and not _is_own(address)
+
+
+def is_this_machine(address: IPAddress) -> bool:
+    """Whether an address is of this machine, by itself or by one of its interfaces."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback or _is_own(mapped or address)
 
 
 def _is_own(address: IPAddress) -> bool:

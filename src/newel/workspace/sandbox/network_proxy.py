@@ -10,10 +10,9 @@ command may send anything to a server that it may reach.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -23,10 +22,7 @@ from anyio.abc import ByteStream
 
 from newel.concurrency import task_group
 from newel.workspace.sandbox.domains import WEB_PORTS, Domain, IPAddress, is_reachable, parse_host
-
-Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
-"""The addresses of a name. Raises ``OSError``."""
-
+from newel.workspace.sandbox.reach import NotReachable, Resolve, find_reachable, resolve
 
 Allows = Callable[[str], Awaitable[bool]]
 
@@ -86,12 +82,6 @@ class _Target(NamedTuple):
 
 async def allow_none(_: str) -> bool:
     return False
-
-
-async def resolve(host: str, port: int) -> Sequence[IPAddress]:
-    """The addresses that the system's resolver knows."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [ipaddress.ip_address(address[0]) for *_, address in found]
 
 
 class NetworkProxy:
@@ -160,11 +150,11 @@ class NetworkProxy:
         is_named = not rules or any(rule.name != "*" for rule in rules)
         try:
             with anyio.fail_after(CONNECT_S):
-                addresses = await self._resolve(target.host, target.port)
-                reachable = [each for each in addresses if self._is_reachable(each, is_named=is_named)]
-                if not reachable:
-                    raise _Refused(NOT_ALLOWED, PRIVATE.format(host=target.host, rule=target.rule))
-                return await _connect_first(reachable, target.port)
+                may_reach = partial(self._is_reachable, is_named=is_named)
+                found = await find_reachable(target.host, target.port, may_reach, resolve=self._resolve)
+                return await _connect_first(found, target.port)
+        except NotReachable:
+            raise _Refused(NOT_ALLOWED, PRIVATE.format(host=target.host, rule=target.rule)) from None
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "it did not answer in time"
             raise _Refused("502 Bad Gateway", f"{target.host} cannot be reached: {reason}.\n") from error

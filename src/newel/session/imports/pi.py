@@ -8,8 +8,6 @@ not see become custom messages.
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -17,39 +15,27 @@ from typing import Any, cast
 import msgspec
 
 from newel.agent.errors import SessionError
-from newel.agent.messages import AppMessage, CustomMessage, new_id, now
+from newel.agent.messages import AppMessage, CustomMessage
 from newel.agent.transform import COMPACTION
-from newel.session import paths
-from newel.session.file_format import (
-    MAX_LINE,
-    UNREADABLE,
-    BranchLine,
-    Line,
-    MessageLine,
-    NameLine,
-    SessionMetadata,
-    encode_line,
+from newel.session.file_format import BranchLine, Line, MessageLine, NameLine, SessionMetadata
+from newel.session.imports.common import (
+    ODD,
+    Entry,
+    ImportedSession,
+    make_metadata,
+    read_entries,
+    text_of,
+    time_of,
+    write_session,
 )
 from newel.session.message_tree import MessageTree
 from newel.session.reader import Damage
-from newel.storage.files import make_private, open_regular, project_folder, replace_file
 from newel.text.sanitize import plain_line
 
-Entry = dict[str, Any]
-
 _OWN = frozenset({"type", "id", "parentId", "timestamp"})
-_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 _THINKING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_text"})
 _BRANCH = "A summary of a branch of this conversation that was left:"
 _COMPACTED = "Summary of the conversation so far:"
-
-
-class ImportedSession(msgspec.Struct, frozen=True):
-    """The file of an imported session; ``damage`` describes the lines of the original that could not be read."""
-
-    path: Path
-    id: str
-    damage: list[str]
 
 
 def import_pi(source: Path, directory: Path) -> ImportedSession:
@@ -57,40 +43,19 @@ def import_pi(source: Path, directory: Path) -> ImportedSession:
     Raises ``SessionError``.
     """
     damage = Damage()
-    try:
-        with open_regular(source) as stream:
-            entries = list(_entries(iter(lambda: stream.readline(MAX_LINE), b""), damage))
-    except OSError as error:
-        raise SessionError(f"{source} cannot be read: {error.strerror}.") from error
+    entries = [entry for _, entry in read_entries(source, damage)]
     if not entries or entries[0].get("type") != "session":
         raise SessionError(f"{source} is not a session file of pi: its first line is not a session header.")
     header = entries.pop(0)
     if _version(header) < 2:
         _link(entries)
     lines = list(_lines(entries, damage))
-    if not any(isinstance(line, MessageLine) for line in lines):
-        raise SessionError(f"There is nothing to import in {source}: it has no messages.")
     metadata = _metadata(header, entries, source)
-    path = project_folder(directory, metadata.cwd) / paths.file_name(metadata)
-    _write(path, [metadata, *lines])
+    path = write_session(directory, metadata, lines, source)
     return ImportedSession(path, metadata.id, damage.report())
 
 
 # -- the file -------------------------------------------------------------------------------------
-
-
-def _entries(raw_lines: Iterator[bytes], damage: Damage) -> Iterator[Entry]:
-    for number, raw in enumerate(raw_lines, 1):
-        if raw.isspace():
-            continue
-        try:
-            value = json.loads(raw.decode(errors="replace"))
-        except UNREADABLE:
-            value = None
-        if isinstance(value, dict):
-            yield cast("Entry", value)
-        else:
-            damage.add(f"line {number:,}: it cannot be read")
 
 
 def _version(header: Entry) -> int:
@@ -112,7 +77,7 @@ def _link(entries: list[Entry]) -> None:
 
 
 def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetadata:
-    session_id = _text(header, "id")
+    session_id = text_of(header, "id")
     config: dict[str, Any] = {"importedFrom": f"pi:{source.name}"}
     config |= {
         name: header[field]
@@ -121,27 +86,10 @@ def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetad
     }
     for entry in entries:
         if entry.get("type") == "model_change":
-            config |= {"provider": _text(entry, "provider"), "model": _text(entry, "modelId")}
+            config |= {"provider": text_of(entry, "provider"), "model": text_of(entry, "modelId")}
         elif entry.get("type") == "thinking_level_change":
-            config["thinking"] = _text(entry, "thinkingLevel")
-    return SessionMetadata(
-        id=session_id if re.fullmatch(r"[\w-]{1,64}", session_id, re.ASCII) else new_id(),
-        timestamp=_time(header),
-        cwd=_text(header, "cwd").replace("\0", ""),
-        config=config,
-    )
-
-
-def _write(path: Path, lines: list[Line]) -> None:
-    try:
-        make_private(path.parent)
-        if path.exists():
-            raise SessionError(
-                f"This session was already imported, as {path}. To import it again, delete that file."
-            )
-        replace_file(path, b"".join(map(encode_line, lines)))
-    except OSError as error:
-        raise SessionError(f"The session cannot be imported to {path}: {error.strerror}.") from error
+            config["thinking"] = text_of(entry, "thinkingLevel")
+    return make_metadata(session_id, time_of(header), text_of(header, "cwd"), config)
 
 
 # -- the tree -------------------------------------------------------------------------------------
@@ -151,12 +99,12 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
     history = MessageTree()
     leaf: str | None = None
     for entry in entries:
-        entry_id = _text(entry, "id")
+        entry_id = text_of(entry, "id")
         if not entry_id or history.get(entry_id):
-            kind = plain_line(_text(entry, "type"))
+            kind = plain_line(text_of(entry, "type"))
             damage.add(f"an entry of the type {kind!r} has no id of its own, and is left out")
             continue
-        parent = _text(entry, "parentId") or None
+        parent = text_of(entry, "parentId") or None
         if parent is not None and history.get(parent) is None:
             damage.add(f"entry {plain_line(entry_id)}: the entry that it continues is lost; it begins anew")
             parent = None
@@ -168,19 +116,19 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
             history.add(message)
             yield MessageLine(message)
         if entry.get("type") == "session_info":
-            yield NameLine(plain_line(_text(entry, "name")))
+            yield NameLine(plain_line(text_of(entry, "name")))
 
 
 def _message(entry: Entry) -> AppMessage:
-    fields = {"id": _text(entry, "id"), "timestamp": _time(entry)}
-    with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError):
+    fields = {"id": text_of(entry, "id"), "timestamp": time_of(entry)}
+    with contextlib.suppress(*ODD):
         converted = _convert_entry(entry)
         if converted is not None:
             return msgspec.convert({**converted, **fields}, cast("type[AppMessage]", AppMessage))
     # Not part of the conversation, or not of the shape that it should have: kept as it is. The prefix keeps
     # the name from meaning anything to Newel.
     rest = {key: value for key, value in entry.items() if key not in _OWN}
-    return CustomMessage(f"pi:{_text(entry, 'type')}", rest, fields["id"], fields["timestamp"])
+    return CustomMessage(f"pi:{text_of(entry, 'type')}", rest, fields["id"], fields["timestamp"])
 
 
 def _convert_entry(entry: Entry) -> Entry | None:
@@ -272,13 +220,3 @@ def _result(message: Entry) -> Entry:
         "images": [block for block in content if block["type"] == "image"],
         "details": details if isinstance(details, dict) else {},
     }
-
-
-def _text(entry: Entry, field: str) -> str:
-    value = entry.get(field)
-    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
-
-
-def _time(entry: Entry) -> str:
-    value = _text(entry, "timestamp")
-    return value if _ISO.fullmatch(value) else now()
