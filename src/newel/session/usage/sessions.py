@@ -150,12 +150,12 @@ class _SessionCounter:
         self._is_session = True
         if not message.timestamp:
             message = msgspec.structs.replace(message, timestamp=self._metadata.timestamp)
-        if message.timestamp < self._metadata.timestamp:
-            return True
-        if message.role == "user":
-            self._is_prompted = not self._metadata.parent and not message.id.startswith(NOTICE_IDS)
-        elif self._tally.wants(message.timestamp):
+        if message.role == "user":  # the page makes it before the session
+            self._is_prompted |= not self._metadata.parent and not message.id.startswith(NOTICE_IDS)
+        elif message.timestamp >= self._metadata.timestamp and self._tally.wants(message.timestamp):
             self._count(message)
+        elif message.role == "assistant":
+            self._is_prompted = False
         return True
 
     def _count(self, message: _Figures) -> None:
@@ -211,10 +211,8 @@ def _decode(raw: bytes, number: int) -> _FiguresLine:
         return msgspec.convert(msgspec.to_builtins(line), _FiguresLine) if line else _FiguresLine("other")
 
 
-def _has_exit_code(details: bytes) -> bool:
+def _has_exit_code(details: msgspec.Raw) -> bool:
     """Whether a command ended with a code other than 0; no other tool has one."""
-    if b"exitCode" not in details:
-        return False
     try:
         return bool(_command.decode(details).exit_code)
     except UNREADABLE:
