@@ -55,7 +55,7 @@ def test_the_use_of_this_project_is_shown_by_model_and_by_tool(workbench: Make) 
     expect(cells(dialog, "mock-model").first).to_have_text("1")
     expect(dialog.get_by_role("img", name="Tokens a day")).to_be_visible()
     expect(dialog).to_contain_text("? The price is unknown of 2 requests (mock-model)")
-    dialog.get_by_label("By").select_option("Tool")
+    dialog.get_by_role("combobox", name="By").select_option("Tool")
     expect(cells(dialog, "bash").first).to_have_text("1")
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
@@ -68,8 +68,8 @@ def test_other_projects_and_earlier_times_are_shown_when_they_are_asked_for(work
     page = bench.page()
     dialog = opened(page)
     expect(dialog).to_contain_text("Nothing is recorded here.")
-    dialog.get_by_label("Of").select_option("All projects")
-    dialog.get_by_label("Since").select_option("All time")
+    dialog.get_by_role("combobox", name="Of").select_option("All projects")
+    dialog.get_by_role("combobox", name="Since").select_option("All time")
     expect(cells(dialog, "<img src=x onerror=alert(1)>")).to_contain_text(
         ["0", "1", "2.0k", "25 %", "100", "$1.25"]
     )
@@ -84,6 +84,6 @@ def test_it_has_no_flaws_in_light_and_dark_wide_and_narrow(workbench: Make) -> N
     )
     page = bench.page(**NARROW)
     dialog = opened(page)
-    dialog.get_by_label("Since").select_option("All time")
+    dialog.get_by_role("combobox", name="Since").select_option("All time")
     expect(dialog.get_by_role("table")).to_be_visible()
     assert find_flaws(page) == []
