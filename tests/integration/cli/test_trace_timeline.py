@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tests.browser.bench import axe_violations, launch_browser
 from tests.integration.cli.test_stats import answer, at, head, prompt, result, write_session
 from tests.support import Newel, bash, scenario
 
