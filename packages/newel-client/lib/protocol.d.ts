@@ -612,7 +612,8 @@ export interface Interrupted {
 /**
  * Something failed; `code` is that of the error's class in `newel.agent.errors`.
  *
- * Two other codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation.
+ * Other codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `telemetry` that
+ * none is exported.
  */
 export interface ErrorEvent {
     type: "error";

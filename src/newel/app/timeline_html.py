@@ -41,7 +41,7 @@ h1 { font-size: 20px; margin: 0 0 4px; overflow-wrap: anywhere; }
 table { width: 100%; min-width: 760px; border-collapse: collapse; table-layout: fixed; }
 th, td { padding: 3px 8px; border-top: 1px solid var(--line); text-align: left; vertical-align: top; }
 thead th { border-top: 0; color: var(--dim); font-size: 13px; font-weight: 400; }
-.c-time { width: 92px; } .c-step { width: 34%; } .c-took { width: 88px; } .c-used { width: 200px; }
+.c-time { width: 108px; } .c-step { width: 34%; } .c-took { width: 96px; } .c-used { width: 176px; }
 .step { font: 13px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
 .kind { color: var(--dim); }
 .prompt .step { color: var(--accent); font-weight: 600; }
@@ -52,7 +52,7 @@ thead th { border-top: 0; color: var(--dim); font-size: 13px; font-weight: 400; 
 .wait rect, rect.wait { fill: var(--wait); } .compaction rect, rect.compaction { fill: var(--compaction); }
 .prompt rect, .note-step rect, rect.prompt { fill: var(--strong); }
 svg rect.retry { fill: var(--bad); }
-td.took { text-align: right; white-space: nowrap; }
+th.c-took, th.c-used, td.took { text-align: right; }
 @media print { .scroll { overflow: visible; } table { min-width: 0; } }
 """
 
@@ -94,9 +94,8 @@ def _facts(steps: Sequence[TimelineStep], rows: Sequence[tuple[TimelineStep, int
         return sum(step.duration for step in steps if step.kind in kinds)
 
     retries = sum(len(step.retries) for step, _ in rows)
-    began = datetime.fromtimestamp(steps[0].start / 1000).astimezone() if steps else None
     return [
-        f"{began:%Y-%m-%d %H:%M}" if began else "",
+        _formatted(steps[0].start, "%Y-%m-%d %H:%M") if steps else "",
         usage_line(usage, cost),
         f"model {format_duration(time_of('model', 'compaction'))}",
         f"tools {format_duration(time_of('tool'))}",
@@ -136,7 +135,12 @@ def _legend() -> str:
 
 
 def _table(rows: Sequence[tuple[TimelineStep, int]], axis: _Axis, mask: Callable[[str], str]) -> str:
-    lines = "\n".join(_row(step, depth, axis, mask) for step, depth in rows)
+    lines: list[str] = []
+    day = _day(rows[0][0].start) if rows else ""
+    for step, depth in rows:
+        today = _day(step.start)
+        lines.append(_row(step, depth, axis, mask, day=today if today != day else ""))
+        day = today
     heads = "".join(
         f'<th scope="col" class="c-{name}">{title}</th>'
         for name, title in (
@@ -150,11 +154,12 @@ def _table(rows: Sequence[tuple[TimelineStep, int]], axis: _Axis, mask: Callable
     return f"""<div class="scroll" tabindex="0" role="region" aria-label="Steps"><table>
 <thead><tr>{heads}</tr></thead>
 <tbody>
-{lines}
+{chr(10).join(lines)}
 </tbody></table></div>"""
 
 
-def _row(step: TimelineStep, depth: int, axis: _Axis, mask: Callable[[str], str]) -> str:
+def _row(step: TimelineStep, depth: int, axis: _Axis, mask: Callable[[str], str], *, day: str) -> str:
+    """``day`` is told where it has changed."""
     kind = "note-step" if step.kind == "note" else step.kind
     classes = f"{kind}{f' d{min(depth, 3)}' if depth else ''}{' failed' if step.failed else ''}"
     start, end = axis.at(step.start), axis.at(step.end)
@@ -168,7 +173,7 @@ def _row(step: TimelineStep, depth: int, axis: _Axis, mask: Callable[[str], str]
         words += f" · {retries_text(step)}"
     took = format_duration(step.duration) if step.duration else ""
     return (
-        f'<tr class="{classes}"><td><time>{_clock(step.start)}</time></td>'
+        f'<tr class="{classes}"><td><time>{f"{day} {_clock(step.start)}".strip()}</time></td>'
         f'<td class="step"><span class="kind">{step.kind}</span> {words}</td>'
         f'<td class="axis"><svg viewBox="0 0 {WIDTH} 16" preserveAspectRatio="none" aria-hidden="true">{bar}{ticks}</svg></td>'
         f'<td class="took">{took}</td><td class="took">{_used(step)}</td></tr>'
@@ -198,7 +203,16 @@ def _retries(count: int) -> str:
 
 
 def _clock(milliseconds: float) -> str:
+    return _formatted(milliseconds, "%H:%M:%S.%f")[:12]
+
+
+def _day(milliseconds: float) -> str:
+    return _formatted(milliseconds, "%Y-%m-%d")
+
+
+def _formatted(milliseconds: float, form: str) -> str:
+    """A time here; empty for one that no calendar has."""
     try:
-        return f"{datetime.fromtimestamp(milliseconds / 1000):%H:%M:%S.%f}"[:12]  # noqa: DTZ006 — the user's time
+        return datetime.fromtimestamp(milliseconds / 1000).strftime(form)  # noqa: DTZ006 — the user's time
     except (ValueError, OverflowError, OSError):
         return ""

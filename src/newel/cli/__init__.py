@@ -72,7 +72,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel redo", "redo what an undo has undone"),
             ("newel checkpoints", "list the runs that can be undone"),
             ("newel rollback CHECKPOINT", "restore the files of a run as they were before"),
-            ("newel trace [JOB]", "show review jobs, step by step"),
+            ("newel trace [JOB]", "show review jobs and sessions, step by step"),
         ),
     ),
     (
@@ -81,7 +81,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel sessions", "list this folder's sessions"),
             ("newel export SESSION", "write a session as Markdown or HTML"),
             ("newel import FILE", "import a session file of pi"),
-            ("newel stats", "show tokens, cost and time by model, project or day"),
+            ("newel stats", "show the tokens, cost and time used"),
             ("newel forget FILE…", "delete what Newel has stored of files"),
         ),
     ),

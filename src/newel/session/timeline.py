@@ -176,7 +176,7 @@ def _summary(data: dict[str, Any], end: float) -> TimelineStep:
         kind="compaction",
         start=end - duration,
         duration=duration,
-        text=f"compaction {data.get('model') or ''}".rstrip(),
+        text=str(data.get("model") or "without a model"),
         failed="problem" in data,
         usage=msgspec.convert(data.get("usage") or {}, Usage),
         cost=data.get("cost"),

@@ -131,7 +131,7 @@ def test_approvals_and_summaries_are_steps(with_model: Make) -> None:
     ]
     page, _ = page_of(newel, "1111")
     assert ("wait waiting for approval", "15.0 s") in page.steps
-    assert ("compaction compaction small", "2.0 s") in page.steps
+    assert ("compaction small", "2.0 s") in page.steps
 
 
 def test_nothing_that_was_said_acts_in_the_page_and_secrets_are_masked(with_model: Make) -> None:
