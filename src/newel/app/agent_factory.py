@@ -245,7 +245,6 @@ async def build_agent(
     from newel.app.agent_tools import own_tools, policy_finder, with_more
     from newel.app.run_config import prompt_context, run_config
     from newel.app.subagents import subagent_parts
-    from newel.app.telemetry import attend_telemetry
     from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
     from newel.session.subagents import Subagents, subagent_policies
@@ -289,7 +288,10 @@ async def build_agent(
     agent.rules = shared.book
     _attend(agent, shared, offered)
     subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
-    attend_telemetry(agent, settings)
+    if signals := settings.otel.signals(os.environ):
+        from newel.app.telemetry import attend_telemetry
+
+        attend_telemetry(agent, settings, signals)
     return agent
 
 

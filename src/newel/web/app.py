@@ -70,6 +70,19 @@ class Health(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """The program's version."""
 
 
+KINDS: list[type] = [
+    Failed,
+    Login,
+    ChatStatus,
+    AppState,
+    Health,
+    ChatRequest,
+    EmptyBody,
+    EventPage,
+    ModelRequest,
+]
+
+
 def create_app(
     workbench: Workbench,
     *,
@@ -93,25 +106,17 @@ def create_app(
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.include_router(page_routes(app, static))
-    app.include_router(_login_routes(access))
-    app.include_router(_state_routes(workbench, info))
-    app.include_router(chat_routes(workbench, closing))
-    app.include_router(run_routes(workbench, closing))
-    app.include_router(permission_routes(workbench))
-    app.include_router(relay_routes(relay, closing))
-    kinds: list[type] = [
-        Failed,
-        Login,
-        ChatStatus,
-        AppState,
-        Health,
-        ChatRequest,
-        EmptyBody,
-        EventPage,
-        ModelRequest,
-        *PERMISSION_KINDS,
-    ]
+    for router in (
+        page_routes(app, static),
+        _login_routes(access),
+        _state_routes(workbench, info),
+        chat_routes(workbench, closing),
+        run_routes(workbench, closing),
+        permission_routes(workbench),
+        relay_routes(relay, closing),
+    ):
+        app.include_router(router)
+    kinds = [*KINDS, *PERMISSION_KINDS]
     if report_usage is not None:
         app.include_router(usage_routes(report_usage, workbench.folder))
         kinds += USAGE_KINDS

@@ -182,6 +182,34 @@ def test_a_summary_of_the_conversation_counts_for_the_model_that_wrote_it(with_m
     assert (row["name"], row["counts"]["input"], row["counts"]["cost"]) == ("small", 700, 0.5)
 
 
+def test_review_jobs_count_by_their_traces(with_model: Make) -> None:
+    newel = with_model()
+    folder = newel.home / ".newel" / "traces"
+    folder.mkdir(parents=True)
+    params: dict[str, Any] = {"session": "s", "instruction": "i", "contextRows": [], "maxToolCalls": 1}
+    raw = {"provider": "x", "model": "reviewer", "input_tokens": 500, "output_tokens": 5, "cache_read_tokens": 0,
+           "cache_write_tokens": 0, "cost": 0.25, "latency_ms": 700}  # fmt: skip
+    said: dict[str, Any] = {"message": {"role": "assistant", "content": []}, "raw_usage": raw}
+    called = {"name": "read_file", "ok": False, "error": "gone", "duration_ms": 3}
+    lines: list[dict[str, Any]] = [
+        {"trace": 1, "job_id": "j", "project": "/p", "created_at": at(), "params": params},
+        {"cursor": 1, "type": "message", "ts": at(), "data": said},
+        {"cursor": 2, "type": "tool.call.completed", "ts": at(), "data": called},
+    ]
+    (folder / "j.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "broken\n")
+    (folder / "odd.jsonl").write_text("{}\n")
+    counted = report(newel, "--project", "/p")
+    total = counted["total"]
+    assert (total["runs"], total["requests"], total["input"], total["cost"]) == (1, 1, 500, 0.25)
+    assert (total["modelTime"], total["calls"], total["failed"]) == (700, 1, 1)
+    assert [row["name"] for row in counted["rows"]] == ["reviewer"]
+    assert sorted(problem.rpartition("/")[2] for problem in counted["problems"]) == [
+        "j.jsonl: 1 line left out that cannot be read",
+        "odd.jsonl: left out, it is not the trace of a job",
+    ]
+    assert report(newel, "--project", "/q")["total"]["requests"] == 0
+
+
 def test_since_and_project_choose_what_counts(with_model: Make) -> None:
     newel = with_model()
     for days in (0, 6, 7, 40):

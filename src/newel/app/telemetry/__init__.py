@@ -9,16 +9,14 @@ from newel.agent.events import ErrorEvent
 
 if TYPE_CHECKING:
     from newel.agent.events import AgentEvent
+    from newel.config.otel import Signal
     from newel.config.settings import Settings
     from newel.session.coding_agent import CodingAgent
 
 
-def attend_telemetry(agent: CodingAgent, settings: Settings) -> None:
-    """Export the agent's runs from now on, where that is on. A failure costs telemetry, never a run."""
+def attend_telemetry(agent: CodingAgent, settings: Settings, signals: frozenset[Signal]) -> None:
+    """Export these signals of the agent's runs from now on. A failure costs telemetry, never a run."""
     otel = settings.otel
-    signals = otel.signals(os.environ)
-    if not signals:
-        return
     from newel.app.telemetry.pipeline import open_pipeline
 
     pipeline = open_pipeline(otel.endpoint, tuple(otel.headers.items()), signals)
@@ -26,14 +24,14 @@ def attend_telemetry(agent: CodingAgent, settings: Settings) -> None:
         return
     from opentelemetry.trace import NoOpTracer
 
-    from newel.app.telemetry.attributes import Content, server_attributes
+    from newel.app.telemetry.attributes import CapturedText, server_attributes
     from newel.app.telemetry.instruments import Instruments
-    from newel.app.telemetry.spans import RunFacts, RunRecorder
+    from newel.app.telemetry.spans import RunFacts, SpanRecorder
 
     def conversation() -> str:
         return agent.session.get_id()  # it may change to another session
 
-    recorder = RunRecorder(
+    recorder = SpanRecorder(
         pipeline.tracer or NoOpTracer(),
         Instruments(pipeline.meter) if pipeline.meter is not None else None,
         RunFacts(
@@ -41,7 +39,7 @@ def attend_telemetry(agent: CodingAgent, settings: Settings) -> None:
             model=lambda: agent.state.model,
             conversation=conversation,
             server=server_attributes(settings.endpoint.base_url if settings.endpoint else None),
-            content=Content(agent.secrets()) if otel.captures_content(os.environ) else None,
+            content=CapturedText(agent.secrets()) if otel.captures_content(os.environ) else None,
         ),
     )
 

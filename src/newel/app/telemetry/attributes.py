@@ -79,7 +79,7 @@ def finish_reason(message: AssistantMessage) -> str:
     return _FINISH.get(message.stop_reason, message.stop_reason)
 
 
-class Content:
+class CapturedText:
     """Texts for attributes, with secrets masked and cut."""
 
     def __init__(self, secrets: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ from newel.agent.messages import AssistantMessage, CustomMessage, Usage, UserMes
 from newel.agent.transform import COMPACTION
 from newel.app.telemetry.attributes import (
     Attributes,
-    Content,
+    CapturedText,
     finish_reason,
     provider_name,
     usage_attributes,
@@ -56,10 +56,10 @@ class RunFacts(msgspec.Struct, frozen=True):
     model: Callable[[], Model]
     conversation: Callable[[], str]
     server: Attributes
-    content: Content | None = None
+    content: CapturedText | None = None
 
 
-class RunRecorder:
+class SpanRecorder:
     """Follows the runs of one agent, one after another. ``parent`` is the span of the call that runs it, if one does: then the start of the
     run is not among its events.
     """
@@ -75,7 +75,7 @@ class RunRecorder:
         self._began = 0.0
         self._failed: tuple[AssistantMessage, int] | None = None
         self._calls: dict[str, Span] = {}
-        self._nested: dict[str, RunRecorder] = {}
+        self._nested: dict[str, SpanRecorder] = {}
         self._error = ""
 
     def handle(self, event: AgentEvent) -> None:
@@ -208,7 +208,7 @@ class RunRecorder:
             return
         if call not in self._nested:
             facts = msgspec.structs.replace(self._facts, agent="subagent", conversation=str)
-            self._nested[call] = RunRecorder(self._tracer, self._instruments, facts, span)
+            self._nested[call] = SpanRecorder(self._tracer, self._instruments, facts, span)
         self._nested[call].handle(event)
 
     def _end_call(self, event: ToolExecutionEnd) -> None:
