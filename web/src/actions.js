@@ -100,6 +100,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],
     setServer: (server, change) => ask("setServer", { server, ...change }, { what: `${server} was not changed` }),
     setTool: (server, tool, enabled) => ask("setTool", { server, tool, enabled }, { what: `${tool} was not switched` }),
+    usage: ({ by, since, scope }) => fetchJson(`/api/usage?${new URLSearchParams({ by, since, scope })}`),
     permissions: () => fetchJson("/api/permissions"),
     revokePermission: (id) => fetchJson("/api/permissions/revoke", { ids: [id] }),
     restartServer: (server) => ask("restartServer", { server }, { what: `${server} was not restarted` }),

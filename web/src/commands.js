@@ -9,6 +9,7 @@ import { openPalette, showKeys } from "./palette.js";
 import { pick } from "./picker.js";
 import { isBusy } from "./store.js";
 import { setTheme } from "./theme.js";
+import { openUsage } from "./usage.js";
 
 /** `view()` is the PageView; it is made after the commands, which it shows. */
 export function createCommands({ store, state, actions, router, review, view }) {
@@ -85,6 +86,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
       { title: "Review requests", run: () => review.open("requests") },
       { title: "Checkpoints", run: () => review.open("checkpoints") },
       { title: "Permissions…", run: commands.openPermissions },
+      { title: "Usage…", detail: "tokens, cost, time", run: commands.openUsage },
       { title: "MCP tools", keys: "Alt+T", run: commands.toggleTools },
       ...state.tabs().filter(({ id }) => id !== tab?.id).map(({ id, title, hint, kind }) =>
         ({ title: `Go to ${plain(title)}`, detail: hint || kind, run: () => router.show(id) })),
@@ -115,6 +117,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
     showNth: (index) => router.show(state.tabs()[index]?.id ?? null),
     toggleFiles: () => review.toggle("files"),
     toggleReview: () => review.toggle("review"),
+    openUsage: () => openUsage(actions),
     openPermissions: () => view().openPermissions(store.get()),
     toggleTools() {
       view().showTools(!isToolsOpen(), store.get().servers);

@@ -121,7 +121,8 @@ export function formatUsage({ input, output, cached, context, window, cost }) {
   return parts.join(" · ");
 }
 
-const formatCost = (dollars) => `$${dollars < 0.01 ? dollars.toFixed(4) : dollars.toFixed(2)}`;
+/** US dollars: "$0.0042", "$1.20". */
+export const formatCost = (dollars) => `$${dollars < 0.01 ? dollars.toFixed(4) : dollars.toFixed(2)}`;
 
 /** A todo list's progress: "2 of 5 done". */
 export const describeProgress = (items) => `${items.filter((item) => item.status === "done").length} of ${items.length} done`;

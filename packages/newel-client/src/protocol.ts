@@ -423,7 +423,8 @@ export interface ImageContent {
 
 /**
  * An answer of the model: text, reasoning and tool calls, in their order. `error_message` says why it is incomplete, if
- * `stop_reason` is `error`.
+ * `stop_reason` is `error`. `duration` is in milliseconds, from the request to `timestamp`; `retries` are when the request was
+ * repeated, in milliseconds after it began.
  */
 export interface AssistantMessage {
   role: "assistant";
@@ -435,6 +436,8 @@ export interface AssistantMessage {
   cost?: number | null;
   stopReason?: "aborted" | "error" | "length" | "stop" | "toolUse";
   errorMessage?: string | null;
+  duration?: number;
+  retries?: number[];
   id: string;
   timestamp: string;
 }
@@ -465,7 +468,7 @@ export interface ToolCall {
 
 /**
  * The result of a tool call. `output` and `images` go to the model, `details` to screens. `duration` is in
- * milliseconds, 0 if the tool did not run. `is_invalid`: the call itself was wrong, so that no tool could run. `usage` and `cost`
+ * milliseconds, 0 if the tool did not run; `waited` is how long its approval took before. `is_invalid`: the call itself was wrong, so that no tool could run. `usage` and `cost`
  * are those of an agent that the tool ran.
  */
 export interface ToolResultMessage {
@@ -477,6 +480,7 @@ export interface ToolResultMessage {
   images?: ImageContent[];
   details?: Record<string, unknown>;
   duration?: number;
+  waited?: number;
   isInvalid?: boolean;
   usage?: Usage;
   cost?: number | null;
@@ -691,7 +695,8 @@ export interface Interrupted {
 /**
  * Something failed; `code` is that of the error's class in `newel.agent.errors`.
  *
- * Two other codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation.
+ * Other codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `telemetry` that
+ * none is exported.
  */
 export interface ErrorEvent {
   type: "error";

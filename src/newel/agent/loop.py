@@ -7,6 +7,7 @@ unknown.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import anyio
@@ -32,9 +33,9 @@ from newel.agent.events import (
 )
 from newel.agent.formatting import describe_error, pluralize
 from newel.agent.limits import UsageLimiter
-from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ThinkingContent, open_calls
+from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ThinkingContent, now, open_calls
 from newel.agent.ports import Emit, ModelRequest, Provider, ProviderEvent, RunConfig
-from newel.agent.tool_executor import ToolExecutor
+from newel.agent.tool_executor import ToolExecutor, milliseconds_since
 
 MAX_COMPACTIONS = 4
 """Of one request. Each leaves about a quarter of the conversation."""
@@ -189,6 +190,7 @@ class _Run:
         config = self.config
         start = AssistantMessage(content=[], model=config.model.id, provider=config.model.provider)
         partial = MessageAccumulator()
+        began, retries = time.monotonic(), list[int]()
 
         async def emit(event: AgentEvent) -> None:
             partial.fold(event)
@@ -197,9 +199,19 @@ class _Run:
         async def on_delta(event: ProviderEvent) -> None:
             match event:
                 case Retry() | ModelRouted():
+                    if isinstance(event, Retry):
+                        retries.append(milliseconds_since(began))
                     await emit(event)
                 case _:
                     await emit(MessageUpdate(message_id=start.id, assistant_message_event=event))
+
+        async def end(message: AssistantMessage) -> AssistantMessage:
+            took = milliseconds_since(began)
+            message = msgspec.structs.replace(message, timestamp=now(), duration=took, retries=retries)
+            self.history.append(message)
+            self.limiter.count_response(message)
+            await self.emit(MessageEnd(message=message))
+            return message
 
         await emit(MessageStart(message=start))
         try:
@@ -217,30 +229,17 @@ class _Run:
             )
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self.end_message(
-                    msgspec.structs.replace(start, content=partial.content(), stop_reason="aborted")
-                )
+                await end(msgspec.structs.replace(start, content=partial.content(), stop_reason="aborted"))
             raise
         except Exception as error:
-            await self.end_message(
+            await end(
                 msgspec.structs.replace(
                     start, content=partial.content(), stop_reason="error", error_message=str(error)
                 )
             )
             raise
-        return await self.end_message(
-            msgspec.structs.replace(
-                answer,
-                id=start.id,
-                content=[self.executor.canonical(part) for part in answer.content],
-            )
-        )
-
-    async def end_message(self, message: AssistantMessage) -> AssistantMessage:
-        self.history.append(message)
-        self.limiter.count_response(message)
-        await self.emit(MessageEnd(message=message))
-        return message
+        content = [self.executor.canonical(part) for part in answer.content]
+        return await end(msgspec.structs.replace(answer, id=start.id, content=content))
 
     async def finish(self) -> None:
         if self.config.finish is not None:

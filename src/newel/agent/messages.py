@@ -151,7 +151,8 @@ class UserMessage(Wire, frozen=True, tag_field="role", tag="user"):
 
 class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
     """An answer of the model: text, reasoning and tool calls, in their order. ``error_message`` says why it is incomplete, if
-    ``stop_reason`` is ``error``.
+    ``stop_reason`` is ``error``. ``duration`` is in milliseconds, from the request to ``timestamp``; ``retries`` are when the request was
+    repeated, in milliseconds after it began.
     """
 
     content: list[TextContent | ThinkingContent | ToolCall]
@@ -162,6 +163,8 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
     """US dollars; None if the price is unknown."""
     stop_reason: StopReason = "stop"
     error_message: str | None = None
+    duration: int = 0
+    retries: list[int] = []
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 
@@ -178,7 +181,7 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
 class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     """The result of a tool call. ``output`` and ``images`` go to the model, ``details`` to screens. ``duration`` is in
-    milliseconds, 0 if the tool did not run. ``is_invalid``: the call itself was wrong, so that no tool could run. ``usage`` and ``cost``
+    milliseconds, 0 if the tool did not run; ``waited`` is how long its approval took before. ``is_invalid``: the call itself was wrong, so that no tool could run. ``usage`` and ``cost``
     are those of an agent that the tool ran.
     """
 
@@ -189,6 +192,7 @@ class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     images: list[ImageContent] = []
     details: dict[str, Any] = {}
     duration: int = 0
+    waited: int = 0
     is_invalid: bool = False
     usage: Usage = Usage()
     cost: float | None = None

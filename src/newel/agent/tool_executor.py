@@ -38,6 +38,7 @@ class _PendingCall:
         self.refusal = ""
         self.is_invalid = False
         self.started = False
+        self.waited = 0
         self.output_tail = ""
         self.used = UsageLimiter(Limits())
         self.result: ToolResultMessage | None = None
@@ -64,13 +65,15 @@ class _PendingCall:
             tool_name=self.call.name,
             output=output,
             is_error=is_error,
+            waited=self.waited,
             usage=self.used.usage,
             cost=self.used.cost,
         )
 
 
-def _milliseconds_since(started_at: float) -> int:
-    return round((time.monotonic() - started_at) * 1000)
+def milliseconds_since(began: float) -> int:
+    """How long ago ``time.monotonic()`` was ``began``."""
+    return round((time.monotonic() - began) * 1000)
 
 
 def _describe_error(error: Exception) -> str:
@@ -208,7 +211,11 @@ class ToolExecutor:
         """Ask the policy. A call that it denies loses its tool."""
         if call.tool is None:
             return
-        verdict = await self.config.refreshed().policy.decide(call.call, call.tool, call.arguments)
+        asked_at = time.monotonic()
+        try:
+            verdict = await self.config.refreshed().policy.decide(call.call, call.tool, call.arguments)
+        finally:
+            call.waited = milliseconds_since(asked_at)
         call.planned = verdict.planned
         call.shown_arguments = verdict.arguments or call.shown_arguments
         if not verdict.allow:
@@ -241,7 +248,7 @@ class ToolExecutor:
             answer = await planned.execute(on_output)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                duration = _milliseconds_since(started_at)
+                duration = milliseconds_since(started_at)
                 call.result = msgspec.structs.replace(call.stopped_result(), duration=duration)
                 await self.emit_end(call.result)
             raise
@@ -256,7 +263,8 @@ class ToolExecutor:
             is_error=answer.is_error,
             images=answer.images,
             details=answer.details,
-            duration=_milliseconds_since(started_at),
+            duration=milliseconds_since(started_at),
+            waited=call.waited,
             usage=call.used.usage,
             cost=call.used.cost,
         )

@@ -288,6 +288,10 @@ async def build_agent(
     agent.rules = shared.book
     _attend(agent, shared, offered)
     subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
+    if signals := settings.otel.signals(os.environ):
+        from newel.app.telemetry import attend_telemetry
+
+        attend_telemetry(agent, settings, signals)
     return agent
 
 

@@ -18,8 +18,10 @@ from newel.workspace.process.environment import is_secret
 def configured_secrets(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[str]:
     """The secrets of the environment, of Newel's folder ``home``, and of tool servers. Never raises."""
     secrets = secret_values(environ)
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        secrets += _in_settings(tomllib.loads(read_regular(home / "config.toml").decode()))
+    with contextlib.suppress(OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        settings = tomllib.loads(read_regular(home / "config.toml").decode())
+        secrets += _in_settings(settings)
+        secrets += [str(value) for value in settings["otel"]["headers"].values()]
     secrets += [stored.key for stored in KeyStore(home).all() if stored.key]
     servers, _ = load_servers(home=home, cwd=cwd)
     for server in servers:

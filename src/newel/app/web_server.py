@@ -66,6 +66,7 @@ async def serve_workbench(
     """
     import anyio
 
+    from newel.app.usage import report_usage
     from newel.web.access_token import choose_token
     from newel.web.app import create_app
     from newel.web.security import WebAccess
@@ -91,6 +92,7 @@ async def serve_workbench(
             closing=closing,
             relay=workbench.factory.provider,
             open_review=workbench.review,
+            report_usage=partial(report_usage, settings.home),
         )
         gc.freeze()
         gc.enable()

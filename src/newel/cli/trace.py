@@ -1,4 +1,4 @@
-"""``newel trace``: the steps of review jobs."""
+"""``newel trace``: the steps of review jobs and conversations."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ from newel.review_jobs.traces import (
     replay,
     trace_files,
 )
+from newel.session.paths import find_session, read_metadata, session_files
+from newel.session.reader import metadata_from_name
+from newel.session.timeline import Timeline, TimelineStep, milliseconds_of
 from newel.text.format import call_text, format_duration, usage_line
 from newel.text.json import to_json
 from newel.text.sanitize import escape_invisible, escape_line
@@ -55,18 +58,55 @@ class TraceSummary(msgspec.Struct, frozen=True):
 
 def command_trace(arguments: Sequence[str]) -> int:
     parser = Parser(
-        prog="newel trace", description="Show the steps of a review job; without one, list the latest traces."
+        prog="newel trace",
+        description="Show the steps of a review job or a conversation; without one, list the latest traces of jobs.",
     )
     parser.add_argument(
-        "job", nargs="?", metavar="JOB|FILE", help="the beginning of a job's ID, or a trace file"
+        "job",
+        nargs="?",
+        metavar="JOB|SESSION|FILE",
+        help="the beginning of the ID of a job or a session, or a file of one",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a time line to FILE, as one HTML page that needs nothing else"
+    )
+    parser.add_argument("--unmasked", action="store_true", help="do not mask secrets in a conversation")
     add_list_options(parser, "traces")
     options = parser.parse_args(arguments)
-    folder = newel_home(os.environ) / "traces"
+    home = newel_home(os.environ)
     if options.job is None:
-        return _list(folder, None if options.all else project_of(parser, options), options)
-    return _show(_load(folder, _find(folder, options.job)), as_json=options.json)
+        if options.html:
+            parser.error("--html needs a job or a session; `newel trace` and `newel sessions` list them")
+        return _list(home / "traces", None if options.all else project_of(parser, options), options)
+    if options.html and options.json:
+        parser.error("--html and --json cannot be combined")
+    session = _find_session(home, options.job)
+    if session is not None:
+        from newel.cli.trace_session import show_session
+
+        return show_session(
+            session, home, html=options.html, as_json=options.json, masked=not options.unmasked
+        )
+    trace = _load(home / "traces", _find(home / "traces", options.job))
+    if options.html:
+        from newel.cli.trace_session import write_html
+
+        return write_html(_timeline(trace), options.html, configured_secrets(home, Path.cwd(), os.environ))
+    return _show(trace, as_json=options.json)
+
+
+def _find_session(home: Path, name: str) -> Path | None:
+    """The session of that name; None if it is that of a job, or of nothing. Raises ``SessionError`` for several."""
+    if "/" in name or name.endswith(SUFFIX):
+        path = Path(name).expanduser()
+        return path if path.is_file() and read_metadata(path) is not None else None
+    if any(path.name.startswith(name) for path in trace_files(home / "traces")):
+        return None
+    files = session_files(home / "sessions")
+    if not any(metadata_from_name(path).id.startswith(name) for path, _ in files):
+        return None
+    return find_session(home / "sessions", name)
 
 
 def _load(folder: Path, path: Path) -> Trace:
@@ -131,8 +171,14 @@ def _find(folder: Path, name: str) -> Path:
         return Path(name)
     matches = [path for path in trace_files(folder) if path.name.startswith(name)]
     if len(matches) != 1:
-        what = "There is no trace of a job" if not matches else f"There are traces of {len(matches)} jobs"
-        raise BadTrace(f"{what} whose id begins with {name!r}. `newel trace --all` lists them.")
+        if matches:
+            raise BadTrace(
+                f"There are traces of {len(matches)} jobs whose id begins with {name!r}. `newel trace --all` lists them."
+            )
+        raise BadTrace(
+            f"There is no trace of a job and no session whose id begins with {name!r}. "
+            "`newel trace --all` and `newel sessions --all` list them."
+        )
     return matches[0]
 
 
@@ -154,6 +200,67 @@ def _show(trace: Trace, *, as_json: bool) -> int:
     for text in trace.damage:
         print(f"Left out: {escape_line(text, SAID)}", file=sys.stderr)
     return DONE
+
+
+class _RawFigures(msgspec.Struct, frozen=True):
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float | None = None
+    latency_ms: float = 0
+
+
+def _timeline(trace: Trace) -> Timeline:
+    """The steps of a job; a question to the user lasts until its answer."""
+    steps: list[TimelineStep] = []
+    asked: float | None = None
+    for traced in trace.events:
+        try:
+            end = milliseconds_of(traced.ts)
+        except ValueError:
+            continue
+        if traced.type == "clarification.requested":
+            asked = end
+        elif traced.type == "clarification.received" and asked is not None:
+            steps.append(
+                TimelineStep(kind="wait", start=asked, duration=end - asked, text="waiting for an answer")
+            )
+        if traced.type != "tool.call.requested":
+            steps.append(_timeline_step(traced, end))
+    header = trace.header
+    return Timeline(
+        title=header.params.instruction,
+        project=header.project,
+        steps=sorted(steps, key=lambda step: step.start),
+        damage=list(trace.damage),
+    )
+
+
+def _timeline_step(traced: TraceEvent, end: float) -> TimelineStep:
+    kind, text, _ = _describe(traced)
+    data = traced.data
+    raw = data.get("raw_usage")
+    if traced.type == "message" and isinstance(raw, dict):
+        took = msgspec.convert(raw, _RawFigures, strict=False)
+        usage = Usage(took.input_tokens, took.output_tokens, took.cache_read_tokens, took.cache_write_tokens)
+        return TimelineStep(
+            kind="model",
+            start=end - took.latency_ms,
+            duration=took.latency_ms,
+            text=took.model,
+            usage=usage,
+            cost=took.cost,
+        )
+    if traced.type == "tool.call.completed":
+        duration = float(data.get("duration_ms") or 0)
+        failed = data.get("ok") is False
+        return TimelineStep(kind="tool", start=end - duration, duration=duration, text=text, failed=failed)
+    is_prompt = traced.type == "message" and kind == "user"
+    return TimelineStep(
+        kind="prompt" if is_prompt else "note", start=end, text=text if is_prompt else f"{kind} {text}"
+    )
 
 
 def _heading(header: Header, status: str) -> list[str]:

@@ -45,6 +45,7 @@ from newel.config.endpoint import (
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
+from newel.config.otel import OtelSettings
 from newel.config.review_settings import ReviewFile, ReviewSettings, read_review_limits
 from newel.config.terminal import TerminalSettings
 from newel.config.trust import IgnoredServer, named_server, trusted_places
@@ -209,6 +210,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hybrid: HybridSettings = HybridSettings()
     terminal: TerminalSettings = TerminalSettings()
     extra_tools: list[ExtraTool] | None = None
+    otel: OtelSettings = OtelSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -271,6 +273,7 @@ class Settings(msgspec.Struct, frozen=True):
     terminal: TerminalSettings = TerminalSettings()
     tool_calls: ToolCallMode | None = None
     extra_tools: Sequence[ExtraTool] | None = None
+    otel: OtelSettings = OtelSettings()
 
 
 def load_settings(
@@ -329,6 +332,7 @@ def load_settings(
         terminal=file.terminal,
         tool_calls=flags.tool_calls,
         extra_tools=file.extra_tools,
+        otel=file.otel,
     )
 
 

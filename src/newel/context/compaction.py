@@ -6,6 +6,7 @@ of everything before the first message that is kept.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
@@ -27,6 +28,7 @@ from newel.agent.messages import (
     new_id,
 )
 from newel.agent.ports import AgentMode, Model, ModelRequest, Provider, ProviderEvent
+from newel.agent.tool_executor import milliseconds_since
 from newel.agent.transform import COMPACTION, Transformer
 from newel.context import compaction_summary
 
@@ -194,6 +196,7 @@ class Compactor:
             "reason": reason,
         }
         window = min(self.context_window or UNKNOWN_WINDOW, before)
+        began = time.monotonic()
         try:
             answer = await self._ask(gone, view.account, wishes, window)
         except NewelError as error:
@@ -203,7 +206,8 @@ class Compactor:
             account = compaction_summary.fallback_account(gone, before=view.account)
         else:
             account = answer.text.strip()
-            data |= {"usage": msgspec.to_builtins(answer.usage), "cost": answer.cost}
+            data |= {"usage": msgspec.to_builtins(answer.usage), "cost": answer.cost, "model": answer.model}
+            data |= {"provider": answer.provider, "duration": milliseconds_since(began)}
         earlier = await anyio.to_thread.run_sync(self.earlier)
         # At four characters a token, this and what compose adds take at most a third of the window.
         data["account"] = compaction_summary.cut_middle(account, min(MAX_ACCOUNT_CHARS, window // 2))

@@ -116,10 +116,13 @@ def read_verdict(answer: AssistantMessage) -> Evaluation:
                 satisfied=satisfied,
                 why=as_str(fields.get("why"))[:MAX_REASON],
                 missing=as_str(fields.get("missing"))[:MAX_REASON],
+                model=answer.model,
                 usage=answer.usage,
                 cost=answer.cost,
             )
-    return Evaluation(satisfied=False, why=NO_VERDICT, usage=answer.usage, cost=answer.cost)
+    return Evaluation(
+        satisfied=False, why=NO_VERDICT, model=answer.model, usage=answer.usage, cost=answer.cost
+    )
 
 
 def _json_object(text: str) -> dict[str, Any]:

@@ -300,6 +300,14 @@ def read(
     return events, row[1] in FINAL
 
 
+def events_of_kind(connection: sqlite3.Connection, kind: str, beginning: bytes) -> list[tuple[bytes, bytes]]:
+    """The events that begin so, of all jobs of a kind, each with its job's parameters."""
+    return connection.execute(
+        "SELECT params, data FROM jobs JOIN events ON job = n WHERE kind = ? AND substr(data, 1, ?) = ?",
+        (kind, len(beginning), beginning),
+    ).fetchall()
+
+
 def valid_leases(connection: sqlite3.Connection, leases: Sequence[Lease]) -> set[str]:
     """The jobs whose lease is valid and which are not cancelled."""
     rows = connection.execute(

@@ -27,11 +27,12 @@ ContractStatus = Literal["ready", "running", "stopped", "completed", "failed"]
 
 
 class Evaluation(Event, frozen=True, tag="evaluation"):
-    """The judge's verdict on a contract after a cycle of work. ``missing`` lists the remaining work."""
+    """The verdict of the judge, a ``model``, on a contract after a cycle of work. ``missing`` lists the remaining work."""
 
     satisfied: bool
     why: str
     missing: str = ""
+    model: str = ""
     usage: Usage = Usage()
     cost: float | None = None
 

@@ -6,6 +6,7 @@ WS   /ws                       the page's socket (docs/protocol.md)
 POST /chat, /clear             the default chat
 GET  /api/state, /health       tabs and servers, the version
 GET  /api/permissions          the rules and servers of the project; POST …/revoke
+GET  /api/usage                what models and tools have used
 GET  /api/runs/{run}/events    a run's events, in pages or as a stream
      /api/agent/…              jobs that propose changes, and their review (docs/review-api.md)
 POST /api/transport/run        the model, for programs without its key
@@ -33,6 +34,8 @@ from newel.web.api.model_proxy import relay_routes
 from newel.web.api.permissions import KINDS as PERMISSION_KINDS
 from newel.web.api.permissions import permission_routes
 from newel.web.api.runs import EventPage, run_routes
+from newel.web.api.usage import KINDS as USAGE_KINDS
+from newel.web.api.usage import ReportUsage, usage_routes
 from newel.web.http_schema import Failed, Json, describe, error_response, handle_failures, read_body, route
 from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, WebAccess
 from newel.web.static_files import STATIC, page_routes
@@ -67,6 +70,19 @@ class Health(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """The program's version."""
 
 
+KINDS: list[type] = [
+    Failed,
+    Login,
+    ChatStatus,
+    AppState,
+    Health,
+    ChatRequest,
+    EmptyBody,
+    EventPage,
+    ModelRequest,
+]
+
+
 def create_app(
     workbench: Workbench,
     *,
@@ -75,11 +91,12 @@ def create_app(
     closing: anyio.Event,
     relay: Provider | None = None,
     open_review: Callable[[], AbstractAsyncContextManager[ReviewService]] | None = None,
+    report_usage: ReportUsage | None = None,
     static: Path = STATIC,
     send_timeout: float = SEND_TIMEOUT_S,
 ) -> FastAPI:
     """The ASGI application and its security middleware. ``relay`` answers ``/api/transport/run``, the service of ``open_review``
-    ``/api/agent/…``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
+    ``/api/agent/…``, ``report_usage`` ``/api/usage``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
     """
     app = FastAPI(
         title="Newel",
@@ -89,25 +106,20 @@ def create_app(
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.include_router(page_routes(app, static))
-    app.include_router(_login_routes(access))
-    app.include_router(_state_routes(workbench, info))
-    app.include_router(chat_routes(workbench, closing))
-    app.include_router(run_routes(workbench, closing))
-    app.include_router(permission_routes(workbench))
-    app.include_router(relay_routes(relay, closing))
-    kinds: list[type] = [
-        Failed,
-        Login,
-        ChatStatus,
-        AppState,
-        Health,
-        ChatRequest,
-        EmptyBody,
-        EventPage,
-        ModelRequest,
-        *PERMISSION_KINDS,
-    ]
+    for router in (
+        page_routes(app, static),
+        _login_routes(access),
+        _state_routes(workbench, info),
+        chat_routes(workbench, closing),
+        run_routes(workbench, closing),
+        permission_routes(workbench),
+        relay_routes(relay, closing),
+    ):
+        app.include_router(router)
+    kinds = [*KINDS, *PERMISSION_KINDS]
+    if report_usage is not None:
+        app.include_router(usage_routes(report_usage, workbench.folder))
+        kinds += USAGE_KINDS
     if open_review is not None:
         from newel.web.api import review
 

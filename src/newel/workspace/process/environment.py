@@ -11,7 +11,7 @@ from typing import Final
 SENSITIVE: Final = (
     "(^|_)(TOKEN|SECRETS?|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|MNEMONIC|BEARER|AUTHORIZATION|SEED_PHRASE)(_|$)"
     "|PASSWORD(_|$)|_(KEYS?|PAT|AUTH|PASS|PWD|PW|PEM|AUTH_CONFIG|SERVICE_ACCOUNT_JSON)$|(^|_)(JWT|COOKIE|DBPASS|KEY_ID)$"
-    "|(^|_)WEBHOOK(_URL)?$"
+    "|(^|_)WEBHOOK(_URL)?$|^OTEL_.*_HEADERS$"
     "|(API|ACCESS|AUTH|PRIVATE|SECRET|SIGNING|ENCRYPTION)_?KEYS?[0-9]*(_|$)|(TOKEN|SECRET|SSHPASS|BINDPW)$"
 )
 """Matches names of secrets in upper case. Valid as a POSIX extended and as a Python regular expression."""
