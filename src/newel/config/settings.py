@@ -42,6 +42,7 @@ from newel.config.endpoint import (
     read_variables,
     with_model_path,
 )
+from newel.config.hook_settings import HookSettings
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
@@ -209,6 +210,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hybrid: HybridSettings = HybridSettings()
     terminal: TerminalSettings = TerminalSettings()
     extra_tools: list[ExtraTool] | None = None
+    hooks: HookSettings = HookSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -271,6 +273,7 @@ class Settings(msgspec.Struct, frozen=True):
     terminal: TerminalSettings = TerminalSettings()
     tool_calls: ToolCallMode | None = None
     extra_tools: Sequence[ExtraTool] | None = None
+    hooks: HookSettings = HookSettings()
 
 
 def load_settings(
@@ -329,6 +332,7 @@ def load_settings(
         terminal=file.terminal,
         tool_calls=flags.tool_calls,
         extra_tools=file.extra_tools,
+        hooks=file.hooks,
     )
 
 

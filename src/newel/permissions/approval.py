@@ -41,7 +41,7 @@ from newel.agent.ports import (
     Touch,
     Verdict,
 )
-from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
+from newel.permissions.judgement import UNKNOWN, CallJudgement, Judge
 from newel.permissions.rules import COMMANDS, describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
@@ -120,6 +120,7 @@ NOBODY_FOR_RULE = (
 DENIED_BY_RULE = (
     "Not run: the user's rule `deny {rule}` forbids it. Do not try it another way; continue without it."
 )
+DENIED_BY_HOOK: Final = "Not run: a hook forbids this call ({where}). {reason}"
 NOT_IN_PLAN = (
     "Not run: this is a plan, and '{tool}' may change something here. Only commands that are known to read run, such as `git log` or "
     "`rg TEXT`, without redirections, substitutions and variables. Put the change into your plan."
@@ -146,6 +147,7 @@ _DENIALS: Final = tuple(
         READ_ONLY,
         NOT_IN_PLAN,
         DENIED_BY_RULE,
+        DENIED_BY_HOOK,
         DECLINED,
         DECLINED_WITH_WORD,
     )
@@ -172,7 +174,7 @@ def approval_policy(
     ask: Ask | None,
     folder: str,
     places: SecretPaths,
-    judge: CallJudge | None = None,
+    judge: Judge | None = None,
     reviewed: Collection[str] = frozenset(),
     warns: bool = False,
     report: Report | None = None,
@@ -181,7 +183,7 @@ def approval_policy(
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
     open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning. ``report`` is told of answers that cannot be saved.
     """
-    if mode == "auto" and (judge is None or not judge.book.may_stop_calls):
+    if mode == "auto" and (judge is None or not judge.may_stop_calls):
         # The workspace of the tools closes secret places.
         return _AskForCommands(_AskFirst(mode, ask, folder, places, None)) if warns else AllowAll()
     return _AskFirst(
@@ -209,7 +211,7 @@ class _AskFirst:
         ask: Ask | None,
         folder: str,
         places: SecretPaths,
-        judge: CallJudge | None,
+        judge: Judge | None,
         *,
         reviewed: Collection[str] = (),
         report: Report | None = None,
@@ -342,7 +344,7 @@ class _AskFirst:
         if self._judge is None:
             return False
         try:
-            self._judge.book.kept.add(rules)
+            self._judge.keep(rules)
         except ConfigError as error:
             if self._report is not None:
                 what = ", ".join(map(escape_newlines, rules))
