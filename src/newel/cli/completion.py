@@ -15,6 +15,7 @@ ACTIONS: Final[Mapping[str, Sequence[str]]] = {
     "completion": ("bash", "zsh", "fish"),
     "config": ("get", "set", "unset", "edit", "path"),
     "eval": ("list", "check", "run", "show", "report", "compare", "export", "record"),
+    "hooks": ("list", "check", "trust"),
     "hosts": ("list", "add", "remove", "test"),
     "keys": ("list", "set", "remove"),
     "mcp": ("list", "add", "remove", "test", "trust"),

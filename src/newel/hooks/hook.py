@@ -65,7 +65,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_exact(matcher: str) -> bool:
     """Whether a matcher is a list of names, rather than a regular expression."""
-    return _EXACT.fullmatch(matcher) is not None
+    return matcher.strip() == "*" or _EXACT.fullmatch(matcher) is not None
 
 
 def matches(matcher: str, names: Sequence[str]) -> bool:

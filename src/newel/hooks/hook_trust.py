@@ -7,9 +7,11 @@ a hook that runs it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -27,7 +29,9 @@ State = Literal["trusted", "declined", "undecided"]
 
 PROJECT: Final = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?")
 
-_WORD: Final = re.compile(r"""[^\s"'`;|&<>()$=]+""")
+_WORD: Final = re.compile(r"[^\s`;|&<>()$=]+")
+_ROOT: Final = "\0"
+"""Stands for the project's folder, which may have a space in its name."""
 _MAX_SCRIPT: Final = 4 << 20
 
 
@@ -85,12 +89,20 @@ def scripts_of(hook: Hook, project: Path) -> Iterator[Path]:
     variable.
     """
     root = os.path.realpath(project)
-    for text in (hook.command, *(hook.args or ())):
-        for word in _WORD.findall(PROJECT.sub(lambda _: root, text)):
-            path = os.path.realpath(os.path.join(root, word))  # noqa: PTH118 — a text
-            is_file = os.path.isfile(path)  # noqa: PTH113 — a text
-            if path.startswith(root + os.sep) and (is_file or word.startswith(root)):
-                yield Path(path)
+    words = [word for text in (hook.command, *(hook.args or ())) for word in _words(text)]
+    for word in dict.fromkeys(words):
+        path = os.path.realpath(os.path.join(root, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
+        is_file = os.path.isfile(path)  # noqa: PTH113 — a text
+        if path.startswith(root + os.sep) and (is_file or word.startswith(_ROOT)):
+            yield Path(path)
+
+
+def _words(text: str) -> Iterator[str]:
+    """What may be paths in a command: its words as a shell reads them, and within quotes."""
+    text = PROJECT.sub(_ROOT, text)
+    with contextlib.suppress(ValueError):
+        yield from shlex.split(text)
+    yield from _WORD.findall(re.sub("[\"']", "", text))
 
 
 def _digest(script: Path) -> str:
