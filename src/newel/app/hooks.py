@@ -21,12 +21,11 @@ from newel.hooks.hook_files import HookSet, WrittenHook, check_hook, read_hook_f
 from newel.hooks.hook_runner import HookPlace, HookRunner
 from newel.hooks.hook_trust import HookTrust, State
 from newel.hooks.hooked_policy import HookedJudge, HookedPolicy
-from newel.hooks.hooked_run import HookedTransport, hook_message
+from newel.hooks.hooked_run import HookedTransport
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.agent.agent import AgentTransport
-    from newel.agent.messages import UserMessage
     from newel.agent.ports import Policy
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
@@ -233,17 +232,8 @@ class AgentHooks:
         agent.subscribe(self._conversation.on_event)
         agent.before_closing.append(self._end)
         self._runner.end_run = agent.stop
-        if self._runner.has("UserPromptSubmit"):
-            agent.admit_queued = self._admit_queued
         if agent.compactor is not None and self._runner.has("PreCompact"):
             agent.compactor.may_begin = self._conversation.before_compaction
-
-    async def _admit_queued(self, message: UserMessage) -> Sequence[UserMessage]:
-        admission = await self._conversation.admit_prompt(message)
-        if admission.blocked is not None:
-            await self._runner.report(f"A hook blocked the message. {admission.blocked}".rstrip())
-            return []
-        return [message, *([hook_message(admission.context)] if admission.context else [])]
 
     async def _end(self) -> None:
         with anyio.move_on_after(END_GRACE_S, shield=True):

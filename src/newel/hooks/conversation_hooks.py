@@ -49,15 +49,14 @@ class ConversationHooks:
         contexts = [await self._begin(messages)] if prompts else []
         for prompt in prompts:
             if isinstance(prompt, UserMessage):
-                admission = await self.admit_prompt(prompt)
+                admission = await self.admit_queued(prompt)
                 if admission.blocked is not None:
                     return admission
                 contexts.append(admission.context)
         return Admission("\n\n".join(filter(None, contexts)))
 
-    async def admit_prompt(self, prompt: UserMessage) -> Admission:
-        """Whether a prompt, or a message that is queued during a run, may reach the model."""
-        verdict = await self._run("UserPromptSubmit", {"prompt": prompt.text})
+    async def admit_queued(self, message: UserMessage) -> Admission:
+        verdict = await self._run("UserPromptSubmit", {"prompt": message.text})
         if verdict.stop is not None:
             return Admission(blocked=verdict.stop)
         if verdict.decision == "deny":
@@ -151,6 +150,10 @@ class SubagentHooks:
 
     async def admit(self, messages: Sequence[AppMessage], prompts: Sequence[AppMessage]) -> Admission:
         del messages, prompts
+        return Admission()
+
+    async def admit_queued(self, message: UserMessage) -> Admission:
+        del message
         return Admission()
 
     async def compacted(self) -> str:

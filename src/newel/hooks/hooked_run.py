@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import anyio
 import msgspec
 
-from newel.agent.agent import AgentTransport
+from newel.agent.agent import AgentTransport, MessageQueue
 from newel.agent.errors import NewelError
 from newel.agent.events import (
     AgentEnd,
@@ -53,6 +53,10 @@ class RunEvents(Protocol):
 
     async def admit(self, messages: Sequence[AppMessage], prompts: Sequence[AppMessage]) -> Admission:
         """Called before a run with the conversation until then and its prompts."""
+        ...
+
+    async def admit_queued(self, message: UserMessage) -> Admission:
+        """Called for a message that was queued during a run."""
         ...
 
     async def compacted(self) -> str:
@@ -134,7 +138,7 @@ async def _refuse(prompts: Sequence[AppMessage], reason: str, emit: Emit) -> Age
     """
     await emit(AgentStart())
     for prompt in prompts:
-        message = UserMessage(content=BLOCKED_PROMPT, id=prompt.id)
+        message = _blocked(prompt)
         await emit(MessageStart(message=message))
         await emit(MessageEnd(message=message))
     text = f"A hook blocked the prompt. {reason}".rstrip()
@@ -143,36 +147,58 @@ async def _refuse(prompts: Sequence[AppMessage], reason: str, emit: Emit) -> Age
     raise PromptBlocked(text)
 
 
-class _HookedQueue:
-    """The queue of a run, and what hooks add to it."""
+def _blocked(prompt: AppMessage) -> UserMessage:
+    """What stays of a prompt that may not reach the model."""
+    return UserMessage(content=BLOCKED_PROMPT, id=prompt.id)
 
-    def __init__(self, inner: Queue) -> None:
+
+class _HookedQueue:
+    """The queue of a run: what hooks have admitted of the agent's, and what they add. What arrives later waits for the next ``take``."""
+
+    def __init__(self, inner: Queue, events: RunEvents) -> None:
         self._inner = inner
+        self._events = events
         self._next: list[AppMessage] = []
         self.stop_requested = inner.stop_requested
 
     def steering(self) -> list[AppMessage]:
-        added, self._next = self._next, []
-        return [*added, *self._inner.steering()]
+        messages, self._next = self._next, []
+        return messages
 
     def follow_up(self) -> list[AppMessage]:
-        return self._inner.follow_up()
+        return []
 
     def add(self, message: AppMessage) -> None:
         """Send a message with the next request."""
         self._next.append(message)
 
-    def has_messages(self) -> bool:
-        """Whether the run goes on anyhow. What has arrived is kept for the next request."""
-        self._next += self._inner.steering() or self._inner.follow_up()
+    async def take(self, *, is_done: bool) -> bool:
+        """Let hooks admit what has arrived for the next request; whether there is any. ``is_done``: the model is done."""
+        waiting = self._inner.steering() or (self._inner.follow_up() if is_done else [])
+        try:
+            while waiting:
+                self._next += await self._admit(waiting[0])
+                del waiting[0]
+        finally:
+            if waiting and isinstance(self._inner, MessageQueue):  # cancelled: the user gets them back
+                self._inner.steer[:0] = waiting
         return bool(self._next)
+
+    async def _admit(self, message: AppMessage) -> list[AppMessage]:
+        if not isinstance(message, UserMessage):
+            return [message]
+        admission = await self._events.admit_queued(message)
+        if admission.blocked is not None:
+            await self._events.report(f"A hook blocked the message. {admission.blocked}".rstrip())
+            return [_blocked(message)]
+        return [message, *([hook_message(admission.context)] if admission.context else [])]
 
 
 class _HookedRun:
     def __init__(
         self, config: RunConfig, calls: CallHooks, events: RunEvents, emit: Emit, blocks: int
     ) -> None:
-        self.queue = _HookedQueue(config.queue)
+        self.queue = _HookedQueue(config.queue, events)
         self.blocks = blocks
         self._config = config
         self._calls = calls
@@ -191,6 +217,7 @@ class _HookedRun:
                     self.queue.add(hook_message(text))
             case TurnEnd():
                 self._is_done = not event.tool_result_ids
+                await self.queue.take(is_done=False)
             case _:
                 pass
 
@@ -202,7 +229,7 @@ class _HookedRun:
     async def finish(self) -> None:
         """The model is done, or the run ends in another way."""
         is_done, self._is_done = self._is_done, False
-        if is_done and not self.queue.has_messages():
+        if is_done and not await self.queue.take(is_done=True):
             await self._stop()
         if self._config.finish is not None:
             await self._config.finish()

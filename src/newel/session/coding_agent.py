@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -150,8 +150,6 @@ class CodingAgent(Agent):
         """Its commands in the background, where there can be any."""
         self.before_prompt: list[Callable[[], Awaitable[UserMessage | None]]] = []
         """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""
-        self.admit_queued: Callable[[UserMessage], Awaitable[Sequence[UserMessage]]] | None = None
-        """Returns what is queued for a message during a run: nothing, if it may not reach the model."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Each is awaited when the agent is closed. Must not raise."""
         self._open_session = open_session
@@ -176,13 +174,6 @@ class CodingAgent(Agent):
             if message := await notice():
                 await self.append_message(message)
         return await super().answer(prompts, transport=transport)
-
-    async def queue_message(self, message: AppMessage, mode: Literal["steer", "follow_up"] = "steer") -> None:
-        admitted: Sequence[AppMessage] = [message]
-        if self.admit_queued is not None and isinstance(message, UserMessage):
-            admitted = await self.admit_queued(message)
-        for each in admitted:
-            await super().queue_message(each, mode)
 
     async def close(self) -> None:
         """The conversation is over: its session is closed."""

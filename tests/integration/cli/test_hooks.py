@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from tests.driver import Driver
+from tests.integration.agents.support import after
+from tests.processes import ends
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
+Drive = Callable[..., Driver]
 
 DONE = {"content": "Done."}
 
@@ -267,7 +271,7 @@ def test_a_hook_that_hangs_is_ended_with_its_processes(with_model: Make) -> None
     assert "hooks.json, line" in done.stderr
     assert "had not ended after 0.5 s" in done.stderr
     assert (newel.project / "a.txt").exists()
-    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    assert ends(int(pid.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -588,3 +592,133 @@ def test_a_check_finds_scripts_that_cannot_run(with_model: Make) -> None:
     text = newel("hooks", "check").stdout
     assert "missing.sh does not exist" in text
     assert "here.sh is not executable" in text
+
+
+def script(*scenarios: dict[str, Any]) -> dict[str, Any]:
+    return {"scenarios": [each["scenarios"][0] for each in scenarios]}
+
+
+def logs(newel: Newel, log: Path) -> str:
+    return program(newel.home, f"open({str(log)!r}, 'a').write(json.dumps(given) + chr(10))", "log.py")
+
+
+def test_a_question_is_a_notification(with_model: Make, drive: Drive) -> None:
+    newel = with_model(scenario("go", bash("touch made"), DONE))
+    log = newel.home / "log"
+    users(newel, Notification=[group(hook(logs(newel, log)), matcher="permission_prompt")])
+    driver = drive(newel, "--approve", "ask")
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "once")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    (told,) = logged(log)
+    assert (told["hook_event_name"], told["notification_type"]) == ("Notification", "permission_prompt")
+    assert "permission" in told["message"]
+    assert (newel.project / "made").exists()
+
+
+def test_an_ask_of_a_hook_shows_its_reason_and_is_answered_once(with_model: Make, drive: Drive) -> None:
+    newel = with_model(scenario("go", bash("touch made"), DONE))
+    users(newel, PreToolUse=[group(hook(DECIDES % "ask"))])
+    driver = drive(newel)
+    driver.send(type="message", content="go")
+    asked = driver.until("approval_request")
+    assert "it is late" in asked["preview"].split("\n")[0]
+    assert f"{newel.home}/.newel/hooks.json, line" in asked["preview"]
+    driver.answer(asked, "once")
+    driver.until("agent_end")
+    assert (newel.project / "made").exists()
+
+
+def test_a_message_that_is_queued_during_a_run_passes_the_same_guard(with_model: Make, drive: Drive) -> None:
+    newel = with_model(scenario("go", bash("until [ -e on ]; do sleep 0.02; done"), DONE))
+    guard = program(
+        newel.home, "'hunter2' in given['prompt'] and (print('no', file=sys.stderr), sys.exit(2))"
+    )
+    users(newel, UserPromptSubmit=[group(hook(guard))])
+    driver = drive(newel)
+    driver.send(type="message", content="go")
+    driver.until("tool_execution_start")
+    driver.send(type="steer", content="my password is hunter2")
+    driver.until("queue_update")
+    (newel.project / "on").touch()
+    said = driver.until("error")
+    assert (said["code"], said["message"]) == ("hook", "A hook blocked the message. no")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    assert "hunter2" not in json.dumps(newel.requests)
+    assert "hunter2" not in newel.sessions[0].read_text()
+
+
+def test_a_compaction_can_be_held_back_and_begins_the_session_anew(with_model: Make, drive: Drive) -> None:
+    newel = with_model(
+        script(
+            scenario("go", DONE), scenario("on", DONE), scenario("keep it short", {"content": "A summary."})
+        )
+    )
+    log, held = newel.home / "log", newel.home / "held"
+    held.touch()
+    each = logs(newel, log)
+    users(
+        newel,
+        PreCompact=[group(hook(f"{each}; test ! -e {held} || exit 2"), matcher="manual")],
+        SessionStart=[group(hook(f"{each}; echo Remember the rules."), matcher="compact")],
+    )
+    driver = drive(newel)
+    driver.send(type="message", content="go")
+    driver.until("agent_end")
+    driver.send(type="compact", instructions="keep it short")
+    assert "kept the conversation" in driver.until("error")["message"]
+    held.unlink()
+    driver.send(type="compact", instructions="keep it short")
+    while driver.until("message_end")["message"]["role"] != "custom":
+        pass
+    driver.send(type="message", content="on")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    first, second, start = logged(log)
+    assert (first["trigger"], second["custom_instructions"]) == ("manual", "keep it short")
+    assert start["source"] == "compact"
+    assert newel.requests[-1]["messages"][-1]["content"].endswith("Remember the rules.")
+
+
+def test_a_new_session_ends_the_one_before(with_model: Make, drive: Drive) -> None:
+    newel = with_model(scenario("go", DONE))
+    log = newel.home / "log"
+    each = group(hook(logs(newel, log)))
+    users(newel, SessionStart=[each], SessionEnd=[each])
+    driver = drive(newel)
+    for _ in range(2):
+        driver.send(type="message", content="go")
+        driver.until("agent_end")
+        driver.send(type="clear")
+    assert driver.finish() == 0
+    told = [(one["hook_event_name"], one.get("source") or one["reason"]) for one in logged(log)]
+    assert told == [
+        ("SessionStart", "startup"),
+        ("SessionEnd", "clear"),
+        ("SessionStart", "clear"),
+        ("SessionEnd", "other"),
+    ]
+    assert logged(log)[0]["session_id"] == logged(log)[1]["session_id"] != logged(log)[2]["session_id"]
+
+
+def test_an_agent_on_a_contract_has_the_same_hooks(with_model: Make) -> None:
+    newel = with_model(script(after(1, True), scenario("Make a file", bash("touch made"), DONE)))
+    log = newel.home / "log"
+    each = group(hook(logs(newel, log)))
+    users(newel, **{event: [each] for event in ("SessionStart", "PreToolUse", "Stop", "SessionEnd")})
+    done = newel("agent", "Make a file", "--accept", "test -e made")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [one["hook_event_name"] for one in logged(log)]
+    assert told[:2] == ["SessionStart", "PreToolUse"]
+    assert told[-1] == "SessionEnd"
+
+
+def test_a_blocked_contract_ends_at_once(with_model: Make) -> None:
+    newel = with_model(scenario("Make a file", DONE))
+    users(newel, UserPromptSubmit=[group(hook("echo not today >&2; exit 2"))])
+    done = newel("agent", "Make a file", "--accept", "true")
+    assert done.returncode == 1
+    assert "not today" in done.stdout + done.stderr
+    assert not newel.requests
