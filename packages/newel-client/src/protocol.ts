@@ -691,7 +691,8 @@ export interface Interrupted {
 /**
  * Something failed; `code` is that of the error's class in `newel.agent.errors`.
  *
- * Two other codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation.
+ * Some codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `hook` what a hook says
+ * to the user, or what is wrong with it.
  */
 export interface ErrorEvent {
   type: "error";
