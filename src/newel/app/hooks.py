@@ -54,19 +54,23 @@ UNTRUSTED: Final = "Hooks of this project do not run, because you have not trust
 
 
 class ProjectHooks(msgspec.Struct, frozen=True):
-    """The hooks of one file of a project, and the user's decision about them."""
+    """The hooks of one file of a project, the user's decision about them, and what is wrong with the file."""
 
     file: Path
     hooks: Sequence[Hook]
     state: State
+    problems: Sequence[str]
 
 
 class LoadedHooks(msgspec.Struct, frozen=True):
-    """All hooks that there are."""
+    """All hooks that there are. ``problems`` are those of the user's files."""
 
     user: Sequence[Hook]
     project: Sequence[ProjectHooks]
     problems: Sequence[str]
+
+    def all_problems(self) -> list[str]:
+        return [*self.problems, *(problem for each in self.project for problem in each.problems)]
 
     def active(self) -> list[Hook]:
         """Those that run."""
@@ -85,8 +89,8 @@ def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
     for file in project_files(project, of_user=files) if project else []:
         found = read_hook_files([file], "project")
         if project is not None and (found.hooks or found.problems):
-            of_project.append(ProjectHooks(file, found.hooks, trust.state(file, found.hooks, project)))
-            read.append(HookSet(problems=found.problems))
+            state = trust.state(file, found.hooks, project)
+            of_project.append(ProjectHooks(file, found.hooks, state, found.problems))
     problems = [problem for each in read for problem in each.problems]
     return LoadedHooks([hook for each in read for hook in each.hooks], of_project, problems)
 
@@ -125,7 +129,8 @@ def open_agent_hooks(
     project = None if host.connection else Path(host.name)
     loaded = load_hooks(settings, project)
     undecided = [each.file for each in loaded.project if each.hooks and each.state == "undecided"]
-    problems = [*loaded.problems]
+    trusted = [each for each in loaded.project if each.state == "trusted"]
+    problems = [*loaded.problems, *(problem for each in trusted for problem in each.problems)]
     if undecided and project:
         names = ", ".join(escape_line(os.path.relpath(file, project)) for file in undecided)
         problems.append(UNTRUSTED.format(files=names))
@@ -141,11 +146,11 @@ def open_agent_hooks(
     return AgentHooks(runner, _place(host, workspaces, folder), problems)
 
 
-def _is_unchanged(home: Path, loaded: LoadedHooks, project: Path | None, hook: Hook) -> bool:
+def _is_unchanged(home: Path, loaded: LoadedHooks, project: Path | None, hook: Hook, folder: str) -> bool:
     if hook.level == "user" or project is None:
         return True
     of_file = next(each for each in loaded.project if each.file == hook.file)
-    return HookTrust(home).state(of_file.file, of_file.hooks, project) == "trusted"
+    return HookTrust(home).state(of_file.file, of_file.hooks, project, folder=folder) == "trusted"
 
 
 def _place(host: ExecutionHost, workspaces: WorkspaceFactory, folder: str) -> HookPlace:

@@ -14,7 +14,9 @@ from newel.agent.errors import UsageError
 from newel.app.hooks import LoadedHooks, ProjectHooks, load_hooks
 from newel.cli.options import Parser, folder
 from newel.config.settings import Flags, Settings, load_settings
+from newel.hooks import CLAUDE_SETTINGS
 from newel.hooks.hook import Hook
+from newel.hooks.hook_files import read_hook_files
 from newel.hooks.hook_trust import HookTrust, scripts_of
 from newel.text.sanitize import escape_line
 
@@ -63,7 +65,7 @@ def command_hooks(arguments: Sequence[str]) -> int:
 
 def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
     rows = [*_rows(loaded, is_off=settings.hooks.disabled)]
-    for problem in loaded.problems:
+    for problem in loaded.all_problems():
         print(f"newel: {escape_line(problem)}", file=sys.stderr)
     if as_json:
         import msgspec
@@ -75,7 +77,18 @@ def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
         print(f"{'':51} {escape_line(hook.where)}")
     if not rows:
         print("No hooks here. See docs/hooks.md, or: newel hooks --help")
+    if not settings.hooks.claude_settings:
+        _mention_claude_settings()
     return 0
+
+
+def _mention_claude_settings() -> None:
+    """Who comes from Claude Code expects their hooks here."""
+    file = Path.home() / CLAUDE_SETTINGS
+    if count := len(read_hook_files([file], "user").hooks):
+        print(
+            f"{escape_line(str(file))} has {count} more, which run with `claude_settings = true` in [hooks] of config.toml."
+        )
 
 
 def _rows(loaded: LoadedHooks, *, is_off: bool) -> Iterator[tuple[Hook, str]]:
@@ -108,7 +121,7 @@ def _command(hook: Hook) -> str:
 
 
 def _check(loaded: LoadedHooks, project: Path) -> int:
-    problems = [*loaded.problems]
+    problems = loaded.all_problems()
     hooks = [*loaded.user, *(hook for of_file in loaded.project for hook in of_file.hooks)]
     for hook in hooks:
         problems += [f"{hook.where}: {problem}" for problem in _problems_of_scripts(hook, project)]

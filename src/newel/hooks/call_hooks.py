@@ -40,6 +40,10 @@ class CallHooks:
         self._begun[_key(call)] = arguments, verdict.context
         return verdict
 
+    def clear(self) -> None:
+        """A run begins: no call is under way."""
+        self._begun.clear()
+
     def forget(self, call: ToolCall) -> None:
         """The call does not run."""
         self._begun.pop(_key(call), None)

@@ -12,9 +12,16 @@ import msgspec
 
 from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S, TOOL_EVENTS, Hook, Level, is_exact
 from newel.storage.files import read_regular
+from newel.text.sanitize import escape_line
 
 MAX_HOOKS: Final = 200
 """Of one file."""
+
+MAX_PROBLEMS: Final = 20
+"""Of one file, that are told."""
+
+MAX_NAME: Final = 80
+"""Characters of the name of an event in a message."""
 
 _COMMAND: Final = re.compile(r'"command"\s*:\s*("(?:[^"\\]|\\.)*")')
 
@@ -62,7 +69,7 @@ def check_hook(
     written: WrittenHook, *, event: str, matcher: str, file: Path, line: int, level: Level
 ) -> Hook | Problem:
     """The hook, or why it does not run."""
-    where = f"{file}, line {line}: {event}"
+    where = f"{file}, line {line}: {escape_line(event, MAX_NAME)}"
     if event not in EVENTS:
         return f"{where}: there is no such event here, so its hooks do not run. The events are {', '.join(EVENTS)}."
     if written.type != "command":
@@ -113,7 +120,7 @@ def _read_file(file: Path, level: Level) -> HookSet:
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return HookSet(problems=[f"{_place(file, error)}: {error}. None of its hooks runs."])
-    return HookSet() if written.is_off else _Reader(file, text, level).read(written.hooks)
+    return HookSet() if written.is_off else _HookFileReader(file, text, level).read(written.hooks)
 
 
 def _place(file: Path, error: Exception) -> str:
@@ -127,7 +134,7 @@ def _place(file: Path, error: Exception) -> str:
     return str(file) if "byte" in str(error) else f"{file}, line 1"
 
 
-class _Reader:
+class _HookFileReader:
     def __init__(self, file: Path, text: str, level: Level) -> None:
         self._file = file
         self._text = text
@@ -144,9 +151,9 @@ class _Reader:
                     self._problems.append(
                         f"{self._file} has more than {MAX_HOOKS} hooks; the others do not run."
                     )
-                    return HookSet(found, self._problems)
+                    return HookSet(found, self._problems[-MAX_PROBLEMS:])
                 found.append(hook)
-        return HookSet(found, self._problems)
+        return HookSet(found, self._problems[:MAX_PROBLEMS])
 
     def _hooks_of(self, event: str, raw: msgspec.Raw) -> Iterator[Hook]:
         line = self._line_of_key(event)
@@ -156,13 +163,17 @@ class _Reader:
                 for each in group.hooks:
                     yield from self._hook(event, group.matcher, each, line)
         except msgspec.ValidationError as error:
-            self._problems.append(f"{self._file}, line {line}: {event:.80}: {error}. Its hooks do not run.")
+            self._problems.append(
+                f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}: {error}. Its hooks do not run."
+            )
 
     def _hook(self, event: str, matcher: str, raw: msgspec.Raw, line: int) -> Iterator[Hook]:
         try:
             written = msgspec.json.decode(raw, type=WrittenHook)
         except msgspec.ValidationError as error:
-            self._problems.append(f"{self._file}, line {line}: {event:.80}: {error}. This hook does not run.")
+            self._problems.append(
+                f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}: {error}. This hook does not run."
+            )
             return
         line = self._line_of_command(written.command, line)
         checked = check_hook(

@@ -74,12 +74,17 @@ class HookVerdict(msgspec.Struct, kw_only=True):
 
 
 class HookRunner:
-    """``project`` is the folder of the hooks, in which they run outside of a run; ``is_unchanged`` says whether a hook is still the one that the user
-    has trusted; ``report`` tells the user what is wrong with one.
+    """``project`` is the folder of the hooks, in which they run outside of a run; ``is_unchanged`` says whether a hook that runs in a folder is still the one that
+    the user has trusted; ``report`` tells the user what is wrong with one.
     """
 
     def __init__(
-        self, hooks: Sequence[Hook], *, project: str, is_unchanged: Callable[[Hook], bool], report: Report
+        self,
+        hooks: Sequence[Hook],
+        *,
+        project: str,
+        is_unchanged: Callable[[Hook, str], bool],
+        report: Report,
     ) -> None:
         self._hooks: dict[str, list[Hook]] = {}
         seen: set[object] = set()
@@ -136,7 +141,7 @@ class HookRunner:
         return found
 
     async def _reply(self, hook: Hook, given: Mapping[str, Any], folder: str) -> HookReply:
-        if not self._is_unchanged(hook):
+        if not self._is_unchanged(hook, folder):
             reply = HookReply(problem=CHANGED)
         else:
             reply = await run_hook(hook, given, project=self.project, folder=folder)

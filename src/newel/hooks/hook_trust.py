@@ -54,10 +54,12 @@ class HookTrust:
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
 
-    def state(self, file: Path, hooks: Sequence[Hook], project: Path) -> State:
-        """The decision about the hooks of a project's file, as they and their scripts are now."""
+    def state(self, file: Path, hooks: Sequence[Hook], project: Path, *, folder: str = "") -> State:
+        """The decision about the hooks of a project's file, as they and their scripts are now, if they run in ``folder``: a copy, or a worktree,
+        may have other scripts than the project.
+        """
         decisions = load_state(self._path, _HookTrustFile).decisions
-        decision = decisions.get(fingerprint(file, hooks, project))
+        decision = decisions.get(fingerprint(file, hooks, project, folder))
         if decision is None:
             return "undecided"
         return "trusted" if decision.trusted else "declined"
@@ -75,12 +77,12 @@ class HookTrust:
         update_state(self._path, _HookTrustFile, change)
 
 
-def fingerprint(file: Path, hooks: Sequence[Hook], project: Path) -> str:
-    """SHA-256 of the real path of a file, what it says about hooks, and the scripts of the project that they name."""
+def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = "") -> str:
+    """SHA-256 of the real path of a file, what it says about hooks, and the scripts that they name."""
     what: list[Any] = [os.path.realpath(file)]
     for hook in hooks:
         what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])
-        what += [[str(script), _digest(script)] for script in scripts_of(hook, project)]
+        what += [[name, _digest(script)] for name, script in _named(hook, project, folder)]
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
 
 
@@ -88,13 +90,20 @@ def scripts_of(hook: Hook, project: Path) -> Iterator[Path]:
     """The files of the project that a hook names, such as its script: what is there now, and what is missing below the project's
     variable.
     """
+    yield from (script for _, script in _named(hook, project, ""))
+
+
+def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]:
+    """Each script with its path below the project or the folder, whichever a shell in the folder would open."""
     root = os.path.realpath(project)
+    place = os.path.realpath(folder or root)
     words = [word for text in (hook.command, *(hook.args or ())) for word in _words(text)]
     for word in dict.fromkeys(words):
-        path = os.path.realpath(os.path.join(root, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
+        path = os.path.realpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
+        base = next((base for base in (place, root) if path.startswith(base + os.sep)), "")
         is_file = os.path.isfile(path)  # noqa: PTH113 — a text
-        if path.startswith(root + os.sep) and (is_file or word.startswith(_ROOT)):
-            yield Path(path)
+        if base and (is_file or word.startswith(_ROOT)):
+            yield os.path.relpath(path, base), Path(path)
 
 
 def _words(text: str) -> Iterator[str]:

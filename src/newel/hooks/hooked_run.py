@@ -29,6 +29,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, To
 from newel.agent.ports import Emit, Queue, RunConfig, ToolResult
 from newel.agent.transform import COMPACTION
 from newel.hooks.call_hooks import SUBAGENT, CallHooks
+from newel.text.sanitize import sanitize
 
 MAX_BLOCKS: Final = 8
 """How often in a row ``Stop`` hooks may send the model on."""
@@ -100,6 +101,7 @@ class HookedTransport:
         /,
     ) -> AgentEnd:
         if not self._is_subagent:
+            self._calls.clear()
             return await self._run(messages, prompts, config, emit)
         writes = any(tool.spec.name == "write" for tool in config.tools)
         fields = {"agent_id": new_id(), "agent_type": "general-purpose" if writes else "Explore"}
@@ -141,7 +143,7 @@ async def _refuse(prompts: Sequence[AppMessage], reason: str, emit: Emit) -> Age
         message = _blocked(prompt)
         await emit(MessageStart(message=message))
         await emit(MessageEnd(message=message))
-    text = f"A hook blocked the prompt. {reason}".rstrip()
+    text = sanitize(f"A hook blocked the prompt. {reason}".rstrip())
     await emit(ErrorEvent(code=PromptBlocked.code, message=text))
     await emit(AgentEnd(reason="error", message=text))
     raise PromptBlocked(text)
@@ -189,7 +191,7 @@ class _HookedQueue:
             return [message]
         admission = await self._events.admit_queued(message)
         if admission.blocked is not None:
-            await self._events.report(f"A hook blocked the message. {admission.blocked}".rstrip())
+            await self._events.report(sanitize(f"A hook blocked the message. {admission.blocked}".rstrip()))
             return [_blocked(message)]
         return [message, *([hook_message(admission.context)] if admission.context else [])]
 

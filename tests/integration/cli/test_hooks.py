@@ -722,3 +722,37 @@ def test_a_blocked_contract_ends_at_once(with_model: Make) -> None:
     assert done.returncode == 1
     assert "not today" in done.stdout + done.stderr
     assert not newel.requests
+
+
+@pytest.mark.parametrize("command", ["sh check.sh", 'sh "./check.sh"', "bash -c 'sh check.sh'"])
+def test_a_script_of_the_copy_that_the_agent_has_changed_does_not_run(with_model: Make, command: str) -> None:
+    """Under review, what an agent writes runs nowhere before the user has seen it, least of all outside of the sandbox."""
+    newel = with_model(
+        scenario("go", write({"file_path": "check.sh", "content": f"touch {'~'}/escaped\n"}), DONE)
+    )
+    (newel.project / "check.sh").write_text("true\n")
+    of_project(newel, PostToolUse=[group(hook(command))])
+    assert newel("hooks", "trust", "--yes").returncode == 0
+    done = newel("--approve", "review", "go")
+    assert "has changed since you trusted it" in done.stderr
+    assert not (newel.home / "escaped").exists()
+
+
+def test_a_project_that_nobody_trusts_writes_nothing_but_its_name(with_model: Make) -> None:
+    newel = with_model(scenario("go", DONE))
+    rogue = {"hooks": {f"Evil\x1b]0;x\x07{number}": [group(hook("true"))] for number in range(500)}}
+    (newel.project / ".claude").mkdir()
+    (newel.project / ".claude" / "settings.json").write_text(json.dumps(rogue))
+    assert "Evil" not in newel("go").stderr
+    listed = newel("hooks")
+    assert "\x1b" not in listed.stderr + listed.stdout
+    assert listed.stderr.count("Evil") == 20
+
+
+def test_who_comes_from_claude_code_is_told_where_their_hooks_are(with_model: Make) -> None:
+    newel = with_model()
+    (newel.home / ".claude").mkdir()
+    (newel.home / ".claude" / "settings.json").write_text(
+        json.dumps({"hooks": {"Stop": [group(hook("true"))]}})
+    )
+    assert "claude_settings = true" in newel("hooks").stdout
