@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.driver import Driver
+from tests.hook_scripts import group, hook, logged, logs, of_project, program, results, users, write
 from tests.integration.agents.support import after
 from tests.processes import ends
 from tests.support import BIN, Newel, bash, scenario
@@ -38,46 +37,6 @@ else
 fi
 """
 """From the documentation of Claude Code, unchanged."""
-
-
-def write(arguments: dict[str, Any], tool: str = "write") -> dict[str, Any]:
-    return {"tool_calls": [{"function": {"name": tool, "arguments": arguments}}]}
-
-
-def hook(command: str, **more: Any) -> dict[str, Any]:
-    return {"type": "command", "command": command, **more}
-
-
-def group(*hooks: dict[str, Any], matcher: str | None = None) -> dict[str, Any]:
-    return {"hooks": [*hooks], **({} if matcher is None else {"matcher": matcher})}
-
-
-def users(newel: Newel, **events: list[dict[str, Any]]) -> None:
-    """The user's own hooks."""
-    home = newel.home / ".newel"
-    home.mkdir(exist_ok=True)
-    (home / "hooks.json").write_text(json.dumps({"hooks": events}, indent=2))
-
-
-def of_project(newel: Newel, file: str = ".claude/settings.json", **events: list[dict[str, Any]]) -> None:
-    path = newel.project / file
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"hooks": events}, indent=2))
-
-
-def program(folder: Path, source: str, name: str = "hook.py") -> str:
-    """A hook in Python that gets its input as ``given``; its command."""
-    path = folder / name
-    path.write_text(f"import json, os, sys\ngiven = json.load(sys.stdin)\n{source}\n")
-    return f"{sys.executable} {path}"
-
-
-def logged(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def results(newel: Newel) -> list[str]:
-    return [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
 
 
 def test_a_hook_from_the_documentation_of_claude_code_works_unchanged(with_model: Make) -> None:
@@ -596,10 +555,6 @@ def test_a_check_finds_scripts_that_cannot_run(with_model: Make) -> None:
 
 def script(*scenarios: dict[str, Any]) -> dict[str, Any]:
     return {"scenarios": [each["scenarios"][0] for each in scenarios]}
-
-
-def logs(newel: Newel, log: Path) -> str:
-    return program(newel.home, f"open({str(log)!r}, 'a').write(json.dumps(given) + chr(10))", "log.py")
 
 
 def test_a_question_is_a_notification(with_model: Make, drive: Drive) -> None:
