@@ -21,9 +21,10 @@ from newel.hooks.hook_trust import HookTrust, scripts_of
 from newel.text.sanitize import escape_line
 
 EPILOG: Final = """\
-Your hooks are in ~/.newel/hooks.json, in the format of Claude Code's settings, and in
-[[hooks.EVENT]] of ~/.newel/config.toml. Those of ~/.claude/settings.json run with
-`claude_settings = true` in [hooks]. Those of a project run once you trust them."""
+Your hooks are in ~/.newel/hooks.json, in the format of Claude Code's
+settings, and in [[hooks.EVENT]] of ~/.newel/config.toml. Those of
+~/.claude/settings.json run with `claude_settings = true` in [hooks]. Those
+of a project run once you trust them."""
 
 STATES: Final = {"trusted": "on", "declined": "declined", "undecided": "untrusted"}
 

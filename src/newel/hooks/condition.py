@@ -52,6 +52,7 @@ async def may_hold(condition: str, tool: str, given: Mapping[str, Any], *, root:
 async def _is_about_command(pattern: str, command: str) -> bool:
     from newel.permissions.commands.judge import judge_command
 
+    pattern = re.sub(r":\*$", "* *", pattern)  # there, it stands for anything that begins so
     try:
         rule = parse_rule(f"bash({pattern})")
     except ConfigError:
