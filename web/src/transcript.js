@@ -11,7 +11,7 @@
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TODO = "todo"; // the tool
-const NOTICE = /^(decided|ended)_/; // ids of messages that Newel sends in place of the user: NOTICE_IDS in agent/messages.py
+const NOTICE = /^(decided|ended|hook)_/; // ids of messages that Newel sends in place of the user: NOTICE_IDS in agent/messages.py
 const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
 const EMPTY_TOTALS = { input: 0, output: 0, cached: 0, context: 0, window: null, cost: null };
@@ -107,7 +107,7 @@ function addEventEntry(transcript, event) {
     case "retry":
       return updateRetry(transcript, event) ?? add("retry", retryOf(event));
     case "error":
-      if (event.code === "progress") return add("notice", { level: "info", text: event.message });
+      if (["progress", "hook"].includes(event.code)) return add("notice", { level: "info", text: event.message });
       return isShown(transcript, event.message) ? transcript : add("error", { text: event.message, code: event.code });
     case "agent_end":
       return endRun(transcript, event);

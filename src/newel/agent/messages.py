@@ -124,7 +124,7 @@ def add_costs(*costs: float | None) -> float | None:
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted"]
 
 
-NOTICE_IDS: Final = ("decided_", "ended_")
+NOTICE_IDS: Final = ("decided_", "ended_", "hook_")
 """How the ids of messages begin that Newel sends in place of the user."""
 
 
@@ -145,7 +145,9 @@ class UserMessage(Wire, frozen=True, tag_field="role", tag="user"):
 
     @property
     def is_notice(self) -> bool:
-        """Whether Newel sent it, to tell the model what the user has decided, or that a command in the background has ended."""
+        """Whether Newel sent it, to tell the model what the user has decided, that a command in the background has ended, or what a hook
+        says.
+        """
         return self.id.startswith(NOTICE_IDS)
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from newel.agent.ports import AgentMode, Emit, Tool
+    from newel.app.hooks import AgentHooks
     from newel.app.model_resolver import ResolvedModel
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import WorkspaceFactory
@@ -53,3 +54,4 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: WorkspaceFactory
     book: RuleBook
     secret_paths: SecretPaths
+    hooks: AgentHooks | None = None

@@ -16,6 +16,7 @@ from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
     from newel.agent.ports import Provider, Tool
+    from newel.app.hooks import AgentHooks
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import OpenFolder, WorkspaceFactory
     from newel.context.attachments import Attachable
@@ -150,7 +151,7 @@ async def open_agent(
             background=background,
         )
         agent = await build_agent(settings, model, context, manner=options.system_prompt)
-        stack.callback(agent.session.close)
+        stack.push_async_callback(agent.close)
         await stack.enter_async_context(_connection_notices(host, agent))
         served = _server_tools(
             settings,
@@ -287,6 +288,8 @@ async def build_agent(
     agent.secrets = lambda: _secrets(settings)
     agent.rules = shared.book
     _attend(agent, shared, offered)
+    if shared.hooks is not None:
+        shared.hooks.attend(agent)
     subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
     if signals := settings.otel.signals(os.environ):
         from newel.app.telemetry import attend_telemetry
@@ -300,6 +303,9 @@ async def _shared_parts(settings: Settings, in_use: ResolvedModel, context: Agen
 
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, _folder_opener(context))
     book = await _rule_book(settings, workspaces.workspace, context.host)
+    hooks = _agent_hooks(settings, context, workspaces)
+    if hooks is not None:
+        context = msgspec.structs.replace(context, ask=hooks.noticing(context.ask))
     return SharedParts(
         settings=settings,
         in_use=in_use,
@@ -307,7 +313,26 @@ async def _shared_parts(settings: Settings, in_use: ResolvedModel, context: Agen
         workspaces=workspaces,
         book=book,
         secret_paths=secret_paths_of(settings, context.host, workspaces, book.current),
+        hooks=hooks,
     )
+
+
+def _agent_hooks(
+    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory
+) -> AgentHooks | None:
+    """The hooks of the user, and of a project on this machine; None if there are none."""
+    from newel.hooks import project_files, user_files
+
+    own, project = settings.hooks, None if context.host.connection else Path(context.host.name)
+    if own.disabled:
+        return None
+    files = user_files(home=settings.home, claude_settings=own.claude_settings)
+    of_project = project_files(project, of_user=files) if project else []
+    if not own.entries() and not any(file.exists() for file in (*files, *of_project)):
+        return None
+    from newel.app.hooks import open_agent_hooks
+
+    return open_agent_hooks(settings, context.host, workspaces, context.notices.of("hook"))
 
 
 def _folder_opener(context: AgentContext) -> OpenFolder:

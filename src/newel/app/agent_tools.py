@@ -115,15 +115,17 @@ def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[A
         from newel.workspace.ssh.host_project import HostViewedFiles
 
         files = HostViewedFiles(context.host.connection)
-    return partial(
+    judge = CallJudge(shared.book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files))
+    find_policy = partial(
         approval_policy,
         ask=context.ask,
         folder=context.folder,
         reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
         places=secret_paths,
-        judge=CallJudge(shared.book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
+        judge=judge,
         warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
         fetches=any(tool.spec.name == WEB for tool in own_tools),
         is_open=_is_open(shared),
         report=context.notices.of(NOT_SAVED),
     )
+    return find_policy if shared.hooks is None else shared.hooks.policies(find_policy, judge)

@@ -47,8 +47,9 @@ def subagent_parts(
         compactor.follow(model)
         return compactor
 
+    transport = ProviderTransport(shared.in_use.provider)
     return SubagentParts(
-        transport=ProviderTransport(shared.in_use.provider),
+        transport=shared.hooks.for_subagents(transport) if shared.hooks else transport,
         make_tools=make_tools,
         policies=policies,
         prompts=write_prompts,

@@ -81,6 +81,7 @@ async def open_agent_factory(
         )
         factory.model_problem = missing
         stack.callback(factory.recorders.close)
+        stack.push_async_callback(factory.close)
         await stack.enter_async_context(servers)
         yield factory
 
@@ -269,7 +270,19 @@ class WorkbenchAgentFactory:
         return agent
 
     async def release(self, session: str) -> None:
+        await self._close_agents(session)
         await self._hosts.close(session)
+
+    async def close(self) -> None:
+        """All conversations are over."""
+        await self._close_agents(None)
+
+    async def _close_agents(self, session: str | None) -> None:
+        """Close the agents of a session, or all of them. One may have moved to another session."""
+        for agent in [*self._own_tools]:
+            if session in {None, agent.session.get_id()}:
+                await agent.close()
+                self._own_tools.pop(agent, None)
 
     def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
         sample = sampler(self._settings, self.provider, lambda: agent.state)

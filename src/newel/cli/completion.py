@@ -16,6 +16,7 @@ ACTIONS: Final[Mapping[str, Sequence[str]]] = {
     "config": ("get", "set", "unset", "edit", "path"),
     "eval": ("list", "check", "run", "show", "report", "compare", "export", "record"),
     "import": ("claude", "codex", "pi"),
+    "hooks": ("list", "check", "trust"),
     "hosts": ("list", "add", "remove", "test"),
     "keys": ("list", "set", "remove"),
     "mcp": ("list", "add", "remove", "test", "trust"),

@@ -42,6 +42,7 @@ from newel.config.endpoint import (
     read_variables,
     with_model_path,
 )
+from newel.config.hook_settings import HookSettings
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
@@ -211,6 +212,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     terminal: TerminalSettings = TerminalSettings()
     extra_tools: list[ExtraTool] | None = None
     otel: OtelSettings = OtelSettings()
+    hooks: HookSettings = HookSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -274,6 +276,7 @@ class Settings(msgspec.Struct, frozen=True):
     tool_calls: ToolCallMode | None = None
     extra_tools: Sequence[ExtraTool] | None = None
     otel: OtelSettings = OtelSettings()
+    hooks: HookSettings = HookSettings()
 
 
 def load_settings(
@@ -333,6 +336,7 @@ def load_settings(
         tool_calls=flags.tool_calls,
         extra_tools=file.extra_tools,
         otel=file.otel,
+        hooks=file.hooks,
     )
 
 

@@ -74,6 +74,9 @@ Reason = Literal["full", "overflow", "asked"]
 FindWindow = Callable[[str], Awaitable[int | None]]
 """Finds the context size of a model in tokens, None if unknown. Must not raise."""
 
+MayCompact = Callable[[Reason, str], Awaitable[bool]]
+"""Whether a compaction may begin. Must not raise."""
+
 MAX_ACCOUNT_CHARS = 16_000
 MAX_QUESTION_CHARS = 400_000
 SHORT = 3_000
@@ -122,6 +125,8 @@ class Compactor:
         self._overhead_tokens = overhead_tokens
         self.earlier: Callable[[], Sequence[AppMessage]] = tuple
         """Returns the messages before those that it is given, without the results' texts. Called in a thread: a session reads them."""
+        self.may_begin: MayCompact | None = None
+        """Asked before each compaction, with its reason and the user's wishes."""
 
     async def __call__(
         self, messages: Sequence[AppMessage], _usage: Usage, /, *, overflow: bool
@@ -186,7 +191,9 @@ class Compactor:
 
     async def _compact(
         self, messages: Sequence[AppMessage], view: _HistoryView, cut: int, reason: Reason, wishes: str
-    ) -> CustomMessage:
+    ) -> CustomMessage | None:
+        if self.may_begin is not None and not await self.may_begin(reason, wishes):
+            return None
         identity = new_id()  # known in advance: if no message is kept, the summary itself is the first one
         gone, remaining = view.messages[:cut], view.messages[cut:]
         before = self.size(messages)

@@ -45,7 +45,7 @@ from newel.agent.ports import (
     Touch,
     Verdict,
 )
-from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
+from newel.permissions.judgement import UNKNOWN, CallJudgement, Judge
 from newel.permissions.rules import COMMANDS, WEB, describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
@@ -124,6 +124,7 @@ NOBODY_FOR_RULE = (
 DENIED_BY_RULE = (
     "Not run: the user's rule `deny {rule}` forbids it. Do not try it another way; continue without it."
 )
+DENIED_BY_HOOK: Final = "Not run: a hook forbids this call ({where}). {reason}"
 NOT_IN_PLAN = (
     "Not run: this is a plan, and '{tool}' may change something here. Only commands that are known to read run, such as `git log` or "
     "`rg TEXT`, without redirections, substitutions and variables. Put the change into your plan."
@@ -150,6 +151,7 @@ _DENIALS: Final = tuple(
         READ_ONLY,
         NOT_IN_PLAN,
         DENIED_BY_RULE,
+        DENIED_BY_HOOK,
         DECLINED,
         DECLINED_WITH_WORD,
     )
@@ -176,7 +178,7 @@ def approval_policy(
     ask: Ask | None,
     folder: str,
     places: SecretPaths,
-    judge: CallJudge | None = None,
+    judge: Judge | None = None,
     reviewed: Collection[str] = frozenset(),
     warns: bool = False,
     fetches: bool = False,
@@ -189,7 +191,7 @@ def approval_policy(
     web may be called for; ``is_open``: commands may reach every server. ``report`` is told of answers that cannot be saved.
     """
     ask_first = partial(_AskFirst, mode, ask, folder, places, report=report, is_open=is_open)
-    if mode == "auto" and (judge is None or not judge.book.may_stop_calls):
+    if mode == "auto" and (judge is None or not judge.may_stop_calls):
         # The workspace of the tools closes secret places.
         judged: dict[str, Policy] = {COMMANDS: ask_first(None)} if warns else {}
         if fetches and not is_open:
@@ -218,7 +220,7 @@ class _AskFirst:
         ask: Ask | None,
         folder: str,
         places: SecretPaths,
-        judge: CallJudge | None,
+        judge: Judge | None,
         *,
         reviewed: Collection[str] = (),
         report: Report | None = None,
@@ -354,7 +356,7 @@ class _AskFirst:
         if self._judge is None:
             return False
         try:
-            self._judge.book.kept.add(rules)
+            self._judge.keep(rules)
         except ConfigError as error:
             if self._report is not None:
                 what = ", ".join(map(escape_newlines, rules))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
+
+from newel.agent.ports import Touch
 
 
 class CallJudgement(NamedTuple):
@@ -18,6 +20,23 @@ class CallJudgement(NamedTuple):
 
 
 UNKNOWN: Final = CallJudgement("none")
+
+
+class Judge(Protocol):
+    """Judges calls for an approval mode."""
+
+    @property
+    def may_stop_calls(self) -> bool:
+        """Whether it may deny a call, or ask about one."""
+        ...
+
+    async def judge(self, name: str, touches: Sequence[Touch], text: str, /) -> CallJudgement:
+        """Judge a call of the tool ``name``. ``text`` is what it does, as its preview says."""
+        ...
+
+    def keep(self, rules: Sequence[str], /) -> None:
+        """Keep the rules of an answer for the project. Raises ``ConfigError``."""
+        ...
 
 
 class ProjectView(Protocol):

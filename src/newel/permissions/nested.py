@@ -28,6 +28,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "permissions": ("add", "revoke"),
     "mcp": ("add", "remove", "trust"),
     "hosts": ("add", "remove"),
+    "hooks": ("trust",),
 }
 """The commands with which the user decides, with their deciding actions; none means all actions."""
 

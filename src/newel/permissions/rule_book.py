@@ -182,8 +182,14 @@ class CallJudge:
         self._places = places
         self._project = project
 
-    async def judge(self, name: str, touches: Sequence[Touch], text: str) -> CallJudgement:
-        """Judge a call of the tool ``name``. ``text`` is what it does, as its preview says."""
+    @property
+    def may_stop_calls(self) -> bool:
+        return self.book.may_stop_calls
+
+    def keep(self, rules: Sequence[str], /) -> None:
+        self.book.kept.add(rules)
+
+    async def judge(self, name: str, touches: Sequence[Touch], text: str, /) -> CallJudgement:
         rules = self.book.current()
         if rule := _of_tool(rules.deny, name):
             return CallJudgement("deny", rule)
@@ -199,7 +205,7 @@ class CallJudge:
             judged = self._judge_changes(touches)
         if judged.effect == "deny" or not asked:
             is_allowed = judged.effect == "none" and _of_tool(rules.allow, name)
-            if is_allowed and not self._starts_programs(touches if name != COMMANDS else ()):
+            if is_allowed and not self.starts_programs(touches if name != COMMANDS else ()):
                 return CallJudgement("allow")
             return judged
         return CallJudgement("ask", f"your rule asks: {asked}")
@@ -222,7 +228,7 @@ class CallJudge:
 
     def _judge_changes(self, touches: Sequence[Touch]) -> CallJudgement:
         changed = [touch.path for touch in touches if touch.writes]
-        if not changed or self._starts_programs(touches):
+        if not changed or self.starts_programs(touches):
             return UNKNOWN
         if all(self._places.allows_changes(path) for path in changed):
             return CallJudgement("allow")
@@ -238,8 +244,8 @@ class CallJudge:
         is_plain = inside and not re.search(r"[*?()~\x00-\x1f]", folder)
         return str(rule) if is_plain else ""
 
-    def _starts_programs(self, touches: Sequence[Touch]) -> bool:
-        """Whether a change makes other programs run something: no general rule allows it."""
+    def starts_programs(self, touches: Sequence[Touch]) -> bool:
+        """Whether a change makes other programs run something: no general rule, and no hook, allows it."""
         inside = [self._places.inside_project(touch.path) for touch in touches if touch.writes]
         return any(
             f"/{name}/" in f"/{path.casefold()}/" for path in inside if path for name in SETTINGS_OF_TOOLS

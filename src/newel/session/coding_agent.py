@@ -111,6 +111,8 @@ class CodingAgent(Agent):
         """Its commands in the background, where there can be any."""
         self.before_prompt: list[Callable[[], Awaitable[UserMessage | None]]] = []
         """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""
+        self.before_closing: list[Callable[[], Awaitable[None]]] = []
+        """Each is awaited when the agent is closed. Must not raise."""
         self._open_session = open_session
         self._journal = journal
         self.earlier, messages = session.get_parts()
@@ -155,6 +157,14 @@ class CodingAgent(Agent):
             if message := await notice():
                 await self.append_message(message)
         return await super().answer(prompts, transport=transport)
+
+    async def close(self) -> None:
+        """The conversation is over: its session is closed."""
+        try:
+            for end in self.before_closing:
+                await end()
+        finally:
+            self.session.close()
 
     def set_model(self, model: Model | str) -> None:
         """Use another model of the same server from the next request on; a name is enough."""

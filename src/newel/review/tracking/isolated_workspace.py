@@ -12,8 +12,8 @@ are recorded there like those of any agent, and reported.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Unpack
 
 import anyio
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from newel.review.model.proposal import HunkSize
     from newel.review.tracking.change_recorder import ChangeRecorder
+    from newel.review.tracking.effects import TrackedOperation
     from newel.session.coding_agent import CodingAgent
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
 
@@ -41,7 +42,7 @@ COPYING: Final = (
     "Copying the files of {root}: the agent works in the copy, and its changes there await your decision."
 )
 LEAKED: Final = (
-    "A command named the project's own folder and changed files there, bypassing the review: {paths}. To undo that, run "
+    "A command, or a hook, used the project's own folder and changed files there, bypassing the review: {paths}. To undo that, run "
     "`newel undo`."
 )
 
@@ -164,14 +165,25 @@ class IsolatedWorkspace(DelegatingWorkspace[RecordingWorkspace]):
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         copy = await self._target()
+        if self._project.root not in command:
+            return await copy.run(command, **options)
+        async with self._noticing_leaks(copy):
+            return await copy.run(command, **options)
+
+    @asynccontextmanager
+    async def recording(self) -> AsyncGenerator[TrackedOperation | None]:
+        """As ``RecordingWorkspace.recording``, for a program that runs in the copy and also knows the project's folder."""
+        copy = await self._target()
+        async with self._noticing_leaks(copy), copy.recording() as operation:
+            yield operation
+
+    @asynccontextmanager
+    async def _noticing_leaks(self, copy: RecordingWorkspace) -> AsyncGenerator[None]:
         before = self._project.recorded_paths
-        async with AsyncExitStack() as stack:
-            if self._project.root in command:
-                await stack.enter_async_context(self._project.recording())
-            done = await copy.run(command, **options)
+        async with self._project.recording():
+            yield
         if leaked := self._project.recorded_paths - before:
             await copy.notify(LEAKED.format(paths=_some(sorted(leaked))))
-        return done
 
 
 def _some(paths: Sequence[str]) -> str:

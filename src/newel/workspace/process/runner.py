@@ -133,6 +133,7 @@ class ChildProcess:
         self.folder = cwd
         self.processes = ProcessTree(env)
         self._unsent = bytearray()
+        self._is_all_sent = False
         self.process, self._input, self._pipes = self._start(argv, launcher, with_input=stdin is not None)
         try:
             self._selector = selectors.DefaultSelector()
@@ -220,6 +221,12 @@ class ChildProcess:
                 self._selector.register(self._input, selectors.EVENT_WRITE, "stdin")
             self._unsent += data
 
+    def end_input(self) -> None:
+        """Close its standard input as soon as it has read all of it."""
+        self._is_all_sent = True
+        if not self._unsent:
+            self.close_input()
+
     def close_input(self) -> None:
         """Close its standard input; unsent data is dropped."""
         if self._input is not None:
@@ -281,6 +288,8 @@ class ChildProcess:
         del self._unsent[:written]
         if not self._unsent:
             self._selector.unregister(self._input)
+            if self._is_all_sent:
+                self.close_input()
 
     def _read(self, name: str) -> None:
         pipe = self._pipes[name]

@@ -1,0 +1,245 @@
+"""Connects an agent with the hooks of its user and its project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import msgspec
+
+from newel.concurrency import task_group
+from newel.hooks import project_files, user_files
+from newel.hooks.call_hooks import CallHooks
+from newel.hooks.conversation_hooks import ConversationHooks, SubagentHooks
+from newel.hooks.hook import Hook
+from newel.hooks.hook_files import HookSet, WrittenHook, check_hook, read_hook_files
+from newel.hooks.hook_runner import HookPlace, HookRunner
+from newel.hooks.hook_trust import HookTrust, State
+from newel.hooks.hooked_policy import HookedJudge, HookedPolicy
+from newel.hooks.hooked_run import HookedTransport
+from newel.text.sanitize import escape_line
+
+if TYPE_CHECKING:
+    from newel.agent.agent import AgentTransport
+    from newel.agent.ports import Policy
+    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.config.settings import Settings
+    from newel.hooks.hook_runner import Report
+    from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest, Ask
+    from newel.permissions.rule_book import CallJudge
+    from newel.session.coding_agent import CodingAgent
+    from newel.workspace.execution_host import ExecutionHost
+
+MODES: Final[Mapping[str, str]] = {
+    "auto": "bypassPermissions",
+    "ask": "default",
+    "review": "acceptEdits",
+    "plan": "plan",
+    "read-only": "plan",
+}
+"""The approval modes as Claude Code calls what is most like them."""
+
+NOTICE_GRACE_S: Final = 2.0
+"""Seconds for ``Notification`` hooks after the question was answered."""
+
+END_GRACE_S: Final = 60.0
+"""For all ``SessionEnd`` hooks together."""
+
+UNTRUSTED: Final = "Hooks of this project do not run, because you have not trusted them: {files}. To see them: newel hooks list. To decide: newel hooks trust"
+
+
+class ProjectHooks(msgspec.Struct, frozen=True):
+    """The hooks of one file of a project, the user's decision about them, and what is wrong with the file."""
+
+    file: Path
+    hooks: Sequence[Hook]
+    state: State
+    problems: Sequence[str]
+
+
+class LoadedHooks(msgspec.Struct, frozen=True):
+    """All hooks that there are. ``problems`` are those of the user's files."""
+
+    user: Sequence[Hook]
+    project: Sequence[ProjectHooks]
+    problems: Sequence[str]
+
+    def all_problems(self) -> list[str]:
+        return [*self.problems, *(problem for each in self.project for problem in each.problems)]
+
+    def active(self) -> list[Hook]:
+        """Those that run."""
+        return [
+            *self.user,
+            *(hook for each in self.project if each.state == "trusted" for hook in each.hooks),
+        ]
+
+
+def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
+    """The hooks of the user, and of the folder ``project``, if it is given. Never raises."""
+    files = user_files(home=settings.home, claude_settings=settings.hooks.claude_settings)
+    read = [_from_settings(settings), read_hook_files(files, "user")]
+    of_project: list[ProjectHooks] = []
+    trust = HookTrust(settings.home)
+    for file in project_files(project, of_user=files) if project else []:
+        found = read_hook_files([file], "project")
+        if project is not None and (found.hooks or found.problems):
+            state = trust.state(file, found.hooks, project)
+            of_project.append(ProjectHooks(file, found.hooks, state, found.problems))
+    problems = [problem for each in read for problem in each.problems]
+    return LoadedHooks([hook for each in read for hook in each.hooks], of_project, problems)
+
+
+def _from_settings(settings: Settings) -> HookSet:
+    from newel.text.toml import line_of_key
+
+    entries = settings.hooks.entries()
+    if not entries:
+        return HookSet()
+    path = settings.home / "config.toml"
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    checked: list[Hook | str] = []
+    for event, hooks in entries.items():
+        for index, entry in enumerate(hooks):
+            written = WrittenHook(
+                command=entry.command,
+                args=None if entry.args is None else tuple(entry.args),
+                timeout=entry.timeout,
+                condition=entry.condition,
+            )
+            line = line_of_key(text, ("hooks", event, str(index), "command"))
+            checked.append(
+                check_hook(written, event=event, matcher=entry.matcher, file=path, line=line, level="user")
+            )
+    return HookSet(
+        [each for each in checked if isinstance(each, Hook)],
+        [each for each in checked if isinstance(each, str)],
+    )
+
+
+def open_agent_hooks(
+    settings: Settings, host: ExecutionHost, workspaces: WorkspaceFactory, report: Report
+) -> AgentHooks | None:
+    """The hooks for an agent; None if none would run, and there is nothing to tell. On a host, only the user's run, on this machine."""
+    project = None if host.connection else Path(host.name)
+    loaded = load_hooks(settings, project)
+    undecided = [each.file for each in loaded.project if each.hooks and each.state == "undecided"]
+    trusted = [each for each in loaded.project if each.state == "trusted"]
+    problems = [*loaded.problems, *(problem for each in trusted for problem in each.problems)]
+    if undecided and project:
+        names = ", ".join(escape_line(os.path.relpath(file, project)) for file in undecided)
+        problems.append(UNTRUSTED.format(files=names))
+    if not loaded.active() and not problems:
+        return None
+    folder = str(project or settings.cwd)
+    runner = HookRunner(
+        loaded.active(),
+        project=folder,
+        is_unchanged=partial(_is_unchanged, settings.home, loaded, project),
+        report=report,
+    )
+    return AgentHooks(runner, _place(host, workspaces, folder), problems)
+
+
+def _is_unchanged(home: Path, loaded: LoadedHooks, project: Path | None, hook: Hook, folder: str) -> bool:
+    if hook.level == "user" or project is None:
+        return True
+    of_file = next(each for each in loaded.project if each.file == hook.file)
+    return HookTrust(home).state(of_file.file, of_file.hooks, project, folder=folder) == "trusted"
+
+
+def _place(host: ExecutionHost, workspaces: WorkspaceFactory, folder: str) -> HookPlace:
+    root = workspaces.works_in.root
+    if host.connection is not None:
+        return HookPlace(folder=folder, root=root, home=host.home)
+    return HookPlace(
+        folder=root,
+        root=root,
+        home=host.home,
+        copy_of=workspaces.workspace.root if workspaces.isolated else "",
+        recording=partial(_recording, workspaces),
+    )
+
+
+@asynccontextmanager
+async def _recording(workspaces: WorkspaceFactory) -> AsyncGenerator[Sequence[str]]:
+    """Record what the body changes as the agent's doing. Yields the changed files, once it has ended."""
+    changed: list[str] = []
+    recorded = workspaces.isolated or workspaces.recording
+    if recorded is None:
+        yield changed
+        return
+    async with recorded.recording() as operation:
+        yield changed
+    if operation is not None:
+        changed += [change.path for change in operation.changes]
+
+
+class AgentHooks:
+    """The hooks of an agent and its subagents."""
+
+    def __init__(self, runner: HookRunner, place: HookPlace, problems: Sequence[str]) -> None:
+        self._runner = runner
+        self._agent: CodingAgent | None = None
+        self._calls = CallHooks(runner, place, self._facts)
+        self._conversation = ConversationHooks(runner, place, self._facts)
+        self._conversation.problems += problems
+
+    def _facts(self) -> dict[str, Any]:
+        agent = self._agent
+        if agent is None:
+            return {}
+        return {
+            "session_id": agent.session.get_id(),
+            "transcript_path": str(agent.session.get_file_path() or ""),
+            "permission_mode": MODES[agent.approve],
+        }
+
+    def policies(
+        self, find_policy: Callable[..., Policy], rules: CallJudge
+    ) -> Callable[[ApprovalMode], Policy]:
+        """Policies that ask the hooks before each call, if there are any about calls."""
+        if not self._runner.has("PreToolUse"):
+            return find_policy
+
+        def find(mode: ApprovalMode) -> Policy:
+            judge = HookedJudge(rules)
+            return HookedPolicy(self._calls, find_policy(mode), find_policy(mode, judge=judge), judge)
+
+        return find
+
+    def for_subagents(self, transport: AgentTransport) -> AgentTransport:
+        return HookedTransport(transport, self._calls, SubagentHooks(self._conversation), is_subagent=True)
+
+    def noticing(self, ask: Ask | None) -> Ask | None:
+        """Asks the user, and runs the ``Notification`` hooks meanwhile."""
+        if ask is None or not self._runner.has("Notification"):
+            return ask
+
+        async def ask_and_notify(request: ApprovalRequest) -> Approval:
+            async with task_group() as tasks:
+                tasks.start_soon(self._conversation.asked, request.title)
+                answer = await ask(request)
+                tasks.cancel_scope.deadline = anyio.current_time() + NOTICE_GRACE_S
+            return answer
+
+        return ask_and_notify
+
+    def attend(self, agent: CodingAgent) -> None:
+        """Belong to an agent from now on."""
+        self._agent = agent
+        agent.transport = HookedTransport(agent.transport, self._calls, self._conversation)
+        agent.subscribe(self._conversation.on_event)
+        agent.before_closing.append(self._end)
+        self._runner.end_run = agent.stop
+        if agent.compactor is not None and self._runner.has("PreCompact"):
+            agent.compactor.may_begin = self._conversation.before_compaction
+
+    async def _end(self) -> None:
+        with anyio.move_on_after(END_GRACE_S, shield=True):
+            await self._conversation.end()

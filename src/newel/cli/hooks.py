@@ -1,0 +1,182 @@
+"""``newel hooks``: what runs when, from which file, and the trust in the hooks of a project."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from newel.agent.errors import UsageError
+from newel.app.hooks import LoadedHooks, ProjectHooks, load_hooks
+from newel.cli.options import Parser, folder
+from newel.config.settings import Flags, Settings, load_settings
+from newel.hooks import CLAUDE_SETTINGS
+from newel.hooks.hook import Hook
+from newel.hooks.hook_files import read_hook_files
+from newel.hooks.hook_trust import HookTrust, scripts_of
+from newel.text.sanitize import escape_line
+
+EPILOG: Final = """\
+Your hooks are in ~/.newel/hooks.json, in the format of Claude Code's
+settings, and in [[hooks.EVENT]] of ~/.newel/config.toml. Those of
+~/.claude/settings.json run with `claude_settings = true` in [hooks]. Those
+of a project run once you trust them."""
+
+STATES: Final = {"trusted": "on", "declined": "declined", "undecided": "untrusted"}
+
+QUESTION: Final = (
+    "Run these commands in this folder from now on, with your rights and outside of the sandbox?"
+)
+
+
+def command_hooks(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel hooks",
+        description="List the hooks that run here, check their files, or trust those of this project.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="list | check | trust")
+    listed = actions.add_parser("list", help="list the hooks with their files and lines (the default)")
+    listed.add_argument("--json", action="store_true", help="as JSON")
+    check = actions.add_parser("check", help="say what is wrong with the files and the scripts they name")
+    trust = actions.add_parser("trust", help="show the hooks of this project, and trust them")
+    trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    change = trust.add_mutually_exclusive_group()
+    change.add_argument(
+        "--decline", action="store_true", help="never run them, and do not mention them again"
+    )
+    change.add_argument("--revoke", action="store_true", help="withdraw the decision")
+    for action in (listed, check, trust):
+        action.add_argument("--cwd", metavar="DIR", help="for this folder")
+    options = parser.parse_args(arguments or ["list"])
+    project = folder(parser, options.cwd)
+    settings = load_settings(Flags(), cwd=project, environ=os.environ)
+    loaded = load_hooks(settings, project)
+    if options.action == "check":
+        return _check(loaded, project)
+    if options.action == "trust":
+        return _trust(settings, loaded, project, options)
+    return _list(settings, loaded, as_json=options.json)
+
+
+def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
+    rows = [*_rows(loaded, is_off=settings.hooks.disabled)]
+    for problem in loaded.all_problems():
+        print(f"newel: {escape_line(problem)}", file=sys.stderr)
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode([_as_json(hook, state) for hook, state in rows]).decode())
+        return 0
+    for hook, state in rows:
+        print(f"{hook.event:<19} {escape_line(hook.matcher or '*'):<20} {state:<10} {_command(hook)}")
+        print(f"{'':51} {escape_line(hook.where)}")
+    if not rows:
+        print("No hooks here. See docs/hooks.md, or: newel hooks --help")
+    if not settings.hooks.claude_settings:
+        _mention_claude_settings()
+    return 0
+
+
+def _mention_claude_settings() -> None:
+    """Who comes from Claude Code expects their hooks here."""
+    file = Path.home() / CLAUDE_SETTINGS
+    if count := len(read_hook_files([file], "user").hooks):
+        print(
+            f"{escape_line(str(file))} has {count} more, which run with `claude_settings = true` in [hooks] of config.toml."
+        )
+
+
+def _rows(loaded: LoadedHooks, *, is_off: bool) -> Iterator[tuple[Hook, str]]:
+    for hook in loaded.user:
+        yield hook, "off" if is_off else "on"
+    for of_file in loaded.project:
+        for hook in of_file.hooks:
+            yield hook, "off" if is_off else STATES[of_file.state]
+
+
+def _as_json(hook: Hook, state: str) -> dict[str, Any]:
+    return {
+        "event": hook.event,
+        "matcher": hook.matcher,
+        "if": hook.condition,
+        "command": hook.command,
+        "args": hook.args,
+        "timeout": hook.limit,
+        "file": str(hook.file),
+        "line": hook.line,
+        "level": hook.level,
+        "state": state,
+    }
+
+
+def _command(hook: Hook) -> str:
+    words = hook.command if hook.args is None else shlex.join([hook.command, *hook.args])
+    more = f"  (if {hook.condition})" if hook.condition else ""
+    return escape_line(f"{words}{more}")
+
+
+def _check(loaded: LoadedHooks, project: Path) -> int:
+    problems = loaded.all_problems()
+    hooks = [*loaded.user, *(hook for of_file in loaded.project for hook in of_file.hooks)]
+    for hook in hooks:
+        problems += [f"{hook.where}: {problem}" for problem in _problems_of_scripts(hook, project)]
+    for problem in problems:
+        print(escape_line(problem))
+    if not problems:
+        print(f"{len(hooks)} hooks, and nothing wrong with their files.")
+    return 1 if problems else 0
+
+
+def _problems_of_scripts(hook: Hook, project: Path) -> Iterator[str]:
+    first = (hook.command.split() or [""])[0].strip("\"'")
+    for script in scripts_of(hook, project):
+        if not script.is_file():
+            yield f"{script} does not exist."
+        elif first.endswith(script.name) and not os.access(script, os.X_OK):
+            yield f"{script} is not executable: chmod +x {shlex.quote(str(script))}"
+
+
+def _trust(settings: Settings, loaded: LoadedHooks, project: Path, options: argparse.Namespace) -> int:
+    found = [of_file for of_file in loaded.project if of_file.hooks]
+    trust = HookTrust(settings.home)
+    if options.revoke or options.decline:
+        for of_file in found:
+            trust.decide(of_file.file, of_file.hooks, project, trusted=False if options.decline else None)
+        print("The hooks of this project do not run." if found else "This project has no hooks.")
+        return 0
+    undecided = [of_file for of_file in found if of_file.state != "trusted"]
+    if not undecided:
+        print("The hooks of this project are trusted already." if found else "This project has no hooks.")
+        return 0
+    for of_file in undecided:
+        _show(of_file, project)
+    if not options.yes and not _confirm():
+        print("Nothing was changed. To be asked no more: newel hooks trust --decline")
+        return 1
+    for of_file in undecided:
+        trust.decide(of_file.file, of_file.hooks, project, trusted=True)
+    print("Trusted, until one of the commands, or a script that it names, changes.")
+    return 0
+
+
+def _show(of_file: ProjectHooks, project: Path) -> None:
+    print(f"{escape_line(str(of_file.file))} runs:\n")
+    for hook in of_file.hooks:
+        matcher = f" of {escape_line(hook.matcher)}" if hook.matcher else ""
+        print(f"  at each {hook.event}{matcher}:")
+        print(f"    {_command(hook)}")
+        for script in dict.fromkeys(scripts_of(hook, project)):
+            print(f"    with {escape_line(str(script))}")
+    print()
+
+
+def _confirm() -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("Cannot ask for confirmation: not a terminal. Check the above, then use --yes.")
+    return input(f"{QUESTION} [y/N] ").strip().lower() in {"y", "yes"}

@@ -1,0 +1,212 @@
+"""Reads hooks from files in the format of Claude Code's settings. A mistake concerns one hook: the others run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S, TOOL_EVENTS, Hook, Level, is_exact
+from newel.storage.files import read_regular
+from newel.text.sanitize import escape_line
+
+MAX_HOOKS: Final = 200
+"""Of one file."""
+
+MAX_PROBLEMS: Final = 20
+"""Of one file, that are told."""
+
+MAX_NAME: Final = 80
+"""Characters of the name of an event in a message."""
+
+_COMMAND: Final = re.compile(r'"command"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+Problem = str
+"""Names the file and the line, and says what follows."""
+
+
+class HookSet(msgspec.Struct, frozen=True):
+    """The hooks of some files in their order, and what is wrong with the files."""
+
+    hooks: Sequence[Hook] = ()
+    problems: Sequence[Problem] = ()
+
+
+class WrittenHook(msgspec.Struct, frozen=True):
+    """One hook as it is written."""
+
+    command: str = ""
+    args: tuple[str, ...] | None = None
+    type: str = "command"
+    timeout: float | None = None
+    condition: str = msgspec.field(default="", name="if")
+    is_async: bool = msgspec.field(default=False, name="async")
+
+
+class _WrittenGroup(msgspec.Struct, frozen=True):
+    matcher: str = ""
+    hooks: tuple[msgspec.Raw, ...] = ()
+
+
+class _WrittenFile(msgspec.Struct, frozen=True):
+    hooks: dict[str, msgspec.Raw] = {}
+    is_off: bool = msgspec.field(default=False, name="disableAllHooks")
+
+
+def read_hook_files(files: Sequence[Path], level: Level) -> HookSet:
+    """The hooks of all these files. Never raises."""
+    read = [_read_file(file, level) for file in files]
+    return HookSet(
+        [hook for each in read for hook in each.hooks], [each for one in read for each in one.problems]
+    )
+
+
+def check_hook(
+    written: WrittenHook, *, event: str, matcher: str, file: Path, line: int, level: Level
+) -> Hook | Problem:
+    """The hook, or why it does not run."""
+    where = f"{file}, line {line}: {escape_line(event, MAX_NAME)}"
+    if event not in EVENTS:
+        return f"{where}: there is no such event here, so its hooks do not run. The events are {', '.join(EVENTS)}."
+    if written.type != "command":
+        return f"{where}: hooks of the type {written.type!r:.40} do not run here, only commands."
+    if not written.command.strip() or "\0" in written.command + "".join(written.args or ()):
+        return f"{where}: a hook needs a `command`."
+    if written.timeout is not None and not 0 < written.timeout <= MAX_TIMEOUT_S:
+        return (
+            f"{where}: `timeout` is a number of seconds, at most {MAX_TIMEOUT_S:,g}. The hook does not run."
+        )
+    if written.condition and event not in TOOL_EVENTS:
+        return f"{where}: `if` is about calls of tools, so this hook never runs."
+    if not is_exact(matcher) and (problem := _problem_of_pattern(matcher)):
+        return f"{where}: the matcher is no regular expression ({problem}), so the hook does not run."
+    return Hook(
+        event=event,
+        command=written.command,
+        matcher=matcher,
+        args=written.args,
+        timeout=written.timeout,
+        condition=written.condition,
+        file=file,
+        line=line,
+        level=level,
+    )
+
+
+def _problem_of_pattern(matcher: str) -> str:
+    try:
+        re.compile(matcher)
+    except (re.error, RecursionError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
+def _read_file(file: Path, level: Level) -> HookSet:
+    try:
+        data = read_regular(file).removeprefix(b"\xef\xbb\xbf")
+        if b'"hooks"' not in data:  # settings of Claude Code without any
+            return HookSet()
+        text = data.decode()
+        written = msgspec.json.decode(text, type=_WrittenFile)
+    except (FileNotFoundError, NotADirectoryError):
+        return HookSet()
+    except OSError as error:
+        return HookSet(
+            problems=[f"{file} cannot be read, so none of its hooks runs: {error.strerror or error}."]
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return HookSet(problems=[f"{_place(file, error)}: {error}. None of its hooks runs."])
+    return HookSet() if written.is_off else _HookFileReader(file, text, level).read(written.hooks)
+
+
+def _place(file: Path, error: Exception) -> str:
+    """The file, and the line of an error of syntax."""
+    try:
+        json.loads(file.read_bytes())
+    except json.JSONDecodeError as syntax:
+        return f"{file}, line {syntax.lineno}"
+    except (OSError, ValueError, RecursionError):
+        pass
+    return str(file) if "byte" in str(error) else f"{file}, line 1"
+
+
+class _HookFileReader:
+    def __init__(self, file: Path, text: str, level: Level) -> None:
+        self._file = file
+        self._text = text
+        self._level: Level = level
+        self._commands = _lines_of_commands(text)
+        self._at = 0
+        self._problems: list[Problem] = []
+
+    def read(self, events: Mapping[str, msgspec.Raw]) -> HookSet:
+        found: list[Hook] = []
+        for event, raw in events.items():
+            for hook in self._hooks_of(event, raw):
+                if len(found) == MAX_HOOKS:
+                    self._problems.append(
+                        f"{self._file} has more than {MAX_HOOKS} hooks; the others do not run."
+                    )
+                    return HookSet(found, self._problems[-MAX_PROBLEMS:])
+                found.append(hook)
+        return HookSet(found, self._problems[:MAX_PROBLEMS])
+
+    def _hooks_of(self, event: str, raw: msgspec.Raw) -> Iterator[Hook]:
+        line = self._line_of_key(event)
+        try:
+            groups = msgspec.json.decode(raw, type=list[msgspec.Raw])
+            for group in [msgspec.json.decode(each, type=_WrittenGroup) for each in groups]:
+                for each in group.hooks:
+                    yield from self._hook(event, group.matcher, each, line)
+        except msgspec.ValidationError as error:
+            self._problems.append(
+                f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}: {error}. Its hooks do not run."
+            )
+
+    def _hook(self, event: str, matcher: str, raw: msgspec.Raw, line: int) -> Iterator[Hook]:
+        try:
+            written = msgspec.json.decode(raw, type=WrittenHook)
+        except msgspec.ValidationError as error:
+            self._problems.append(
+                f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}: {error}. This hook does not run."
+            )
+            return
+        line = self._line_of_command(written.command, line)
+        checked = check_hook(
+            written, event=event, matcher=matcher, file=self._file, line=line, level=self._level
+        )
+        if isinstance(checked, Hook):
+            if written.is_async:
+                self._problems.append(
+                    f"{checked.where}: `async` is not supported: the hook runs, and is waited for."
+                )
+            yield checked
+        else:
+            self._problems.append(checked)
+
+    def _line_of_key(self, event: str) -> int:
+        at = self._text.find(json.dumps(event))
+        return self._text.count("\n", 0, max(at, 0)) + 1
+
+    def _line_of_command(self, command: str, otherwise: int) -> int:
+        """The line of the next command that says this: hooks are read in their order."""
+        for index in range(self._at, len(self._commands)):
+            if self._commands[index][0] == command:
+                self._at = index + 1
+                return self._commands[index][1]
+        return otherwise
+
+
+def _lines_of_commands(text: str) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    for match in _COMMAND.finditer(text):
+        try:
+            value = json.loads(match[1], strict=False)
+        except ValueError:
+            continue
+        found.append((str(value), text.count("\n", 0, match.start()) + 1))
+    return found

@@ -1,0 +1,121 @@
+"""The user's trust in the hooks of projects: ``<home>/hooks_trust.json``, readable only by its owner.
+
+Trust is bound to all that a file says about hooks, and to the content of each file of the project that a command names. If one of them
+changes, the hooks do not run until the user has decided again: an agent that may write ``scripts/format.sh`` could else leave its sandbox by
+a hook that runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from newel.agent.messages import now
+from newel.hooks.hook import Hook
+from newel.storage.files import read_regular
+from newel.workspace.disk.state_file import load_state, update_state
+
+FILE: Final = "hooks_trust.json"
+
+State = Literal["trusted", "declined", "undecided"]
+
+PROJECT: Final = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?")
+
+_WORD: Final = re.compile(r"[^\s`;|&<>()$=]+")
+_ROOT: Final = "\0"
+"""Stands for the project's folder, which may have a space in its name."""
+_MAX_SCRIPT: Final = 4 << 20
+
+
+class _Decision(msgspec.Struct, frozen=True):
+    """``file`` and ``since`` are for readers of the file."""
+
+    file: str
+    trusted: bool
+    since: str
+
+
+class _HookTrustFile(msgspec.Struct):
+    version: int = 1
+    decisions: dict[str, _Decision] = {}
+
+
+class HookTrust:
+    """Reads the file each time, so that all processes of the user agree. A file that cannot be read trusts nothing."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FILE
+
+    def state(self, file: Path, hooks: Sequence[Hook], project: Path, *, folder: str = "") -> State:
+        """The decision about the hooks of a project's file, as they and their scripts are now, if they run in ``folder``: a copy, or a worktree,
+        may have other scripts than the project.
+        """
+        decisions = load_state(self._path, _HookTrustFile).decisions
+        decision = decisions.get(fingerprint(file, hooks, project, folder))
+        if decision is None:
+            return "undecided"
+        return "trusted" if decision.trusted else "declined"
+
+    def decide(self, file: Path, hooks: Sequence[Hook], project: Path, *, trusted: bool | None) -> None:
+        """Save a decision; None removes it. Raises ``ConfigError``."""
+        key, real = fingerprint(file, hooks, project), os.path.realpath(file)
+
+        def change(state: _HookTrustFile) -> None:
+            others = {name: each for name, each in state.decisions.items() if each.file != real}
+            state.decisions = others
+            if trusted is not None:
+                state.decisions[key] = _Decision(real, trusted, now())
+
+        update_state(self._path, _HookTrustFile, change)
+
+
+def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = "") -> str:
+    """SHA-256 of the real path of a file, what it says about hooks, and the scripts that they name."""
+    what: list[Any] = [os.path.realpath(file)]
+    for hook in hooks:
+        what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])
+        what += [[name, _digest(script)] for name, script in _named(hook, project, folder)]
+    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
+
+
+def scripts_of(hook: Hook, project: Path) -> Iterator[Path]:
+    """The files of the project that a hook names, such as its script: what is there now, and what is missing below the project's
+    variable.
+    """
+    yield from (script for _, script in _named(hook, project, ""))
+
+
+def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]:
+    """Each script with its path below the project or the folder, whichever a shell in the folder would open."""
+    root = os.path.realpath(project)
+    place = os.path.realpath(folder or root)
+    words = [word for text in (hook.command, *(hook.args or ())) for word in _words(text)]
+    for word in dict.fromkeys(words):
+        path = os.path.realpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
+        base = next((base for base in (place, root) if path.startswith(base + os.sep)), "")
+        is_file = os.path.isfile(path)  # noqa: PTH113 — a text
+        if base and (is_file or word.startswith(_ROOT)):
+            yield os.path.relpath(path, base), Path(path)
+
+
+def _words(text: str) -> Iterator[str]:
+    """What may be paths in a command: its words as a shell reads them, and within quotes."""
+    text = PROJECT.sub(_ROOT, text)
+    with contextlib.suppress(ValueError):
+        yield from shlex.split(text)
+    yield from _WORD.findall(re.sub("[\"']", "", text))
+
+
+def _digest(script: Path) -> str:
+    try:
+        return hashlib.sha256(read_regular(script, _MAX_SCRIPT)).hexdigest()
+    except OSError:
+        return ""
