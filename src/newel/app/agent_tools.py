@@ -54,6 +54,7 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
         background=background,
         offers_background=any(isinstance(tool, BashOutputTool) for tool in extra),
     )
+    extra += _skill_tools(shared)
     if context.offered is None and settings.approve not in {"plan", "read-only"}:
         return tools + extra
     from newel.tools.search import search_tools
@@ -64,6 +65,20 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
     if context.offered is not None:
         return [*context.offered.of(tools), *extra]
     return tools + extra
+
+
+def _skill_tools(shared: SharedParts) -> list[Tool]:
+    """The tool that reads skills, where the model may use some; a small model only gets it if it is named."""
+    skills, offered = shared.skills, shared.context.offered
+    if skills is None or not skills.listing():
+        return []
+    from newel.app.extra_tools import is_small
+    from newel.tools.skill import SkillTool
+
+    tool = SkillTool(skills.for_model)
+    if offered is not None:
+        return [*offered.of([tool])]
+    return [] if is_small(shared.in_use.model) else [tool]
 
 
 def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:

@@ -237,7 +237,9 @@ def watch_commands(
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
     """The policy for the commands of a folder of this machine."""
     # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
-    own = [sys.base_prefix, sys.prefix, str(Path(__file__).parents[2])]
+    from newel.app.skills import exposed_folders
+
+    own = [sys.base_prefix, sys.prefix, str(Path(__file__).parents[2]), *exposed_folders(settings.home)]
     machine = Machine(
         home=os.path.realpath(Path.home()),
         project=os.path.realpath(settings.cwd),

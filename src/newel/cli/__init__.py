@@ -38,6 +38,7 @@ MODULES = {
     "config": "config",
     "setup": "setup",
     "mcp": "mcp",
+    "skills": "skills",
     "eval": "eval",
 }
 """The module of each command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
@@ -95,6 +96,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel models pull [NAME]", "download a model that runs on this machine"),
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
+            ("newel skills", "list and check skills, trust those of a project"),
             ("newel hosts", "list, add, remove and test SSH hosts"),
             ("newel permissions", "list, add and revoke rules for agents' calls"),
         ),

@@ -27,6 +27,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "setup": (),
     "permissions": ("add", "revoke"),
     "mcp": ("add", "remove", "trust"),
+    "skills": ("trust",),
     "hosts": ("add", "remove"),
 }
 """The commands with which the user decides, with their deciding actions; none means all actions."""
