@@ -49,7 +49,9 @@ def available_commands(agent: CodingAgent) -> list[p.AvailableCommand]:
     ]
     templates = [
         p.AvailableCommand(
-            name=name, description=template.description or "a prompt", input=p.CommandHint(hint=template.hint or "arguments")
+            name=name,
+            description=template.description or "a prompt",
+            input=p.CommandHint(hint=template.hint or "arguments"),
         )
         for name, template in agent.templates.items()
         if name not in OFFERED

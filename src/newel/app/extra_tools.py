@@ -32,4 +32,6 @@ def is_small(model: Model) -> bool:
 
 def suitable(settings: Settings, model: Model, tools: Sequence[Tool]) -> list[Tool]:
     """Those of ``tools`` that the settings name; none for a small model."""
-    return [] if is_small(model) else [tool for tool in tools if tool.spec.name in (settings.extra_tools or ())]
+    return (
+        [] if is_small(model) else [tool for tool in tools if tool.spec.name in (settings.extra_tools or ())]
+    )

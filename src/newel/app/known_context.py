@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
     from newel.context.attachments import Attachable
-    from newel.context.file_reader import IsPrivate
     from newel.context.instructions import Instructions
     from newel.context.prompt_templates import Template
     from newel.context.skill_book import SkillBook
     from newel.permissions.secret_paths import SecretPaths
     from newel.session.coding_agent import CodingAgent
-    from newel.workspace.port import Workspace
 
 
 class KnownContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +53,7 @@ async def load_context(
 
     project, is_private = workspaces.workspace, secret_paths.holds_secrets
     machine = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
-    claude = os.path.realpath(Path.home() / ".claude")
+    claude = _claude_folder()
     instructions = await find_instructions(
         project,
         home=WorkspaceFolder(machine, str(settings.home)),
@@ -80,6 +78,11 @@ async def load_context(
     )
 
 
+def _claude_folder() -> str:
+    """The real path of the user's: it may be a link."""
+    return os.path.realpath(Path.home() / ".claude")
+
+
 def _why_not(secret_paths: SecretPaths) -> Callable[[str, str], str]:
     """A prompt's text attaches only files of the project that tools read unasked."""
 
@@ -98,4 +101,6 @@ def shorten_for(shared: SharedParts, messages: Callable[[], Sequence[AppMessage]
     from newel.context.shortening import Shortener
 
     shortener = Shortener(shared.context.host.save_output, shared.settings.max_result)
-    return NestedInstructions(shortener, shared.workspaces.works_in, messages, shared.secret_paths.holds_secrets)
+    return NestedInstructions(
+        shortener, shared.workspaces.works_in, messages, shared.secret_paths.holds_secrets
+    )

@@ -132,7 +132,9 @@ def _left_out(broken: Sequence[Skill]) -> str:
     return f"{len(broken)} skills are left out: {first} `newel skills check` names the others."
 
 
-def open_book(found: Sequence[Skill], project: Workspace, works_in: Workspace, is_private: IsPrivate) -> SkillBook | None:
+def open_book(
+    found: Sequence[Skill], project: Workspace, works_in: Workspace, is_private: IsPrivate
+) -> SkillBook | None:
     """The skills for an agent whose tools work in ``works_in``; None if there are none."""
     if not found:
         return None

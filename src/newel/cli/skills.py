@@ -40,17 +40,26 @@ def command_skills(arguments: Sequence[str]) -> int:
     listed.add_argument("--json", action="store_true", help="as JSON")
     add_place(listed, "list those of")
     check = actions.add_parser("check", help="check a skill, a folder of skills, or all")
-    check.add_argument("path", nargs="?", type=Path, metavar="PATH", help="a SKILL.md, its folder, or a folder of skills")
+    check.add_argument(
+        "path", nargs="?", type=Path, metavar="PATH", help="a SKILL.md, its folder, or a folder of skills"
+    )
     trust = actions.add_parser("trust", help="let agents use the skills of a project")
-    trust.add_argument("project", nargs="?", metavar="PROJECT", help="its folder, or ssh://… as Newel names it (default: here)")
+    trust.add_argument(
+        "project",
+        nargs="?",
+        metavar="PROJECT",
+        help="its folder, or ssh://… as Newel names it (default: here)",
+    )
     change = trust.add_mutually_exclusive_group()
-    change.add_argument("--decline", action="store_true", help="never use them, and do not mention them again")
+    change.add_argument(
+        "--decline", action="store_true", help="never use them, and do not mention them again"
+    )
     change.add_argument("--remove", action="store_true", help="remove the decision")
     options = parser.parse_args(arguments or ["list"])
     if options.action == "check":
-        return anyio.run(_check, options.path)
+        return _check(options.path)
     if options.action == "trust":
-        return anyio.run(_trust, options)
+        return _trust(options)
     return anyio.run(_list, parser, options)
 
 
@@ -112,65 +121,66 @@ def _described(skill: Skill, skills: Sequence[Skill], is_trusted: bool) -> list[
 # -- check ----------------------------------------------------------------------------------------------
 
 
-async def _check(path: Path | None) -> int:
-    skills = await (_all_here() if path is None else _at(path))
+def _check(path: Path | None) -> int:
+    skills = _of_folder(Path()) if path is None else _at(path)
     shown = False
     for skill in skills:
         for line in skill.lines():
             print(escape_line(line))
             shown = True
-    broken = sum(skill.state == "broken" for skill in skills)
     if not shown:
         print(f"{len(skills)} checked, nothing found.")
-    return 1 if broken else 0
+    return 1 if any(skill.state == "broken" for skill in skills) else 0
 
 
-async def _all_here() -> list[Skill]:
-    places = await find_places(newel_home(os.environ), LocalWorkspace(os.path.realpath(Path.cwd())))
-    return await find_skills([*places.of_project, *places.of_user])
+def _of_folder(folder: Path) -> list[Skill]:
+    """All skills of an agent that works in a folder."""
+    places = _places(folder)
+    return anyio.run(find_skills, [*places.of_project, *places.of_user])
 
 
-async def _at(path: Path) -> list[Skill]:
-    """Raises ``ConfigError`` if there is no skill."""
-    shown, path = str(path), Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 — links stay as they are written
-    path = path.parent if path.name == FILE_NAME else path
+def _places(folder: Path) -> SkillPlaces:
+    return anyio.run(find_places, newel_home(os.environ), LocalWorkspace(os.path.realpath(folder)))
+
+
+def _at(path: Path) -> list[Skill]:
+    """The skills in a file, in its folder, or in the folders of one. Raises ``ConfigError`` if there are none."""
+    place = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 — links stay as they are written
+    place = place.parent if place.name == FILE_NAME else place
     machine = LocalWorkspace("/")
-    if (path / FILE_NAME).exists():
-        skill = await load_skill(SkillFolder(machine, str(path.parent), shown), path.name)
+    if (place / FILE_NAME).exists():
+        skill = anyio.run(load_skill, SkillFolder(machine, str(place.parent), str(path)), place.name)
         found = [skill] if skill is not None else []
     else:
-        found = await find_skills([SkillFolder(machine, str(path), shown)])
+        found = anyio.run(find_skills, [SkillFolder(machine, str(place), str(path))])
     if not found:
-        raise ConfigError(f"There is no {FILE_NAME} in {escape_line(shown)}, nor in a folder in it.")
+        raise ConfigError(f"There is no {FILE_NAME} in {escape_line(str(path))}, nor in a folder in it.")
     return found
 
 
 # -- trust ----------------------------------------------------------------------------------------------
 
 
-async def _trust(options: argparse.Namespace) -> int:
-    home = newel_home(os.environ)
-    trust = ProjectTrust(home)
-    if (options.project or "").startswith(SCHEME):
-        project, names = options.project, list[str]()
-    else:
-        folder = Path(options.project or ".").expanduser()
+def _trust(options: argparse.Namespace) -> int:
+    project, names = options.project or "", list[str]()
+    is_far = project.startswith(SCHEME)
+    if not is_far:
+        folder = Path(project or ".").expanduser()
         if not folder.is_dir():
             raise UsageError(f"{escape_line(str(folder))} is no folder.")
-        places = await find_places(home, LocalWorkspace(os.path.realpath(folder)))
-        project, names = places.project, await _names(places)
+        places = _places(folder)
+        project = places.project
+        found = anyio.run(find_skills, places.of_project)
+        names = [escape_line(skill.name) for skill in found if skill.state == "used"]
+    trust = ProjectTrust(newel_home(os.environ))
     if options.remove:
         trust.decide(project, trusted=None)
         print(f"Removed: the decision about the skills of {escape_line(project)}.")
         return 0
     trust.decide(project, trusted=not options.decline)
-    done = "Declined: agents do not use the skills of" if options.decline else "Trusted: agents may use the skills of"
-    print(f"{done} {escape_line(project)}{': ' + ', '.join(names) if names else ''}.")
-    if not names and not project.startswith(SCHEME):
+    listed = f": {', '.join(names)}" if names else ""
+    may = "Declined: agents do not use" if options.decline else "Trusted: agents may use"
+    print(f"{may} the skills of {escape_line(project)}{listed}.")
+    if not (names or is_far):
         print("newel: It has no skills now.", file=sys.stderr)
     return 0
-
-
-async def _names(places: SkillPlaces) -> list[str]:
-    skills = await find_skills(places.of_project)
-    return [escape_line(skill.name) for skill in skills if skill.state == "used"]

@@ -111,7 +111,9 @@ class ProjectTrust:
                 file.projects.append(ProjectDecision(project=project, trusted=trusted, since=now()))
 
         if not _is_utf8(project):
-            raise ConfigError(f"{project!a} cannot be trusted: its name is not UTF-8 text. Rename the folder.")
+            raise ConfigError(
+                f"{project!a} cannot be trusted: its name is not UTF-8 text. Rename the folder."
+            )
         update_state(self._path, _TrustedFile, change)
 
 

@@ -18,7 +18,8 @@ MAX_CHARACTERS: Final = 32_000
 _BLOCK = r"(?s)---[ \t]*\n(?P<fields>.*?)(?:^---[ \t]*(?:\n|\Z))"
 _FIELD = r"(?P<name>[A-Za-z][\w-]*):(?: +(?P<value>.*?))? *"
 _QUOTED = r""""(?P<double>[^"\\]*)"|'(?P<single>[^']*)'"""
-_LOOSE = r"(?m)^(?P<name>[A-Za-z][\w-]*): +(?P<value>[^\s\"'|>\[{&*!#%@`].*?)[ \t]*$"
+_LOOSE = r"(?m)^(?P<name>[A-Za-z][\w-]*): +(?P<value>[^\s\"'|>#].*?)[ \t]*$"
+_NO_PLAIN_TEXT = r":(?: |\Z)| #|\A[\[{&*!%@`?-]"
 
 _WORDS: Final[Mapping[str, bool | None]] = {"true": True, "false": False}
 _NOT_TEXT: Final = frozenset({"yes", "no", "on", "off", "null", "y", "n"})
@@ -41,6 +42,14 @@ class FrontMatter(msgspec.Struct, frozen=True):
         """A field that is a text; empty for others."""
         value = self.fields.get(name)
         return value.strip() if isinstance(value, str) else ""
+
+    @property
+    def hint(self) -> str:
+        """What arguments it takes: ``argument-hint: [issue]`` is a list in YAML."""
+        value = self.fields.get("argument-hint")
+        if isinstance(value, list):
+            return f"[{', '.join(map(str, cast('list[object]', value)))}]"
+        return self.text("argument-hint")
 
     def line_of(self, name: str) -> int:
         return self.lines.get(name, 1)
@@ -67,9 +76,7 @@ def split_front_matter(text: str) -> FrontMatter:
         try:
             fields = _read_yaml(source)
         except _NotYaml as error:
-            return FrontMatter(
-                body, lines=lines, problem=str(error), problem_line=error.line, is_stated=True
-            )
+            return FrontMatter(body, lines=lines, problem=str(error), problem_line=error.line, is_stated=True)
     return FrontMatter(body, fields, lines, is_stated=True)
 
 
@@ -111,19 +118,18 @@ class _NotYaml(ValueError):
 
 
 def _read_yaml(source: str) -> dict[str, Any]:
-    """Read any YAML. A text with a colon and no quotation marks is a common slip, and is read as meant. Raises ``_NotYaml``."""
+    """Read any YAML. A text with a colon, or in brackets (``argument-hint: [issue] [priority]``), without quotation marks is common, and is read
+    as meant. Raises ``_NotYaml``.
+    """
     try:
         fields = _load_yaml(source)
-    except _NotYaml:
-        quoted = re.sub(_LOOSE, lambda field: f"{field['name']}: {_quote(field['value'])}", source)
-        if quoted == source:
-            raise
+    except _NotYaml as error:
         try:
-            fields = _load_yaml(quoted)
+            fields = _load_yaml(
+                re.sub(_LOOSE, lambda field: f"{field['name']}: {_quote(field['value'])}", source)
+            )
         except _NotYaml:
-            fields = None
-        if fields is None:
-            raise
+            raise error from None
     if fields is None:
         return {}
     if not isinstance(fields, dict):
@@ -132,7 +138,7 @@ def _read_yaml(source: str) -> dict[str, Any]:
 
 
 def _quote(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'" if re.search(r":(?: |\Z)| #", value) else value
+    return "'" + value.replace("'", "''") + "'" if re.search(_NO_PLAIN_TEXT, value) else value
 
 
 def _load_yaml(source: str) -> object:

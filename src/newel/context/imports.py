@@ -101,7 +101,9 @@ class ImportReader:
             path = _normal(PurePosixPath(self._claude.path, name.removeprefix(_IN_CLAUDE)))
             return _Place(self._claude.workspace, path, self._claude.path, importing.is_of_project)
         if name.startswith("~"):
-            raise WorkspaceError(f"@{one_line(name)} was not imported: it is outside of the project and of ~/.claude.")
+            raise WorkspaceError(
+                f"@{one_line(name)} was not imported: it is outside of the project and of ~/.claude."
+            )
         path = _normal(PurePosixPath(importing.path).parent / name)
         return msgspec.structs.replace(importing, path=path)
 

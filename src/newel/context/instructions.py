@@ -20,7 +20,7 @@ from newel.context.file_reader import (
     read_head,
     resolve_in_project,
 )
-from newel.context.imports import ImportReader, Imported
+from newel.context.imports import Imported, ImportReader
 from newel.workspace.port import FileInfo, Workspace
 
 FILE_NAME: Final = "AGENTS.md"
@@ -115,7 +115,9 @@ class _Reader:
             return False
         self._seen.add(head)
         text, cut = head.text(self._remaining)
-        self._remaining = 0 if cut else self._remaining - head.size  # fragments of later files would only confuse
+        self._remaining = (
+            0 if cut else self._remaining - head.size
+        )  # fragments of later files would only confuse
         if cut:
             text += _cut_note(path, cut, self._max_bytes)
         if text.strip():

@@ -92,7 +92,11 @@ class NestedInstructions:
         text, cut = head.text(MOST)
         if not head.is_text or self._is_private(path):
             return ""
-        return f"{text}\n[Truncated: {cut:,} bytes are omitted. Read the rest from the file.]" if cut else text.strip()
+        return (
+            f"{text}\n[Truncated: {cut:,} bytes are omitted. Read the rest from the file.]"
+            if cut
+            else text.strip()
+        )
 
     async def _above(self, path: str) -> list[str]:
         """The files of the folders around a path, below the workspace's root, the outermost first."""
@@ -104,7 +108,10 @@ class NestedInstructions:
         if unknown := [folder for folder in folders if folder not in self._files]:
             paths = [f"{folder}/{name}" for folder in unknown for name in FILE_NAMES]
             infos = await self._workspace.stats(paths)
-            found = [path if info is not None and info.kind == "file" else "" for path, info in zip(paths, infos, strict=True)]
+            found = [
+                path if info is not None and info.kind == "file" else ""
+                for path, info in zip(paths, infos, strict=True)
+            ]
             for index, folder in enumerate(unknown):
                 of_folder = found[index * len(FILE_NAMES) : (index + 1) * len(FILE_NAMES)]
                 self._files[folder] = next(filter(None, of_folder), "")
@@ -132,4 +139,8 @@ class NestedInstructions:
 
 def _files_in(details: Mapping[str, Any]) -> list[str]:
     files = details.get(DETAIL)
-    return [file for file in cast("list[object]", files) if isinstance(file, str)] if isinstance(files, list) else []
+    return (
+        [file for file in cast("list[object]", files) if isinstance(file, str)]
+        if isinstance(files, list)
+        else []
+    )

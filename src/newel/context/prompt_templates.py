@@ -32,9 +32,7 @@ MAX_TEMPLATES = 200
 """Of one folder. All are read when an agent is created, which an unknown project must not delay."""
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-_PLACEHOLDER = (
-    r"(?P<escaped>\\)?\$(?:ARGUMENTS\[(?P<index>[0-9]{1,2})\]|(?P<what>(?:0|[1-9][0-9]?)(?![0-9])|@|ARGUMENTS\b))"
-)
+_PLACEHOLDER = r"(?P<escaped>\\)?\$(?:ARGUMENTS\[(?P<index>[0-9]{1,2})\]|(?P<what>(?:0|[1-9][0-9]?)(?![0-9])|@|ARGUMENTS\b))"
 
 MAX_DEPTH: Final = 4
 """Folders in a folder of commands whose files count."""
@@ -166,9 +164,9 @@ async def _files(folder: WorkspaceFolder) -> list[tuple[PurePosixPath, bool]]:
         if await workspace.stat(path) is None:
             return []
         is_link = await workspace.resolve(path) != path
-        return (await _files_below(folder, path, is_link, 0 if isinstance(folder, CommandFolder) else MAX_DEPTH))[
-            :MAX_TEMPLATES
-        ]
+        return (
+            await _files_below(folder, path, is_link, 0 if isinstance(folder, CommandFolder) else MAX_DEPTH)
+        )[:MAX_TEMPLATES]
     except HostUnavailable:
         raise
     except WorkspaceError:
@@ -184,7 +182,12 @@ async def _files_below(
         place = PurePosixPath(path, entry.name)
         if entry.kind == "file" and place.suffix == ".md" and re.fullmatch(_NAME, place.stem):
             found.append((place, is_link or entry.is_link))
-        elif entry.kind == "directory" and depth < MAX_DEPTH and not entry.is_link and re.fullmatch(_NAME, entry.name):
+        elif (
+            entry.kind == "directory"
+            and depth < MAX_DEPTH
+            and not entry.is_link
+            and re.fullmatch(_NAME, entry.name)
+        ):
             found += await _files_below(folder, str(place), is_link, depth + 1)
         if len(found) >= MAX_TEMPLATES:
             break
@@ -228,7 +231,7 @@ async def _load(
         (front.text("description") or first_line)[:MAX_DESCRIPTION].strip(),
         body,
         path,
-        hint=front.text("argument-hint")[:MAX_DESCRIPTION],
+        hint=front.hint[:MAX_DESCRIPTION],
         style="claude" if isinstance(folder, CommandFolder) else "newel",
     )
 

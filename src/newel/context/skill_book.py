@@ -53,7 +53,9 @@ class SkillBook:
         room = max(MAX_CHARACTERS // len(listed), LEAST)
         lines = [f"- {skill.name}: {one_line(skill.description, room)}" for skill in listed]
         if more := offered[MAX_LISTED:]:
-            lines.append(f"- Others, without a description here: {join_names([skill.name for skill in more], shown=100)}")
+            lines.append(
+                f"- Others, without a description here: {join_names([skill.name for skill in more], shown=100)}"
+            )
         return "\n".join([HEADING, *lines])
 
     def templates(self, taken: dict[str, Template], fixed: Sequence[Template]) -> dict[str, Template]:
@@ -79,7 +81,9 @@ class SkillBook:
         if front.problem:
             raise WorkspaceError(f"{skill.path}:{front.problem_line}: {front.problem}.")
         folder = self._find_folder(skill)
-        body = front.body.strip().replace("${CLAUDE_SKILL_DIR}", folder or f"(the folder of the skill {skill.name})")
+        body = front.body.strip().replace(
+            "${CLAUDE_SKILL_DIR}", folder or f"(the folder of the skill {skill.name})"
+        )
         template = Template(skill.name, "", body, skill.path, style="claude")
         text = with_commands(template.expand(arguments))
         where = f' folder="{folder}"' if folder else ""
@@ -100,7 +104,9 @@ class SkillBook:
         if skill := self._skills.get(name.removeprefix(SKILL)):
             return skill
         names = [skill.name for skill in self._skills.values() if skill.for_model]
-        raise WorkspaceError(f"There is no skill {one_line(name, 80)!r}. The skills are: {join_names(names, shown=50)}.")
+        raise WorkspaceError(
+            f"There is no skill {one_line(name, 80)!r}. The skills are: {join_names(names, shown=50)}."
+        )
 
     def _about(self, skill: Skill, files: Sequence[str]) -> str:
         named = join_names(files, shown=MAX_FILES)

@@ -84,9 +84,7 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
             yield f"{self.path}:{problem.line}: {problem.message}"
 
 
-async def find_skills(
-    folders: Sequence[SkillFolder], *, is_private: IsPrivate = none_private
-) -> list[Skill]:
+async def find_skills(folders: Sequence[SkillFolder], *, is_private: IsPrivate = none_private) -> list[Skill]:
     """The skills of folders, the nearest folder first, by name; with those that are broken, and those that a nearer one of their name
     replaces. The folders have to exist. Raises ``HostUnavailable``.
     """
@@ -112,14 +110,12 @@ async def _entries(folder: SkillFolder) -> list[DirectoryEntry]:
         raise
     except WorkspaceError:
         return []
-    return [
-        entry for entry in entries if entry.kind == "directory" and not entry.name.startswith(".")
-    ][:MAX_SKILLS]
+    return [entry for entry in entries if entry.kind == "directory" and not entry.name.startswith(".")][
+        :MAX_SKILLS
+    ]
 
 
-async def load_skill(
-    folder: SkillFolder, name: str, *, is_private: IsPrivate = none_private
-) -> Skill | None:
+async def load_skill(folder: SkillFolder, name: str, *, is_private: IsPrivate = none_private) -> Skill | None:
     """The skill in the entry ``name`` of a folder; None if there is no ``SKILL.md``. Raises ``HostUnavailable``."""
     path = str(PurePosixPath(folder.path, name, FILE_NAME))
     try:
@@ -166,7 +162,12 @@ def _broken(folder: SkillFolder, path: str, name: str, problems: Sequence[SkillP
 
 def _parse(folder: SkillFolder, path: str, entry: str, root: str, front: FrontMatter) -> Skill:
     if front.problem:
-        return _broken(folder, path, entry, [SkillProblem(front.problem_line, f"The front matter cannot be read: {front.problem}.")])
+        return _broken(
+            folder,
+            path,
+            entry,
+            [SkillProblem(front.problem_line, f"The front matter cannot be read: {front.problem}.")],
+        )
     fields = front.fields
     name = fields.get("name", entry)
     description = fields.get("description") or _first_paragraph(front.body)
@@ -181,8 +182,8 @@ def _parse(folder: SkillFolder, path: str, entry: str, root: str, front: FrontMa
         path=path,
         folder=folder,
         root=root,
-        hint=front.text("argument-hint"),
-        takes_arguments=bool(front.text("argument-hint") or re.search(r"\$(?:ARGUMENTS|[0-9])", front.body)),
+        hint=front.hint,
+        takes_arguments=bool(front.hint or re.search(r"\$(?:ARGUMENTS|[0-9])", front.body)),
         for_model=fields.get("disable-model-invocation") is not True,
         for_user=fields.get("user-invocable") is not False,
         problems=problems,
@@ -212,11 +213,17 @@ def _check(front: FrontMatter, entry: str) -> Iterator[SkillProblem]:
     elif name.strip() != entry:
         yield problem("name", f"The name is not that of the folder, {one_line(entry, 80)!r}.", is_note=True)
     elif not re.fullmatch(_STANDARD_NAME, name.strip()):
-        yield problem("name", "Other agents take only lowercase letters, digits and single hyphens.", is_note=True)
+        yield problem(
+            "name", "Other agents take only lowercase letters, digits and single hyphens.", is_note=True
+        )
     yield from _check_description(front)
     compatibility = fields.get("compatibility", "")
     if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
-        yield problem("compatibility", f"`compatibility` is not a text of at most {MAX_COMPATIBILITY} characters.", is_note=True)
+        yield problem(
+            "compatibility",
+            f"`compatibility` is not a text of at most {MAX_COMPATIBILITY} characters.",
+            is_note=True,
+        )
     if not _is_text_map(fields.get("metadata", {})):
         yield problem("metadata", "`metadata` is not a map of texts.", is_note=True)
     if not _is_tools(fields.get("allowed-tools", "")):
@@ -240,7 +247,9 @@ def _check_description(front: FrontMatter) -> Iterator[SkillProblem]:
         yield SkillProblem(line, "There is no `description`; the first paragraph is used.", is_note=True)
     elif description is not None and len(description) > MAX_DESCRIPTION:
         yield SkillProblem(
-            line, f"`description` has more than {MAX_DESCRIPTION:,} characters; the model sees its beginning.", is_note=True
+            line,
+            f"`description` has more than {MAX_DESCRIPTION:,} characters; the model sees its beginning.",
+            is_note=True,
         )
 
 

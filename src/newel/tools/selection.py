@@ -10,7 +10,19 @@ from newel.agent.errors import UsageError
 from newel.agent.ports import Tool
 from newel.text.format import join_names, one_line
 
-OWN_NAMES: Final = ("read", "bash", "edit", "write", "grep", "find", "ls", "todo", "task", "bash_output", "skill")
+OWN_NAMES: Final = (
+    "read",
+    "bash",
+    "edit",
+    "write",
+    "grep",
+    "find",
+    "ls",
+    "todo",
+    "task",
+    "bash_output",
+    "skill",
+)
 """The coding agent's own tools. ``grep``, ``find`` and ``ls`` are offered on demand, and to an agent that may only read; ``todo``,
 ``task`` and ``bash_output`` on demand, and in a conversation in the terminal; ``skill`` where there are skills.
 """

@@ -15,7 +15,9 @@ NAME: Final = "skill"
 
 class SkillParameters(Parameters, frozen=True):
     name: Annotated[str, Meta(description="The name of the skill", min_length=1)]
-    file: Annotated[str, Meta(description="A file of the skill, as its text names it, instead of the text")] = ""
+    file: Annotated[
+        str, Meta(description="A file of the skill, as its text names it, instead of the text")
+    ] = ""
     arguments: Annotated[str, Meta(description="What the skill is to work on, if it takes arguments")] = ""
 
 

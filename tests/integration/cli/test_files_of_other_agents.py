@@ -37,7 +37,7 @@ def results(newel: Newel) -> list[str]:
     return [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
 
 
-def last_prompt(newel: Newel) -> str:
+def last_prompt(newel: Newel) -> Any:
     return [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "user"][-1]
 
 
@@ -149,9 +149,9 @@ def test_a_command_of_claude_code_is_a_prompt(with_model: Make) -> None:
     write(newel.project / ".claude/commands/fix.md", FIX)
     write(newel.project / "docs/style.md", "Use tabs.\n")
     assert newel("--", "/fix 12 high").returncode == 0
-    prompt = last_prompt(newel)
-    assert "Fix issue #12 with priority high. Style: docs/style.md" in prompt
-    assert "Use tabs." in prompt
+    text, file = (part["text"] for part in last_prompt(newel))
+    assert text == "Fix issue #12 with priority high. Style: docs/style.md"
+    assert file.endswith("Use tabs.\n")
 
 
 def test_those_in_folders_have_a_name_of_two_parts_or_one(with_model: Make) -> None:
@@ -187,7 +187,10 @@ def test_a_command_attaches_no_file_outside_of_the_project_and_no_secret(with_mo
 
 def test_commands_in_a_prompt_do_not_run_by_themselves(with_model: Make) -> None:
     newel = with_model(scenario("", bash("touch made"), DONE))
-    write(newel.project / ".claude/commands/status.md", "---\nallowed-tools: Bash(touch *)\n---\nStatus: !`touch made`\n")
+    write(
+        newel.project / ".claude/commands/status.md",
+        "---\nallowed-tools: Bash(touch *)\n---\nStatus: !`touch made`\n",
+    )
     newel("--approve", "ask", "--", "/status")
     assert "Run these commands first, with `bash`" in last_prompt(newel)
     assert not (newel.project / "made").exists()

@@ -48,7 +48,9 @@ Fix GitHub issue $ARGUMENTS following our coding standards.
 def skill(folder: Path, name: str, text: str = "", **files: str) -> Path:
     place = folder / name
     place.mkdir(parents=True)
-    (place / "SKILL.md").write_text(text or f"---\nname: {name}\ndescription: Does {name}.\n---\nHow to do {name}.\n")
+    (place / "SKILL.md").write_text(
+        text or f"---\nname: {name}\ndescription: Does {name}.\n---\nHow to do {name}.\n"
+    )
     for path, content in files.items():
         target = place / path.replace("__", "/")
         target.parent.mkdir(exist_ok=True)
@@ -85,7 +87,7 @@ def test_the_model_learns_of_a_skill_and_reads_it_when_it_needs_it(with_model: M
     done = newel("--approve", "read-only", "how does this work?")
     assert done.returncode == 0, done.stderr
     prompt = newel.requests[0]["messages"][0]["content"]
-    assert '- explain-code: Explains code with visual diagrams and analogies. Use when' in prompt
+    assert "- explain-code: Explains code with visual diagrams and analogies. Use when" in prompt
     assert "Start with an analogy" not in prompt
     text, file = results(newel)
     assert "**Start with an analogy**" in text
@@ -163,7 +165,9 @@ def test_an_agent_cannot_trust_them(with_model: Make) -> None:
 
 
 def test_a_cloned_project_cannot_send_a_file_of_the_user_as_a_skill(with_model: Make) -> None:
-    newel = with_model(scenario("go", use("leak", file="notes.md"), use("leak", file="../../../../home/diary"), DONE))
+    newel = with_model(
+        scenario("go", use("leak", file="notes.md"), use("leak", file="../../../../home/diary"), DONE)
+    )
     (newel.home / "diary").write_text("DEAR DIARY")
     leak = skill(newel.project / ".claude/skills", "leak")
     (leak / "notes.md").symlink_to(newel.home / "diary")
@@ -189,7 +193,9 @@ def test_a_script_of_a_skill_runs_in_the_sandbox(with_model: Make) -> None:
     newel = with_model(
         scenario(
             "go",
-            bash("sh ~/.claude/skills/a/run.sh && sh ~/.newel/skills/b/run.sh && sh ~/.agents/skills/c/run.sh"),
+            bash(
+                "sh ~/.claude/skills/a/run.sh && sh ~/.newel/skills/b/run.sh && sh ~/.agents/skills/c/run.sh"
+            ),
             bash("ls -A ~/.newel; echo x >> ~/.claude/skills/a/run.sh"),
             DONE,
         )
@@ -212,7 +218,13 @@ def test_a_script_of_a_skill_runs_in_the_sandbox(with_model: Make) -> None:
 def test_its_files_are_read_unasked(with_model: Make) -> None:
     """Models often read them by their path."""
     place = ".newel/skills/forms/fields.md"
-    newel = with_model(scenario("go", {"tool_calls": [{"function": {"name": "read", "arguments": {"file_path": f"~/{place}"}}}]}, DONE))
+    newel = with_model(
+        scenario(
+            "go",
+            {"tool_calls": [{"function": {"name": "read", "arguments": {"file_path": f"~/{place}"}}}]},
+            DONE,
+        )
+    )
     skill(newel.home / ".newel/skills", "forms")
     (newel.home / place).write_text("All fields.\n")
     newel("--approve", "ask", "go")
@@ -222,7 +234,9 @@ def test_its_files_are_read_unasked(with_model: Make) -> None:
 def test_the_nearest_of_a_name_wins_and_the_list_says_so(with_model: Make) -> None:
     newel = with_model(scenario("go", DONE))
     skill(newel.home / ".claude/skills", "deploy", "---\nname: deploy\ndescription: The user's.\n---\nX\n")
-    skill(newel.project / ".claude/skills", "deploy", "---\nname: deploy\ndescription: The project's.\n---\nX\n")
+    skill(
+        newel.project / ".claude/skills", "deploy", "---\nname: deploy\ndescription: The project's.\n---\nX\n"
+    )
     newel("skills", "trust")
     newel("go")
     assert "- deploy: The project's." in system_prompt(newel)
@@ -239,7 +253,7 @@ def test_the_nearest_of_a_name_wins_and_the_list_says_so(with_model: Make) -> No
 def test_a_broken_one_is_named_once_and_left_out(with_model: Make) -> None:
     newel = with_model(scenario("go", DONE))
     skill(newel.home / ".claude/skills", "good")
-    skill(newel.home / ".claude/skills", "bad", "---\nname: bad\ndescription: [a\n---\nX\n")
+    skill(newel.home / ".claude/skills", "bad", '---\nname: bad\ndescription: "a\n---\nX\n')
     done = newel("go")
     assert done.returncode == 0
     assert "- good: Does good." in system_prompt(newel)
@@ -265,7 +279,11 @@ def test_check_names_files_and_lines(with_model: Make) -> None:
 
 def test_hostile_text_of_a_skill_is_inert_on_the_screen(with_model: Make) -> None:
     newel = with_model(scenario("go", DONE))
-    skill(newel.home / ".claude/skills", "evil", '---\nname: evil\ndescription: "\\e[2J\\e]0;owned\\a\\u202e"\n---\nX\n')
+    skill(
+        newel.home / ".claude/skills",
+        "evil",
+        '---\nname: evil\ndescription: "\\e[2J\\e]0;owned\\a\\u202e"\n---\nX\n',
+    )
     listed = newel("skills", "list")
     assert "\x1b" not in listed.stdout
     assert "\u202e" not in listed.stdout

@@ -21,14 +21,23 @@ def front(source: str) -> str:
 @pytest.mark.parametrize(
     ("source", "fields"),
     [
-        ("name: pdf\ndescription: Fills forms, reads tables (also scans).", {"name": "pdf", "description": "Fills forms, reads tables (also scans)."}),
-        ("description: \"Quoted: yes\"", {"description": "Quoted: yes"}),
+        (
+            "name: pdf\ndescription: Fills forms, reads tables (also scans).",
+            {"name": "pdf", "description": "Fills forms, reads tables (also scans)."},
+        ),
+        ('description: "Quoted: yes"', {"description": "Quoted: yes"}),
         ("description: >\n  folded\n  lines", {"description": "folded lines\n"}),
         ("allowed-tools: [Read, 'Bash(git *)']", {"allowed-tools": ["Read", "Bash(git *)"]}),
         ("metadata:\n  author: me\n  version: '1'", {"metadata": {"author": "me", "version": "1"}}),
         ("disable-model-invocation: true", {"disable-model-invocation": True}),
         ("# a comment\n\nname: x", {"name": "x"}),
-        ("description: Use it when: the user asks # about that", {"description": "Use it when: the user asks # about that"}),
+        (
+            "description: Use it when: the user asks # about that",
+            {"description": "Use it when: the user asks # about that"},
+        ),
+        ("argument-hint: [issue] [priority]", {"argument-hint": "[issue] [priority]"}),
+        ("allowed-tools: Bash(git add:*), Write", {"allowed-tools": "Bash(git add:*), Write"}),
+        ("a: !!python/object/apply:os.system ['false']", {"a": "!!python/object/apply:os.system ['false']"}),
         ("", {}),
     ],
 )
@@ -40,12 +49,11 @@ def test_fields_are_read_as_they_are_meant(source: str, fields: dict[str, object
 @pytest.mark.parametrize(
     ("source", "line", "problem"),
     [
-        ("name: x\ndescription: [a, b", 4, "did not find expected"),
+        ('name: x\ndescription: "a', 4, "unexpected end of stream"),
         ("name: x\n\tdescription: y", 3, "tab character"),
         ("- a\n- b", 2, "list of fields"),
         ("[" * 5_000, 2, "nesting depth"),
         ("a: " + "x" * MAX_CHARACTERS, 1, "32,000 characters"),
-        ("a: !!python/object/apply:os.system ['touch made']", 2, "could not determine a constructor"),
         ("a: 2026-99-99", 1, "no valid YAML"),
     ],
 )
@@ -55,17 +63,26 @@ def test_a_problem_has_a_line(source: str, line: int, problem: str) -> None:
     assert (found.problem_line, dict(found.fields)) == (line, {})
 
 
-LINES = st.lists(st.sampled_from(["name: ", "a-b: ", "x:", "  - ", "# ", "", "'", '"']).flatmap(lambda start: st.text("abcYy1:.#'\"\\ -[]{}&*!|>%@`,?=~\u00e4\u2028\t", max_size=12).map(start.__add__)), max_size=4)
+LINES = st.lists(
+    st.sampled_from(["name: ", "a-b: ", "x:", "  - ", "# ", "", "'", '"']).flatmap(
+        lambda start: st.text("abcYy1:.#'\"\\ -[]{}&*!|>%@`,?=~\u00e4\u2028\t", max_size=12).map(
+            start.__add__
+        )
+    ),
+    max_size=4,
+)
 
 
 @given(LINES)
 def test_what_is_read_without_the_library_is_what_the_library_reads(lines: list[str]) -> None:
-    from newel.context import front_matter
-
     source = "\n".join(lines)
-    plain = front_matter._read_plain(source)
-    if plain is not None:
-        assert plain == (yaml.safe_load(source) or {})
+    try:
+        expected = yaml.safe_load(f"{source}\n")
+    except (yaml.YAMLError, ValueError):
+        return
+    if isinstance(expected, dict) and "---" not in source and "\r" not in source:
+        texts = {name: value for name, value in expected.items() if isinstance(name, str)}  # pyright: ignore[reportUnknownVariableType]
+        assert split_front_matter(front(source)).fields == texts
 
 
 def test_common_files_do_not_load_the_library() -> None:
