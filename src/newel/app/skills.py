@@ -55,7 +55,6 @@ def user_folders(home: Path) -> list[tuple[str, str]]:
 async def find_places(home: Path, project: Workspace) -> SkillPlaces:
     """The folders of skills for an agent that works in ``project``. Raises ``HostUnavailable``."""
     from newel.context.file_reader import ancestors, project_depth
-    from newel.context.skills import SkillFolder
     from newel.workspace.local import LocalWorkspace
 
     machine = LocalWorkspace("/", environ={})
@@ -66,16 +65,16 @@ async def find_places(home: Path, project: Workspace) -> SkillPlaces:
     infos = await project.stats(marks + paths)  # in one request: a host may be far away
     depth = project_depth(infos[: len(marks)])
     root = folders[depth]
+    within = list(zip(paths, infos[len(marks) :], strict=True))[: (depth + 1) * len(OF_PROJECT)]
     theirs = {path for path, _ in of_user} if project.name == project.root else set[str]()
-    found = [
-        SkillFolder(project, path, _relative(path, project.root), root)
-        for path, info in list(zip(paths, infos[len(marks) :], strict=True))[: (depth + 1) * len(OF_PROJECT)]
-        if info is not None and info.kind == "directory" and path not in theirs
-    ]
     return SkillPlaces(
-        of_project=found,
+        of_project=[
+            _folder(project, path, _shown(path, project.root), root)
+            for path, info in within
+            if info is not None and info.kind == "directory" and path not in theirs
+        ],
         of_user=[
-            SkillFolder(machine, path, name)
+            _folder(machine, path, name)
             for (path, name), info in zip(of_user, own, strict=True)
             if info is not None and info.kind == "directory"
         ],
@@ -83,8 +82,14 @@ async def find_places(home: Path, project: Workspace) -> SkillPlaces:
     )
 
 
-def _relative(path: str, root: str) -> str:
+def _shown(path: str, root: str) -> str:
     return os.path.relpath(path, root)
+
+
+def _folder(workspace: Workspace, path: str, source: str, project: str = "") -> SkillFolder:
+    from newel.context.skills import SkillFolder  # loaded only where there are skills
+
+    return SkillFolder(workspace, path, source, project)
 
 
 async def find_skills_in_use(settings: Settings, project: Workspace, is_private: IsPrivate) -> FoundSkills:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final, cast
@@ -62,7 +63,7 @@ class NestedInstructions:
             return result
 
     async def _with_instructions(self, call: ToolCall, named: str, result: ToolResult) -> ToolResult:
-        touched = await self._workspace.resolve(named)
+        touched = posixpath.normpath(posixpath.join(self._workspace.root, named))
         files = [file for file in await self._above(touched) if file != touched]
         if not files:
             return result

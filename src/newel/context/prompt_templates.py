@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Final, Literal
 
@@ -141,10 +142,10 @@ async def load_templates(
     """
     templates: dict[str, Template] = {}
     existing: dict[str, Template] = {}
-    for folder in folders:
+    for folder, is_there in zip(folders, await _exist(folders), strict=True):
         if not isinstance(folder, CommandFolder):
             existing = dict(templates)
-        for file, is_link in await _files(folder):
+        for file, is_link in await _files(folder) if is_there else ():
             template = await _load(folder, file, is_private if is_link else None)
             if template is None:
                 continue
@@ -157,12 +158,19 @@ async def load_templates(
     return dict(sorted(templates.items()))
 
 
+async def _exist(folders: Sequence[WorkspaceFolder]) -> list[bool]:
+    """Whether each folder exists; those of a workspace that follow each other in one request: a host may be far away."""
+    exist: list[bool] = []
+    for workspace, group in groupby(folders, key=lambda folder: folder.workspace):
+        infos = await workspace.stats([folder.path for folder in group])
+        exist += [info is not None for info in infos]
+    return exist
+
+
 async def _files(folder: WorkspaceFolder) -> list[tuple[PurePosixPath, bool]]:
     """The files that may be templates; true for those that a link leads to."""
     workspace, path = folder.workspace, folder.path
     try:
-        if await workspace.stat(path) is None:
-            return []
         is_link = await workspace.resolve(path) != path
         return (
             await _files_below(folder, path, is_link, 0 if isinstance(folder, CommandFolder) else MAX_DEPTH)
