@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 OF_USER: Final = (".agents/skills", ".claude/skills")
 """In the home folder, behind ``skills`` of Newel's own."""
 OF_PROJECT: Final = (".newel/skills", ".agents/skills", ".claude/skills")
+
+MAX_LOOKED_AT: Final = 1_000
+"""Entries of a project's folder, before the question about it."""
 
 QUESTION: Final = """\
 This project has skills of its own: {names}.
@@ -197,7 +201,8 @@ def undecided_project(settings: Settings) -> tuple[str, list[str]] | None:
 def _names_in(path: str) -> list[str]:
     try:
         with os.scandir(path) as entries:
-            return [entry.name for entry in entries if os.path.isfile(f"{entry.path}/SKILL.md")]  # noqa: PTH113
+            looked_at = islice(entries, MAX_LOOKED_AT)
+            return [entry.name for entry in looked_at if os.path.isfile(f"{entry.path}/SKILL.md")]  # noqa: PTH113
     except OSError:
         return []
 

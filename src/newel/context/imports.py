@@ -1,6 +1,7 @@
 """The files that a ``CLAUDE.md`` imports: ``@docs/style.md`` outside of code, relative to the file, up to five hops.
 
-Of a project, only files in it count, and Markdown files of the user's ``~/.claude``: a cloned repository must not send other files to a model.
+Of a project, only files in it count, and Markdown files directly in the user's ``~/.claude``, whose folders hold conversations: a cloned
+repository must not send other files to a model.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ class ImportReader:
             raise WorkspaceError(f"{one_line(place.path)} was not imported: it is outside of {place.bounds}.")
         real = await resolve_in_project(workspace, place.path, place.bounds, is_private=self._is_private)
         is_foreign = place.is_of_project and place.bounds != self._bounds
-        if self._is_private(real) or (is_foreign and PurePosixPath(real).suffix != ".md"):
+        is_notes = PurePosixPath(real).suffix == ".md" and str(PurePosixPath(real).parent) == place.bounds
+        if self._is_private(real) or (is_foreign and not is_notes):
             raise WorkspaceError(f"{one_line(place.path)} was not imported: it may hold secrets.")
         head = await read_head(workspace, real, self._limit)
         if not head.is_text:

@@ -16,6 +16,7 @@ from newel.agent.transform import COMPACTION
 from newel.context.file_reader import IsPrivate, read_head, resolve_in_project
 from newel.context.instructions import FILE_NAMES, as_block
 from newel.workspace.port import Workspace
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MOST: Final = 16 * 1024
 """Bytes of one file."""
@@ -24,6 +25,9 @@ MOST_GIVEN: Final = 64 * 1024
 MAX_DEPTH: Final = 20
 DETAIL: Final = "instructions"
 """In the details of a result, the paths of the files that it contains."""
+
+_OTHERS: Final = BUILD_DIRS | {".git", "site-packages", "vendor"}
+"""Folders with the work of others: what a dependency tells agents is for those who work on it."""
 
 TOOLS: Final = frozenset({"read", "edit", "write"})
 
@@ -106,6 +110,8 @@ class NestedInstructions:
             return []
         folders = [str(folder) for folder in PurePosixPath(path).parents if folder.is_relative_to(root)]
         folders = folders[-1 - MAX_DEPTH : -1][::-1]
+        if any(name in _OTHERS for name in PurePosixPath(path).relative_to(root).parts):
+            return []
         if unknown := [folder for folder in folders if folder not in self._files]:
             paths = [f"{folder}/{name}" for folder in unknown for name in FILE_NAMES]
             infos = await self._workspace.stats(paths)

@@ -30,7 +30,8 @@ async def expand_template(
 ) -> Expansion:
     """Fill in the arguments, and attach what the text names with ``@``. Raises ``WorkspaceError`` for a template that cannot be used."""
     if template.is_skill and read_skill is not None:
-        return Expansion(await read_skill(template.name, arguments), [], [])
+        called = f"/{template.name} {arguments}".rstrip()  # the first line is what lists of sessions show
+        return Expansion(f"{called}\n\n{await read_skill(template.name, arguments)}", [], [])
     text = template.expand(arguments)
     if template.style == "newel":
         return Expansion(text, [], [])

@@ -15,7 +15,7 @@ nothing special, and without arguments ``$1`` stays: it may be part of a command
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Final, Literal
@@ -39,7 +39,8 @@ MAX_DEPTH: Final = 4
 """Folders in a folder of commands whose files count."""
 
 SKILL: Final = "skill:"
-"""Before the name of a skill that another command of its name hides, and before any."""
+PROMPT: Final = "prompt:"
+"""Before the name of a skill or a prompt that another command of its name hides, and before any."""
 
 Style = Literal["newel", "claude"]
 
@@ -110,14 +111,25 @@ class Template(Wire, frozen=True):
 
 
 def find_template(templates: Mapping[str, Template], name: str) -> Template | None:
-    """The template that a user means: ``review``, ``web:review`` or, if there is one only, ``review`` for that; ``skill:NAME`` is a skill."""
+    """The template that a user means: ``review``, ``web:review`` or, if there is one only, ``review`` for that; ``skill:NAME`` and ``prompt:NAME``
+    name the kind, too.
+    """
     if template := templates.get(name):
         return template
-    if name.startswith(SKILL):
-        template = templates.get(name.removeprefix(SKILL))
-        return template if template is not None and template.is_skill else None
+    for prefix, is_skill in ((SKILL, True), (PROMPT, False)):
+        if name.startswith(prefix):
+            template = templates.get(name.removeprefix(prefix))
+            return template if template is not None and template.is_skill == is_skill else None
     nested = [template for key, template in templates.items() if key.endswith(f":{name}")]
     return nested[0] if len(nested) == 1 else None
+
+
+def reachable_names(templates: Mapping[str, Template], taken: Container[str]) -> dict[str, Template]:
+    """The templates by names with which a user reaches them where other commands have ``taken`` some."""
+    return {
+        f"{SKILL if template.is_skill else PROMPT}{name}" if name in taken else name: template
+        for name, template in templates.items()
+    }
 
 
 def described(template: Template) -> str:

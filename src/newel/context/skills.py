@@ -110,9 +110,11 @@ async def _entries(folder: SkillFolder) -> list[DirectoryEntry]:
         raise
     except WorkspaceError:
         return []
-    return [entry for entry in entries if entry.kind == "directory" and not entry.name.startswith(".")][
-        :MAX_SKILLS
-    ]
+    return [
+        entry
+        for entry in entries
+        if entry.kind == "directory" and not entry.name.startswith(".") and entry.name.isprintable()
+    ][:MAX_SKILLS]
 
 
 async def load_skill(folder: SkillFolder, name: str, *, is_private: IsPrivate = none_private) -> Skill | None:

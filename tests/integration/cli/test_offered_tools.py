@@ -73,7 +73,10 @@ def test_tools_of_servers_are_named_likewise(with_model: Make, names: str, wante
     [
         ("read,bahs", "Did you mean bash?"),
         ("Read", "Did you mean read?"),
-        ("str_replace", "The tools are: read, bash, edit, write, grep, find, ls, todo, task, bash_output, skill."),
+        (
+            "str_replace",
+            "The tools are: read, bash, edit, write, grep, find, ls, todo, task, bash_output, skill.",
+        ),
         ("time__convert", "Did you mean time__convert_time?"),
         ("nope__*", "time__convert_time"),
     ],

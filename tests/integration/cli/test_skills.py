@@ -5,6 +5,7 @@ trusted it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.requirements import require_program
+from tests.sshd import Sshd
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
 
@@ -306,3 +308,83 @@ def test_commands_in_a_skill_are_run_by_the_model_under_the_usual_rules(with_mod
     newel("--approve", "read-only", "--", "/changes")
     assert "Run these commands first, with `bash`" in last_prompt(newel)
     assert not (newel.project / "made").exists()
+
+
+def test_on_a_host_the_users_skills_are_those_of_this_machine_and_the_projects_those_of_the_host(
+    with_model: Make, sshd: Sshd, request: pytest.FixtureRequest
+) -> None:
+    newel = with_model(
+        scenario("go", use("mine"), use("theirs"), bash("sh .claude/skills/theirs/run.sh"), DONE)
+    )
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    skill(newel.home / ".claude/skills", "mine", run_sh="echo never")
+    project = sshd.project(request.node.name)
+    place = skill(project / ".claude/skills", "theirs")
+    (place / "run.sh").write_text("echo ran on the host\n")
+    there = ("--host", f"host:{project}", "--approve", "auto")
+    refused = newel(*there, "go")
+    command = refused.stderr.partition("To use them: ")[2].partition(";")[0].split()
+    assert command[:3] == ["newel", "skills", "trust"], refused.stderr
+    assert newel(*command[1:]).returncode == 0
+    newel.server.requests.clear()
+    newel(*there, "go")
+    mine, theirs, ran = results(newel)
+    assert "How to do mine." in mine
+    assert "commands on this host do not find them" in mine
+    assert "How to do theirs." in theirs
+    assert f'folder="{project}/.claude/skills/theirs"' in theirs
+    assert "ran on the host" in ran
+
+
+def test_a_subagent_has_them_too(with_model: Make) -> None:
+    steps = {
+        "scenarios": [
+            scenario("delegate", task_call("look"), DONE)["scenarios"][0],
+            scenario("look", use("deploy"), {"content": "Looked."})["scenarios"][0],
+        ]
+    }
+    newel = with_model(steps)
+    skill(newel.home / ".claude/skills", "deploy")
+    newel("--tools", "read,task,skill", "delegate")
+    answers = [
+        each["content"]
+        for request in newel.requests
+        for each in request["messages"]
+        if each["role"] == "tool"
+    ]
+    assert any("How to do deploy." in answer for answer in answers)
+
+
+def task_call(prompt: str) -> dict[str, Any]:
+    arguments = {"description": prompt, "prompt": prompt}
+    return {"tool_calls": [{"function": {"name": "task", "arguments": arguments}}]}
+
+
+def test_odd_folders_of_skills_do_no_harm(with_model: Make) -> None:
+    newel = with_model(scenario("go", DONE))
+    place = newel.home / ".claude/skills"
+    skill(place, "good")
+    for name in (os.fsdecode(b"bad\xff"), "line\nbreak", ".hidden"):
+        skill(place, name, "---\nname: x\ndescription: y\n---\nX\n")
+    (place / "loop").symlink_to("loop")
+    (place / "pipe").mkdir()
+    os.mkfifo(place / "pipe/SKILL.md")
+    (place / "notes.md").write_text("no skill")
+    done = newel("go")
+    assert done.returncode == 0, done.stderr
+    assert "- good: Does good." in system_prompt(newel)
+    assert "pipe/SKILL.md:1: " in done.stderr
+    rows = json.loads(newel("skills", "list", "--json").stdout)
+    assert [(row["name"], row["state"]) for row in rows] == [("good", "used"), ("pipe", "broken")]
+
+
+def test_many_skills_take_a_bounded_part_of_the_prompt(with_model: Make) -> None:
+    newel = with_model(scenario("go", DONE))
+    for number in range(150):
+        text = f"---\nname: s{number:03}\ndescription: {'many words ' * 90}\n---\nX\n"
+        skill(newel.home / ".claude/skills", f"s{number:03}", text)
+    newel("go")
+    part = system_prompt(newel).partition("# Skills")[2].partition("\n# ")[0]
+    assert "- s000: many words" in part
+    assert "s149" in part
+    assert len(part) < 16_000

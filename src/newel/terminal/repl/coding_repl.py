@@ -13,7 +13,7 @@ import anyio
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
-from newel.context.prompt_templates import described, find_template
+from newel.context.prompt_templates import described, find_template, reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
@@ -81,7 +81,7 @@ def _open_ui(
         return RichRenderer(screen, Styles(), window=agent.window)
 
     def commands() -> dict[str, str]:
-        templates = agent.templates.items()
+        templates = reachable_names(agent.templates, COMMANDS).items()
         return COMMANDS.completions() | {
             f"{name} " if template.takes_arguments else name: described(template)
             for name, template in templates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from newel.context.prompt_templates import reachable_names
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.repl.background_commands import bashes
 from newel.terminal.repl.clipboard_commands import copy
@@ -20,7 +21,7 @@ from newel.text.format import one_line
 async def show_help(context: CommandContext, _: str) -> None:
     rows = [
         (f"/{name} {template.hint}".rstrip(), one_line(template.description, 100))
-        for name, template in context.agent.templates.items()
+        for name, template in reachable_names(context.agent.templates, COMMANDS).items()
     ]
     rows += [
         ("!command", "run a command in the terminal; the model gets its output with your next message"),
