@@ -26,6 +26,7 @@ SUBJECT = {
     "find": "pattern",
     "ls": "path",
     "task": "description",
+    "skill": "name",
 }
 """The main argument of each tool."""
 

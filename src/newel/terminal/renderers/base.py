@@ -438,6 +438,8 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             items = _todo(name, details)
             now = [one_line(item.text, 60) for item in items if item.status == "in_progress"]
             return " · ".join([progress(items), *now[:1]])
+        case "skill":
+            return one_line(_text(details, "file"), BESIDE)
         case "task":
             calls, spent = details.get("calls"), details.get("cost")
             cost = format_cost(spent) if isinstance(spent, int | float) else ""
