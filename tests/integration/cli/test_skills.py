@@ -217,6 +217,17 @@ def test_a_script_of_a_skill_runs_in_the_sandbox(with_model: Make) -> None:
     assert "Read-only file system" in other
 
 
+def test_a_skill_that_is_in_the_project_can_be_changed_there(with_model: Make) -> None:
+    """Users keep their skills in a repository, to which a link leads, and work on them."""
+    require_program("bwrap", "bubblewrap")
+    newel = with_model(scenario("go", bash("echo more >> skills/a/SKILL.md"), DONE))
+    place = skill(newel.project / "skills", "a")
+    (newel.home / ".claude").mkdir()
+    (newel.home / ".claude/skills").symlink_to(newel.project / "skills")
+    newel("--sandbox", "workspace", "go")
+    assert (place / "SKILL.md").read_text().endswith("more\n")
+
+
 def test_its_files_are_read_unasked(with_model: Make) -> None:
     """Models often read them by their path."""
     place = ".newel/skills/forms/fields.md"
