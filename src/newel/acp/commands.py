@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.acp import protocol as p
+from newel.context.prompt_templates import reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, SlashCommand
 from newel.terminal.renderers.base import Renderer
@@ -49,10 +50,11 @@ def available_commands(agent: CodingAgent) -> list[p.AvailableCommand]:
     ]
     templates = [
         p.AvailableCommand(
-            name=name, description=template.description or "a prompt", input=p.CommandHint(hint="arguments")
+            name=name,
+            description=template.description or "a prompt",
+            input=p.CommandHint(hint=template.hint or "arguments"),
         )
-        for name, template in agent.templates.items()
-        if name not in OFFERED
+        for name, template in reachable_names(agent.templates, OFFERED).items()
     ]
     return [*own, *templates]
 

@@ -163,6 +163,8 @@ class AcpSession:
         """Tell the client what it can offer, and what protects it."""
         if self.agent.sandbox_problem:
             self._translator.note(self.agent.sandbox_problem)
+        for notice in self.agent.start_notices:
+            self._translator.note(notice)
         self.client.update(p.AvailableCommandsUpdate(available_commands=available_commands(self.agent)))
         self._show_usage()
 

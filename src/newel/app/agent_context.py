@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
+    from newel.context.skill_book import SkillBook
     from newel.permissions.approval import Ask
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.secret_paths import SecretPaths
@@ -46,7 +47,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tools, policies and prompts of an agent and its subagents are made of."""
+    """What the tools, policies and prompts of an agent and its subagents are made of. ``skills`` is None where there are none."""
 
     settings: Settings
     in_use: ResolvedModel
@@ -55,3 +56,4 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     book: RuleBook
     secret_paths: SecretPaths
     hooks: AgentHooks | None = None
+    skills: SkillBook | None = None

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from newel.app.workspace_factory import OpenFolder, WorkspaceFactory
     from newel.context.attachments import Attachable
     from newel.context.compaction import Compactor
-    from newel.context.prompt_templates import Template
-    from newel.context.system_prompt import Instructions
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask
@@ -244,20 +242,21 @@ async def build_agent(
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
     from newel.app.agent_tools import own_tools, policy_finder, with_more
+    from newel.app.known_context import load_context, shorten_for
     from newel.app.run_config import prompt_context, run_config
     from newel.app.subagents import subagent_parts
-    from newel.context.system_prompt import describe
+    from newel.context.instructions import describe
     from newel.session.coding_agent import CodingAgent
     from newel.session.subagents import Subagents, subagent_policies
 
     shared = await _shared_parts(settings, in_use, context)
+    known = await load_context(settings, shared.workspaces, shared.secret_paths)
+    shared = msgspec.structs.replace(shared, skills=known.skills)
     workspaces, secret_paths, subagents = shared.workspaces, shared.secret_paths, Subagents()
     offered = await own_tools(shared, run_subagent=subagents.run)
     find_policy = subagent_policies(policy_finder(shared, offered))
-    is_private = secret_paths.holds_secrets
-    instructions, templates = await _load_instructions(settings, workspaces.workspace, is_private)
     compactor = _compactor(in_use)
-    prompts = prompt_context(shared, instructions, manner)
+    prompts = prompt_context(shared, known.instructions, manner)
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),
         config=run_config(
@@ -266,6 +265,7 @@ async def build_agent(
             prompts=prompts,
             policy=find_policy(settings.approve),
             compactor=compactor,
+            shorten=shorten_for(shared, lambda: agent.state.messages),
         ),
         workspace=workspaces.workspace,
         works_in=workspaces.works_in,
@@ -278,15 +278,16 @@ async def build_agent(
         find_model=context.find_model,
         find_policy=find_policy,
         where=in_use.where,
-        templates=templates,
+        templates=known.templates,
         compactor=compactor,
         approve=settings.approve,
         sandbox=settings.sandbox.mode or "read-only",
         sandbox_problem=settings.sandbox_problem,
-        instructions=describe(instructions),
+        instructions=describe(known.instructions),
     )
     agent.secrets = lambda: _secrets(settings)
     agent.rules = shared.book
+    known.attend(agent)
     _attend(agent, shared, offered)
     if shared.hooks is not None:
         shared.hooks.attend(agent)
@@ -407,26 +408,6 @@ def _secrets(settings: Settings) -> list[str]:
     secrets = configured_secrets(settings.home, settings.cwd, os.environ)
     endpoint = settings.endpoint
     return [*secrets, endpoint.api_key] if endpoint and endpoint.api_key else secrets
-
-
-async def _load_instructions(
-    settings: Settings, project: Workspace, is_private: Callable[[str], bool]
-) -> tuple[list[Instructions], dict[str, Template]]:
-    """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
-    from newel.context.built_in_prompts import BUILT_IN
-    from newel.context.file_reader import WorkspaceFolder
-    from newel.context.prompt_templates import load_templates
-    from newel.context.system_prompt import find_instructions
-    from newel.workspace.local import LocalWorkspace
-
-    home = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
-    prompts = [
-        WorkspaceFolder(home, f"{settings.home}/prompts"),
-        WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
-    ]
-    own = WorkspaceFolder(home, str(settings.home))
-    found = await find_instructions(project, home=own, is_private=is_private)
-    return found, await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
 
 
 async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost) -> RuleBook:

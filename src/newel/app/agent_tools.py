@@ -56,6 +56,7 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
         background=background,
         offers_background=any(isinstance(tool, BashOutputTool) for tool in extra),
     )
+    extra += _skill_tools(shared)
     if context.offered is None and settings.approve not in {"plan", "read-only"}:
         return tools + extra
     from newel.tools.search import search_tools
@@ -82,6 +83,20 @@ def _may_fetch(shared: SharedParts) -> bool:
 def _is_open(shared: SharedParts) -> bool:
     """Whether commands may reach every server."""
     return shared.settings.sandbox.mode == "off"
+
+
+def _skill_tools(shared: SharedParts) -> list[Tool]:
+    """The tool that reads skills, where the model may use some; a small model only gets it if it is named."""
+    skills, offered = shared.skills, shared.context.offered
+    if skills is None or not skills.listing():
+        return []
+    from newel.app.extra_tools import is_small
+    from newel.tools.skill import SkillTool
+
+    tool = SkillTool(skills.for_model)
+    if offered is not None:
+        return [*offered.of([tool])]
+    return [] if is_small(shared.in_use.model) else [tool]
 
 
 def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:

@@ -25,11 +25,15 @@ def for_conversation(settings: Settings, tools: Sequence[ExtraTool] = IN_CONVERS
     return msgspec.structs.replace(settings, extra_tools=tools)
 
 
+def is_small(model: Model) -> bool:
+    """Whether a model gets no tools but the usual ones: it calls fewer tools better."""
+    return model.tool_calls == "schema" or (model.context_window or LEAST_WINDOW) < LEAST_WINDOW
+
+
 def suitable(settings: Settings, model: Model, tools: Sequence[Tool]) -> list[Tool]:
-    """Those of ``tools`` that the settings name. A small model gets none: it calls fewer tools better."""
-    is_small = model.tool_calls == "schema" or (model.context_window or LEAST_WINDOW) < LEAST_WINDOW
+    """Those of ``tools`` that the settings name; none for a small model."""
     names = _wanted(settings)
-    return [] if is_small else [tool for tool in tools if tool.spec.name in names]
+    return [] if is_small(model) else [tool for tool in tools if tool.spec.name in names]
 
 
 def _wanted(settings: Settings) -> Sequence[str]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Policy, RunConfig, Tool
+    from newel.agent.ports import Policy, RunConfig, Shorten, Tool
     from newel.app.agent_context import SharedParts
     from newel.context.compaction import Compactor
-    from newel.context.system_prompt import Instructions, PromptContext
+    from newel.context.instructions import Instructions
+    from newel.context.system_prompt import PromptContext
 
 
 def prompt_context(
@@ -30,6 +31,7 @@ def prompt_context(
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
         plans=shared.settings.approve == "plan",
+        skills=shared.skills.listing() if shared.skills else "",
     )
 
 
@@ -40,11 +42,11 @@ def run_config(
     prompts: PromptContext,
     policy: Policy,
     compactor: Compactor,
+    shorten: Shorten,
 ) -> RunConfig:
     """What the loop works with."""
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.context.shortening import Shortener
     from newel.context.system_prompt import short_prompt, system_prompt
 
     settings, in_use = shared.settings, shared.in_use
@@ -60,5 +62,5 @@ def run_config(
         limits=settings.limits,
         compact=compactor,
         check_cost=in_use.check_cost,
-        shorten=Shortener(shared.context.host.save_output, settings.max_result),
+        shorten=shorten,
     )

@@ -238,11 +238,17 @@ def watch_commands(
 
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
     """The policy for the commands of a folder of this machine."""
+    from newel.app.skills import exposed_folders
+    from newel.workspace.sandbox.policy import is_below
+
+    project = os.path.realpath(settings.cwd)
     # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
     own = [sys.base_prefix, sys.prefix, str(Path(__file__).parents[2])]
+    # In the project a skill is a file like others, which may be changed.
+    own += [path for path in exposed_folders(settings.home) if not is_below(path, [project, folder])]
     machine = Machine(
         home=os.path.realpath(Path.home()),
-        project=os.path.realpath(settings.cwd),
+        project=project,
         newel=str(settings.home),
         environ=os.environ,
         own=[os.path.realpath(path) for path in own],

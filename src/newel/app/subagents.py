@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ def subagent_parts(
 ) -> SubagentParts:
     """The same workspace, sandbox, rules and model as those of the agent itself."""
     from newel.agent.agent import ProviderTransport
+    from newel.app.known_context import shorten_for
     from newel.context.system_prompt import short_prompt, system_prompt
     from newel.session.subagents import SubagentParts
 
@@ -54,6 +56,7 @@ def subagent_parts(
         policies=policies,
         prompts=write_prompts,
         make_compactor=compactor_of,
+        make_shorten=partial(shorten_for, shared),
         open_session=lambda: context.open_session(None),
     )
 

@@ -47,6 +47,8 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
             if in_home:
                 ask_about_home(settings.cwd)
             settings = ask_for_trust(settings, load)
+    if settings.host is None:
+        _ask_about_skills(settings, echo_suppressor)
     try:
         return _run_in_place(settings, options, echo_suppressor)
     except NoModelChosen as error:
@@ -59,6 +61,17 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
         echo_suppressor.end()
         settings = choose_listed_model(settings, error.names)
     return _run_in_place(settings, options, echo_suppressor)
+
+
+def _ask_about_skills(settings: Settings, echo_suppressor: EchoSuppressor) -> None:
+    from newel.app.skills import undecided_project
+
+    if undecided := undecided_project(settings):
+        from newel.app.trusting import ask_about_skills, can_ask
+
+        if can_ask(settings):
+            echo_suppressor.end()
+            ask_about_skills(settings, *undecided)
 
 
 def _run_in_place(settings: Settings, options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:

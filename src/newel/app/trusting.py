@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from newel.agent.errors import ConfigError, UsageError
+from newel.app.skills import skills_question
 from newel.config.settings import Settings
-from newel.config.trust import IgnoredServer, ServerTrust
+from newel.config.trust import IgnoredServer, ProjectTrust, ServerTrust
 from newel.providers.families import OPENAI_URL
 from newel.text.sanitize import escape_invisible, escape_line, redact_url, sanitize
 
@@ -71,6 +72,13 @@ def ask_about_home(folder: Path) -> None:
     """
     if _ask(HOME_QUESTION.format(folder=escape_line(str(folder))), default=False) is not True:
         raise UsageError("Nothing was started. Change to a project's folder, or name one: newel --cwd DIR")
+
+
+def ask_about_skills(settings: Settings, project: str, names: Sequence[str]) -> None:
+    """Ask whether to use the skills of a project, as ``ask_for_trust`` does. Raises ``ConfigError``."""
+    answer = _ask(skills_question(project, names), default=False)
+    if answer is not None:
+        ProjectTrust(settings.home).decide(project, trusted=answer)
 
 
 def has_undecided_server(settings: Settings) -> bool:

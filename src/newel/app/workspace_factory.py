@@ -168,6 +168,7 @@ def project_secret_paths(
     rules: Callable[[], RuleSet] | None = None,
 ) -> SecretPaths:
     """By the rules of the settings, if no others are given."""
+    from newel.app.skills import exposed_folders
     from newel.permissions.secret_paths import SecretPaths
     from newel.workspace.process.output import ON_HOST, is_spill, spill_folder
 
@@ -183,6 +184,7 @@ def project_secret_paths(
         is_spill=lambda path: is_spill(os.path.realpath(spill_folder()), path),
         environ=os.environ,
         rules=rules,
+        skills=exposed_folders(settings.home),
     )
 
 

@@ -40,6 +40,7 @@ MODULES = {
     "setup": "setup",
     "mcp": "mcp",
     "hooks": "hooks",
+    "skills": "skills",
     "eval": "eval",
 }
 """The module of each command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
@@ -99,6 +100,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hooks", "list, check and trust commands at named points"),
+            ("newel skills", "list and check skills, trust those of a project"),
             ("newel hosts", "list, add, remove and test SSH hosts"),
             ("newel permissions", "list, add and revoke rules for agents' calls"),
         ),

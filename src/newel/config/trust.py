@@ -1,7 +1,8 @@
-"""The model servers that the user trusts: ``<home>/trust.json``, readable by its owner only, without secrets.
+"""What the user trusts: ``<home>/trust.json``, readable by its owner only, without secrets.
 
-There are two kinds of decision: whether the ``.env`` of *this folder* may choose the server at *this address*, and whether a
-server that was found on a port of this machine may be used. Both are the user's; no file of a project can make them.
+There are three kinds of decision: whether the ``.env`` of *this folder* may choose the server at *this address*, whether a
+server that was found on a port of this machine may be used, and whether the model may use the skills of *this project*. All are the user's; no
+file of a project can make them.
 
 An address is what ``newel.providers.http.urls.server_address`` makes of a base URL; a folder is its real path. If either changes, nothing
 has been decided. A trust file that cannot be read trusts no server.
@@ -41,9 +42,18 @@ class IgnoredServer(msgspec.Struct, frozen=True):
     declined: bool = False
 
 
-class _ServerTrustFile(msgspec.Struct):
+class ProjectDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """``project`` is the real path of a project's root, with ``ssh://…`` before it on a host. ``trusted`` is False if the user declined."""
+
+    project: str
+    trusted: bool
+    since: str
+
+
+class _TrustedFile(msgspec.Struct):
     version: int = 1
     servers: list[TrustDecision] = []
+    projects: list[ProjectDecision] = []
 
 
 class ServerTrust:
@@ -53,7 +63,7 @@ class ServerTrust:
         self._path = home / FILE
 
     def all(self) -> list[TrustDecision]:
-        return load_state(self._path, _ServerTrustFile).servers
+        return load_state(self._path, _TrustedFile).servers
 
     def is_trusted(self, folder: str, address: str) -> bool | None:
         """None if the user has not decided. ``folder`` is empty for a server of this machine."""
@@ -66,7 +76,7 @@ class ServerTrust:
         """Save a decision; None removes it. Raises ``ConfigError``."""
         from newel.agent.messages import now
 
-        def change(file: _ServerTrustFile) -> None:
+        def change(file: _TrustedFile) -> None:
             file.servers = [
                 server for server in file.servers if (server.folder, server.address) != (folder, address)
             ]
@@ -77,7 +87,34 @@ class ServerTrust:
 
         if not _is_utf8(folder):
             raise ConfigError(f"{folder!a} cannot be trusted: its name is not UTF-8 text. Rename the folder.")
-        update_state(self._path, _ServerTrustFile, change)
+        update_state(self._path, _TrustedFile, change)
+
+
+class ProjectTrust:
+    """The decisions about projects whose skills the model may use, read from the file each time."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FILE
+
+    def is_trusted(self, project: str) -> bool | None:
+        """None if the user has not decided."""
+        decisions = load_state(self._path, _TrustedFile).projects
+        return next((each.trusted for each in decisions if each.project == project), None)
+
+    def decide(self, project: str, *, trusted: bool | None) -> None:
+        """Save a decision; None removes it. Raises ``ConfigError``."""
+        from newel.agent.messages import now
+
+        def change(file: _TrustedFile) -> None:
+            file.projects = [each for each in file.projects if each.project != project]
+            if trusted is not None:
+                file.projects.append(ProjectDecision(project=project, trusted=trusted, since=now()))
+
+        if not _is_utf8(project):
+            raise ConfigError(
+                f"{project!a} cannot be trusted: its name is not UTF-8 text. Rename the folder."
+            )
+        update_state(self._path, _TrustedFile, change)
 
 
 def real_folder(cwd: Path) -> str:

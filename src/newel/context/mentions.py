@@ -50,18 +50,18 @@ class Expansion(NamedTuple):
     notes: list[str]
 
 
-async def expand_mentions(text: str, attachable: Attachable) -> Expansion:
+async def expand_mentions(text: str, attachable: Attachable, *, bare_images: bool = True) -> Expansion:
     """Attach what a prompt mentions. Relative paths start at the workspace's root, ``~`` is the home there. Never raises.
 
     ``@path`` attaches a file or the listing of a folder; trailing punctuation is not part of it. The bare path of an existing
-    image attaches the image. What ``attachable`` refuses, and what looks like a path and does not exist, is noted (``@property``
+    image attaches the image, with ``bare_images``. What ``attachable`` refuses, and what looks like a path and does not exist, is noted (``@property``
     is not). Each file is attached once.
     """
     collector = _Collector(attachable)
     try:
         if "@" in text:
             text = await collector.mentions(text)
-        if any(f".{suffix}" in text.lower() for suffix in _IMAGES):
+        if bare_images and any(f".{suffix}" in text.lower() for suffix in _IMAGES):
             await collector.images(text)
     except WorkspaceError as error:  # the host cannot be asked at all
         collector.notes.append(f"Not all files that the prompt names were attached. {error}")

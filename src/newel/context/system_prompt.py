@@ -1,146 +1,15 @@
-"""The system prompt, and the AGENTS.md files in it: instructions of the user and the project for every agent."""
+"""The system prompt."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Literal
 
 import msgspec
 
-from newel.agent.errors import HostUnavailable, WorkspaceError
-from newel.agent.messages import Wire
 from newel.agent.ports import ToolSpec
-from newel.context.file_reader import (
-    Head,
-    IsPrivate,
-    WorkspaceFolder,
-    ancestors,
-    none_private,
-    project_depth,
-    read_head,
-    resolve_in_project,
-)
-from newel.workspace.port import FileInfo, Workspace
-
-FILE_NAME = "AGENTS.md"
-MAX_BYTES = 32 * 1024
-"""Bytes of all files in the prompt together."""
-
-
-class Instructions(Wire, frozen=True):
-    """One AGENTS.md. ``size`` is the file's, ``cut`` the part of it that is not in ``text``, both in bytes. ``problem`` is the
-    reason why an existing file is not used.
-    """
-
-    path: str
-    text: str
-    size: int = 0
-    cut: int = 0
-    problem: str | None = None
-
-
-async def find_instructions(
-    workspace: Workspace,
-    *,
-    home: WorkspaceFolder | None,
-    max_bytes: int = MAX_BYTES,
-    is_private: IsPrivate = none_private,
-) -> list[Instructions]:
-    """Find the AGENTS.md in ``home`` (the user's own), then those from the project's root down to the workspace's.
-
-    The project's root is the nearest ancestor that holds ``.git``, or else the workspace's root. A duplicate counts once. A
-    project's file may not be a link out of the project, or to what ``is_private``. Raises ``HostUnavailable``: an agent must not start without the
-    project's instructions.
-    """
-    files: list[tuple[Workspace, str, str | None]] = []
-    if home is not None:
-        own_paths = [str(PurePosixPath(home.path, FILE_NAME))]
-        infos = await home.workspace.stats(own_paths)
-        files += [(home.workspace, path, None) for path in await _to_read(home.workspace, own_paths, infos)]
-    root, paths = await _of_project(workspace)
-    files += [(workspace, path, root) for path in paths]
-    instructions: list[Instructions] = []
-    seen: set[Head] = set()
-    remaining = max_bytes
-    for host, path, bounds in files:
-        try:
-            head = await _read(host, path, max_bytes, bounds, is_private)
-        except HostUnavailable:
-            raise
-        except WorkspaceError as error:
-            instructions.append(Instructions(path, "", problem=str(error)))
-            continue
-        if head in seen:
-            continue
-        seen.add(head)
-        text, cut = head.text(remaining)
-        remaining = 0 if cut else remaining - head.size  # fragments of later files would only confuse
-        if cut:
-            text += _cut_note(path, cut, max_bytes)
-        if text.strip():
-            instructions.append(Instructions(path, text, size=head.size, cut=cut))
-    return instructions
-
-
-def describe(instructions: Sequence[Instructions]) -> str:
-    """A summary for a status line: ``AGENTS.md 1.2k`` (bytes in use), empty if there is no file."""
-    used = sum(file.size - file.cut for file in instructions)
-    text = f"{FILE_NAME} {max(used, 100) / 1000:.1f}k" if used else ""
-    if any(file.cut for file in instructions):
-        text += " (cut)"
-    if any(file.problem for file in instructions):
-        text = f"{text or FILE_NAME} (not all could be read)"
-    return text
-
-
-async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
-    """The project's root, and the paths of AGENTS.md from there down to the workspace's root."""
-    folders, marks = ancestors(workspace.root)
-    paths = [str(PurePosixPath(folder, FILE_NAME)) for folder in folders]
-    infos = await workspace.stats(marks + paths)  # in one request: a host may be far away
-    depth = project_depth(infos[: len(marks)])
-    return folders[depth], await _to_read(workspace, paths[depth::-1], infos[len(marks) :][depth::-1])
-
-
-async def _to_read(workspace: Workspace, paths: Sequence[str], infos: Sequence[FileInfo | None]) -> list[str]:
-    """The existing files, and broken links: reading those gives the error message."""
-    return [
-        path
-        for path, info in zip(paths, infos, strict=True)
-        if info is not None or await _is_broken_link(workspace, path)
-    ]
-
-
-async def _is_broken_link(workspace: Workspace, path: str) -> bool:
-    try:
-        return await workspace.stat(path) is None and await workspace.resolve(path) != path
-    except HostUnavailable:
-        raise
-    except WorkspaceError:
-        return True
-
-
-async def _read(
-    workspace: Workspace, path: str, limit: int, bounds: str | None, is_private: IsPrivate
-) -> Head:
-    resolved = await (
-        workspace.resolve(path)
-        if bounds is None
-        else resolve_in_project(workspace, path, bounds, is_private=is_private)
-    )
-    head = await read_head(workspace, resolved, limit)
-    if not head.is_text:
-        raise WorkspaceError(f"{path} is not a text file.")
-    return head
-
-
-def _cut_note(path: str, cut: int, max_bytes: int) -> str:
-    return (
-        f"\n[Truncated: {cut:,} bytes of {path} are omitted, because all {FILE_NAME} files together may have {max_bytes:,} "
-        "bytes. Read the rest from the file if it matters.]\n"
-    )
-
+from newel.context.instructions import Instructions, as_block
+from newel.tools import skill
 
 ROLE = """\
 You are Newel, a coding agent. You work in the user's folder through tools: read and change files, run commands, and \
@@ -204,6 +73,7 @@ READS = "You may only read: commands that may change something do not run. Descr
 class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a system prompt tells of its surroundings. ``manner`` replaces Newel's own instructions on style, ``copy_of`` is the
     project's folder if ``cwd`` is a copy of it, ``plans`` tells that the agent begins with a plan, ``subagent`` that it is one, and whether it only reads.
+    ``skills`` names the skills, for a model that has the tool.
     """
 
     cwd: str
@@ -215,13 +85,16 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     copy_of: str | None = None
     plans: bool = False
     subagent: Literal["reads", "writes"] | None = None
+    skills: str = ""
 
 
 def system_prompt(context: PromptContext, tools: Sequence[ToolSpec]) -> str:
-    """The system prompt: role and manner, tools, AGENTS.md files in order, place and date."""
+    """The system prompt: role and manner, tools, skills, AGENTS.md files in order, place and date."""
     parts = [context.manner.strip()] if context.manner else [ROLE, MANNER]
     if tools:
         parts.append(_tools(tools))
+    if context.skills and any(tool.name == skill.NAME for tool in tools):
+        parts.append(context.skills)
     return "\n\n".join([*parts, *_surroundings(context)]) + "\n"
 
 
@@ -240,7 +113,7 @@ def _surroundings(context: PromptContext) -> list[str]:
             "Follow these instructions. Where they conflict, later ones override earlier ones, and the user's messages "
             "override all of them."
         )
-        parts += [f'<instructions file="{file.path}">\n{file.text.strip()}\n</instructions>' for file in used]
+        parts += [as_block(file.path, file.text) for file in used]
     if context.copy_of is not None:
         parts.append(COPY.format(cwd=context.cwd, project=context.copy_of))
     if context.plans:

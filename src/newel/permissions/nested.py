@@ -27,6 +27,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "setup": (),
     "permissions": ("add", "revoke"),
     "mcp": ("add", "remove", "trust"),
+    "skills": ("trust",),
     "hosts": ("add", "remove"),
     "hooks": ("trust",),
 }

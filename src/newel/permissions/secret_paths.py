@@ -53,7 +53,8 @@ class SecretPaths:
 
     ``root`` is the folder that its tools work in, ``project`` the user's folder if that is a copy; both are real paths on the
     host of ``home``. ``newel`` is Newel's folder, ``is_spill`` recognises its files of long outputs, ``environ`` is its
-    environment; all three only for this machine. ``rules`` gives the rules as they are now.
+    environment; all three only for this machine. ``rules`` gives the rules as they are now, ``skills`` are the user's folders of skills, which
+    may be read like the project.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class SecretPaths:
         is_spill: Callable[[str], bool] = lambda _: False,
         environ: Mapping[str, str] | None = None,
         rules: Callable[[], RuleSet] = RuleSet,
+        skills: Sequence[str] = (),
     ) -> None:
         self._root = root.rstrip("/")
         self._project = (project or root).rstrip("/")
@@ -74,6 +76,7 @@ class SecretPaths:
         self._is_spill = is_spill
         self._environ = environ
         self._rules = rules
+        self._skills = skills
         self._compiled_from: RuleSet | None = None
         self._compiled: dict[Effect, list[tuple[PathRule, re.Pattern[str]]]] = {}
 
@@ -91,9 +94,10 @@ class SecretPaths:
 
     def _judge_place(self, path: str, *, writes: bool) -> Judgement:
         """Judge access without the rules that ask or deny."""
-        if reason := self._secret(path):
+        is_skill = not writes and any(_is_within(path, folder) for folder in self._skills)
+        if reason := self._secret(path, is_skill=is_skill):
             judgement = Judgement("never", reason)
-        elif not _is_within(path, self._project):
+        elif not is_skill and not _is_within(path, self._project):
             judgement = Judgement("ask", OUTSIDE)
         elif reason := _by_name(path, "private"):
             judgement = Judgement("ask", f"a file that often holds secrets: {reason}")
@@ -112,9 +116,9 @@ class SecretPaths:
         if self.is_denied(path):
             return True
         path = self.original(path)
-        return bool(self._secret(path) or _by_name(path, "private")) and not self._may_open(
-            path, writes=False
-        )
+        is_skill = any(_is_within(path, folder) for folder in self._skills)
+        is_secret = bool(self._secret(path, is_skill=is_skill) or _by_name(path, "private"))
+        return is_secret and not self._may_open(path, writes=False)
 
     def is_denied(self, path: str) -> bool:
         """Whether a rule denies reading a real path."""
@@ -192,8 +196,10 @@ class SecretPaths:
 
     # -- secrets ------------------------------------------------------------------------------------
 
-    def _secret(self, path: str) -> str:
-        """The kind of secret at a path; empty for none."""
+    def _secret(self, path: str, *, is_skill: bool = False) -> str:
+        """The kind of secret at a path; empty for none. The skills in Newel's own folder are none."""
+        if is_skill and self._newel and _is_within(path, f"{self._newel}/skills"):
+            return _by_name(path, "secret")
         folded = path.casefold()
         tables = [("", self._moved_places), *((home, _BELOW_HOME) for home in self._homes_of(folded))]
         for base, places in tables:

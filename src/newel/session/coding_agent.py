@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError, SessionError
@@ -21,6 +21,9 @@ from newel.session.totals import SessionTotals, totals
 from newel.workspace.background import BackgroundCommands
 from newel.workspace.port import Workspace
 from newel.workspace.sandbox.policy import SandboxMode
+
+if TYPE_CHECKING:
+    from newel.context.skill_book import SkillBook
 
 
 class ModelAccess(Protocol):
@@ -86,6 +89,11 @@ class CodingAgent(Agent):
     ) -> None:
         self.workspace = workspace
         self.attachable: Attachable = attachable or Attachable(workspace)
+        self.attachable_by_prompts: Attachable = self.attachable
+        """The same for what the text of a prompt template names."""
+        self.skills: SkillBook | None = None
+        self.start_notices: Sequence[str] = ()
+        """What the user should know at the start, such as a skill that is left out."""
         self.works_in: Workspace = works_in or workspace
         self.session: SessionManager = session
         self.list_models: Callable[[], Awaitable[list[str]]] = list_models

@@ -28,8 +28,18 @@ from newel.agent.events import (
     ToolExecutionStart,
 )
 from newel.agent.limits import UsageLimiter
-from newel.agent.messages import AssistantMessage, ToolCall
-from newel.agent.ports import Limits, Model, NestedOutput, OnOutput, Policy, Tool, ToolResult, Verdict
+from newel.agent.messages import AppMessage, AssistantMessage, ToolCall
+from newel.agent.ports import (
+    Limits,
+    Model,
+    NestedOutput,
+    OnOutput,
+    Policy,
+    Shorten,
+    Tool,
+    ToolResult,
+    Verdict,
+)
 from newel.text.format import describe_call, one_line
 from newel.tools import task
 from newel.tools.selection import OWN_NAMES
@@ -53,7 +63,8 @@ FindPolicy = Callable[["ApprovalMode"], Policy]
 
 class SubagentParts(msgspec.Struct, frozen=True):
     """``make_tools`` makes the tools of a subagent, which may write or only reads; ``policies`` finds the policies for those tools and the
-    subagent's name, which questions to the user tell; ``prompts`` writes its system prompt and the short one.
+    subagent's name, which questions to the user tell; ``prompts`` writes its system prompt and the short one, ``make_shorten`` makes what
+    becomes of the results in its conversation.
     """
 
     transport: AgentTransport
@@ -61,6 +72,7 @@ class SubagentParts(msgspec.Struct, frozen=True):
     policies: Callable[[Sequence[Tool], str], FindPolicy]
     prompts: Callable[[Sequence[Tool], bool], tuple[str, str]]
     make_compactor: Callable[[Model], Compactor]
+    make_shorten: Callable[[Callable[[], Sequence[AppMessage]]], Shorten]
     open_session: Callable[[], SessionManager]
 
 
@@ -115,7 +127,7 @@ async def _build(
     config = parent.state.config
     model = parent.compactor.model if arguments.model == "small" and parent.compactor else config.model
     prompt, short = parts.prompts(tools, arguments.can_write)
-    return Agent(
+    child = Agent(
         parts.transport,
         msgspec.structs.replace(
             config,
@@ -126,10 +138,12 @@ async def _build(
             policy=_PolicyNow(parts.policies(own, run.name), parent, reads=not arguments.can_write),
             limits=Limits(max_turns=MAX_TURNS, max_cost=config.limits.max_cost),
             compact=parts.make_compactor(model),
+            shorten=parts.make_shorten(lambda: child.state.messages),
             never_begun=(),
         ),
         record=run.record,
     )
+    return child
 
 
 class _SubagentRun:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Context = TypeVar("Context")
 
-_COMMAND = r"(?s)/(?P<name>[A-Za-z0-9][\w.-]*)(?:\s+(?P<arguments>.*))?"
+_COMMAND = r"(?s)/(?P<name>[A-Za-z0-9][\w.:-]*)(?:\s+(?P<arguments>.*))?"
 
 
 def parse_command(text: str) -> tuple[str, str] | None:

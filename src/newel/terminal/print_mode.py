@@ -19,7 +19,7 @@ from newel.agent.messages import AssistantMessage, UserMessage
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, shell_command
-from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
+from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_start
 from newel.terminal.repl.repl import Prompt, prepare
 from newel.terminal.review.review_ui import NOT_RECORDING, RunNotice
 from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReporter, describe_session
@@ -104,7 +104,7 @@ class _PromptRun:
         try:
             if self._report is not None:
                 self._report.on_session(describe_session(agent))
-            report_damage(agent, renderer)
+            report_start(agent, renderer)
             async with on_signals(self._stop) as group:
                 group.start_soon(animate, renderer)
                 for prompt in prompts:

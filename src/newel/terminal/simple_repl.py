@@ -12,7 +12,7 @@ from newel.agent import events as e
 from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
-from newel.terminal.renderers.base import CallOutcome, Renderer, report_damage
+from newel.terminal.renderers.base import CallOutcome, Renderer, report_start
 from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, prepare, run_command
 from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
@@ -148,7 +148,7 @@ class SimpleRepl(Repl[CodingAgent]):
         self._notice = notice
 
     def _greet(self) -> None:
-        report_damage(self._context, self.ui.renderer)
+        report_start(self._context, self.ui.renderer)
 
     async def _run_text(self, prompt: Prompt) -> None:
         if prompt.typed.startswith("!"):

@@ -27,6 +27,7 @@ SUBJECT = {
     "ls": "path",
     "task": "description",
     "web_fetch": "url",
+    "skill": "name",
 }
 """The main argument of each tool."""
 

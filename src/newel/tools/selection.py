@@ -22,9 +22,10 @@ OWN_NAMES: Final = (
     "task",
     "bash_output",
     "web_fetch",
+    "skill",
 )
 """The coding agent's own tools. ``grep``, ``find`` and ``ls`` are offered on demand, and to an agent that may only read; ``todo``,
-``task``, ``bash_output`` and ``web_fetch`` on demand, and in a conversation in the terminal.
+``task``, ``bash_output`` and ``web_fetch`` on demand, and in a conversation in the terminal; ``skill`` where there are skills.
 """
 
 SERVED: Final = "__"

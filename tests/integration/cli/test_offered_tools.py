@@ -90,7 +90,7 @@ def test_tools_of_servers_are_named_likewise(with_model: Make, names: str, wante
         ("Read", "Did you mean read?"),
         (
             "str_replace",
-            "The tools are: read, bash, edit, write, grep, find, ls, todo, task, bash_output, web_fetch.",
+            "The tools are: read, bash, edit, write, grep, find, ls, todo, task, bash_output, web_fetch, skill.",
         ),
         ("time__convert", "Did you mean time__convert_time?"),
         ("nope__*", "time__convert_time"),

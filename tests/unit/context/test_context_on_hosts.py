@@ -12,9 +12,9 @@ from PIL import Image
 from newel.agent.errors import HostUnavailable
 from newel.context.attachments import Attachable
 from newel.context.file_reader import WorkspaceFolder
+from newel.context.instructions import find_instructions
 from newel.context.mentions import Expansion, expand_mentions
 from newel.context.prompt_templates import load_templates
-from newel.context.system_prompt import find_instructions
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.target import Target
 from tests.opened_host import open_host

@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
 from newel.context.file_reader import WorkspaceFolder
-from newel.context.system_prompt import (
-    MAX_BYTES,
-    Instructions,
-    PromptContext,
-    describe,
-    find_instructions,
-    short_prompt,
-    system_prompt,
-)
+from newel.context.instructions import MAX_BYTES, Instructions, describe, find_instructions
+from newel.context.system_prompt import PromptContext, short_prompt, system_prompt
 from newel.workspace.local import LocalWorkspace
 
 

@@ -128,6 +128,25 @@ def test_in_a_home_that_is_the_project_the_secret_places_stay_closed() -> None:
     assert home.judge("/home/ada/notes.txt").level == "free"
 
 
+@pytest.mark.parametrize(
+    ("path", "reading", "writing"),
+    [
+        ("/home/ada/.claude/skills/pdf/forms.md", "free", "ask"),
+        ("/home/ada/.newel/skills/pdf/forms.md", "free", "never"),
+        ("/home/ada/.newel/skills/pdf/id_rsa", "never", "never"),
+        ("/home/ada/.claude/skills/pdf/.env", "ask", "ask"),
+        ("/home/ada/.newel/sessions/x.jsonl", "never", "never"),
+        ("/home/ada/.newel/skills2/x.md", "never", "never"),
+        ("/home/ada/.claude/history.jsonl", "ask", "ask"),
+    ],
+)
+def test_the_users_skills_can_be_read_and_nothing_beside_them(path: str, reading: str, writing: str) -> None:
+    own = "/home/ada/.newel"
+    skills = [f"{own}/skills", "/home/ada/.claude/skills"]
+    judging = SecretPaths(PROJECT, home="/home/ada", newel=own, skills=skills)
+    assert (judging.judge(path).level, judging.judge(path, writes=True).level) == (reading, writing)
+
+
 def test_a_reviews_copy_is_judged_like_its_project() -> None:
     copy = places(root="/home/ada/.newel/copies/shop-1")
     assert copy.judge("/home/ada/.newel/copies/shop-1/src/app.py").level == "free"

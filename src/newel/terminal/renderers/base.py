@@ -297,8 +297,10 @@ class RendererSubscription:
             ) from error
 
 
-def report_damage(agent: CodingAgent, renderer: Renderer) -> None:
-    """Show the damage found in the file of the agent's session."""
+def report_start(agent: CodingAgent, renderer: Renderer) -> None:
+    """Show the damage found in the file of the agent's session, and what else the user should know at the start."""
+    for notice in agent.start_notices:
+        renderer.note(notice, "left_out")
     for finding in agent.session.damage:
         renderer.note(f"The session's file is damaged: {finding}", "session_damage")
 
@@ -442,6 +444,8 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
         case "web_fetch":
             total = details.get("total")
             return f"{total:,} characters" if isinstance(total, int) else ""
+        case "skill":
+            return one_line(_text(details, "file"), BESIDE)
         case "task":
             calls, spent = details.get("calls"), details.get("cost")
             cost = format_cost(spent) if isinstance(spent, int | float) else ""

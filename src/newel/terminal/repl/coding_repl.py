@@ -13,6 +13,7 @@ import anyio
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
+from newel.context.prompt_templates import described, find_template, reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
 from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
@@ -81,9 +82,9 @@ def _open_ui(
         return RichRenderer(screen, Styles(), window=agent.window)
 
     def commands() -> dict[str, str]:
-        templates = agent.templates.items()
+        templates = reachable_names(agent.templates, COMMANDS).items()
         return COMMANDS.completions() | {
-            f"{name} " if template.takes_arguments else name: template.description
+            f"{name} " if template.takes_arguments else name: described(template)
             for name, template in templates
         }
 
@@ -138,6 +139,8 @@ class CodingRepl(Repl[CommandContext]):
             self.ui.renderer.note(self._header)
         if self._agent.sandbox_problem:
             self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._agent.sandbox_problem))
+        for notice in self._agent.start_notices:
+            self.ui.renderer.note(notice)
         if self._agent.state.messages:
             show_resumed(self._agent, self.ui.renderer)
 
@@ -249,7 +252,7 @@ class CodingRepl(Repl[CommandContext]):
         if text.startswith("!"):
             self.ui.echo(text)
             await self._own_commands.run(text)
-        elif command and command[0] not in self._agent.templates:
+        elif command and find_template(self._agent.templates, command[0]) is None:
             self.ui.echo(text)
             raise COMMANDS.unknown(text)
         elif hint := NOT_SENT.get(text.lower()):

@@ -14,7 +14,7 @@ from newel.text.fuzzy import fuzzy_matches
 from newel.text.sanitize import escape_line
 from newel.workspace.port import Workspace
 
-_COMMAND = re.compile(r"/[\w.-]*")
+_COMMAND = re.compile(r"/[\w.:-]*")
 _MENTION = re.compile(
     r"""(?:^|.*[\s(\[{<'"`])(?P<mention>@(?:"(?P<quoted>[^"\n]*)|(?P<plain>[^\s"'`@]*)))""", re.DOTALL
 )

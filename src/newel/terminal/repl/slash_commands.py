@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from newel.context.prompt_templates import reachable_names
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.repl.background_commands import bashes
 from newel.terminal.repl.clipboard_commands import copy
@@ -14,10 +15,14 @@ from newel.terminal.repl.session_commands import branch, clear, compact, resume,
 from newel.terminal.repl.slash_hints import ALIASES, HINTS, WORDS
 from newel.terminal.repl.transcript_commands import cost, export, show, tools
 from newel.terminal.review.commands import decide, decide_by_name, redo, rollback, show_review, undo
+from newel.text.format import one_line
 
 
 async def show_help(context: CommandContext, _: str) -> None:
-    rows = [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
+    rows = [
+        (f"/{name} {template.hint}".rstrip(), one_line(template.description, 100))
+        for name, template in reachable_names(context.agent.templates, COMMANDS).items()
+    ]
     rows += [
         ("!command", "run a command in the terminal; the model gets its output with your next message"),
         ("!!command", "run a command that the model does not get; !! alone takes back those not sent yet"),

@@ -73,6 +73,7 @@ HINTS: Final = {
         ),
         ("rename", "`/session name WORDS` names this session."),
         ("save share", "The session is saved as it goes; `/export FILE.html` writes it as a page."),
+        ("skills", "`newel skills` in a shell lists skills; `/help` names those that you can call."),
         ("memory", "Put instructions for agents into AGENTS.md; `/init` writes one."),
         ("add read file attach", "`@path` in a message attaches a file, Ctrl+V the image in the clipboard."),
         ("run shell test lint", "`!command` runs a command and shows it to the model."),

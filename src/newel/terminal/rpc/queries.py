@@ -80,7 +80,11 @@ def stats(agent: CodingAgent) -> p.StatsData:
 def _templates(agent: CodingAgent) -> list[p.CommandInfo]:
     return [
         p.CommandInfo(
-            name=name, kind="template", description=template.description, arguments="", request="prompt"
+            name=name,
+            kind="template",
+            description=template.description,
+            arguments=template.hint,
+            request="prompt",
         )
         for name, template in agent.templates.items()
     ]

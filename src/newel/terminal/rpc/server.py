@@ -20,7 +20,7 @@ from newel.agent.formatting import describe_error
 from newel.agent.messages import Usage
 from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.renderers.base import JsonRenderer, report_damage
+from newel.terminal.renderers.base import JsonRenderer, report_start
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.conversation import Conversation, TurnAborted
 from newel.terminal.rpc.requests import command_of, explain, read_request
@@ -58,7 +58,7 @@ async def _serve(
     unsubscribe = conversation.agent.subscribe(conversation.output.handle)
     try:
         conversation.report_session()
-        report_damage(conversation.agent, conversation.renderer)
+        report_start(conversation.agent, conversation.renderer)
         async with on_signals(lambda number: conversation.end(exit_code(number))) as group:
             conversation.group = group
             group.start_soon(conversation.work)

@@ -18,7 +18,7 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.model_names import expand_model_name
-from newel.terminal.renderers.base import RendererSubscription, report_damage
+from newel.terminal.renderers.base import RendererSubscription, report_start
 from newel.terminal.run_result import FAILED, HeldAnswer, PromptRecord, describe_session
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
@@ -60,7 +60,7 @@ async def run_stream_json(
     unsubscribe = agent.subscribe(subscription.handle)
     try:
         renderer.on_session(describe_session(agent))
-        report_damage(agent, renderer)
+        report_start(agent, renderer)
         async with on_signals(lambda number: mode.end(exit_code(number))) as group:
             group.start_soon(mode.work)
             with mode.reading:
@@ -158,7 +158,8 @@ class _StreamJsonMode:
                 return {}
             case {"subtype": "initialize"}:
                 commands = [
-                    {"name": name, "description": "", "argumentHint": ""} for name in sorted(agent.templates)
+                    {"name": name, "description": template.description, "argumentHint": template.hint}
+                    for name, template in sorted(agent.templates.items())
                 ]
                 return {
                     "commands": commands,

@@ -35,7 +35,7 @@ def typed_text(buffer: Buffer) -> str:
 
 def is_command_name(text: str) -> bool:
     """Whether a text is the beginning of a command's name, perhaps the whole of it, and nothing more."""
-    return re.fullmatch(r"/[\w.-]+", text) is not None
+    return re.fullmatch(r"/[\w.:-]+", text) is not None
 
 
 class InputMode(Protocol):

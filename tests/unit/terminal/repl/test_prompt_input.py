@@ -24,7 +24,10 @@ def prepared_in(folder: Path, prompt: Prompt) -> UserMessage:
     async def prepared() -> UserMessage:
         workspace = LocalWorkspace(str(folder))
         templates = await load_templates([WorkspaceFolder(workspace, str(folder / "prompts"))])
-        parts: Any = SimpleNamespace(templates=templates, attachable=Attachable(workspace))
+        attachable = Attachable(workspace)
+        parts: Any = SimpleNamespace(
+            templates=templates, attachable=attachable, attachable_by_prompts=attachable, skills=None
+        )
         return await prepare(cast("CodingAgent", parts), prompt, notes.append)
 
     return anyio.run(prepared)

@@ -1,0 +1,106 @@
+"""What an agent knows of the user and the project before it begins: instructions, prompts and skills."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from newel.agent.messages import AppMessage
+    from newel.agent.ports import Shorten
+    from newel.app.agent_context import SharedParts
+    from newel.app.workspace_factory import WorkspaceFactory
+    from newel.config.settings import Settings
+    from newel.context.attachments import Attachable
+    from newel.context.instructions import Instructions
+    from newel.context.prompt_templates import Template
+    from newel.context.skill_book import SkillBook
+    from newel.permissions.secret_paths import SecretPaths
+    from newel.session.coding_agent import CodingAgent
+
+
+class KnownContext(msgspec.Struct, frozen=True, kw_only=True):
+    """``notices`` tell the user what is left out; ``attachable`` is what the text of a prompt template may attach."""
+
+    instructions: Sequence[Instructions]
+    templates: dict[str, Template]
+    skills: SkillBook | None
+    notices: Sequence[str]
+    attachable: Attachable
+
+    def attend(self, agent: CodingAgent) -> None:
+        """Belong to an agent from now on."""
+        agent.skills, agent.start_notices = self.skills, self.notices
+        agent.attachable_by_prompts = self.attachable
+
+
+async def load_context(
+    settings: Settings, workspaces: WorkspaceFactory, secret_paths: SecretPaths
+) -> KnownContext:
+    """The context of the user, on this machine, and of the project, which may be on a host."""
+    from newel.app.skills import find_skills_in_use, open_book
+    from newel.app.workspace_factory import guard_secrets
+    from newel.context.attachments import Attachable
+    from newel.context.built_in_prompts import BUILT_IN
+    from newel.context.file_reader import WorkspaceFolder
+    from newel.context.instructions import find_instructions
+    from newel.context.prompt_templates import CommandFolder, load_templates
+    from newel.workspace.local import LocalWorkspace
+
+    project, is_private = workspaces.workspace, secret_paths.holds_secrets
+    machine = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
+    claude = _claude_folder()
+    instructions = await find_instructions(
+        project,
+        home=WorkspaceFolder(machine, str(settings.home)),
+        claude=WorkspaceFolder(machine, claude),
+        is_private=is_private,
+    )
+    prompts = [
+        WorkspaceFolder(machine, f"{settings.home}/prompts"),
+        CommandFolder(machine, f"{claude}/commands"),
+        WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
+        CommandFolder(project, f"{project.root}/.claude/commands"),
+    ]
+    templates = await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
+    found = await find_skills_in_use(settings, project, is_private)
+    skills = open_book(found.used, project, workspaces.works_in, is_private)
+    return KnownContext(
+        instructions=instructions,
+        templates=skills.templates(templates, BUILT_IN) if skills else templates,
+        skills=skills,
+        notices=found.notices,
+        attachable=Attachable(guard_secrets(project, secret_paths), _why_not(secret_paths)),
+    )
+
+
+def _claude_folder() -> str:
+    """The real path of the user's: it may be a link."""
+    return os.path.realpath(Path.home() / ".claude")
+
+
+def _why_not(secret_paths: SecretPaths) -> Callable[[str, str], str]:
+    """A prompt's text attaches only files of the project that tools read unasked."""
+
+    def why_not(_: str, path: str) -> str:
+        judged = secret_paths.judge(path)
+        if judged.level == "free" and secret_paths.is_inside(path):
+            return ""
+        return f"the text of a prompt cannot attach it ({judged.reason or 'outside the project'}). Attach it yourself, behind the command."
+
+    return why_not
+
+
+def shorten_for(shared: SharedParts, messages: Callable[[], Sequence[AppMessage]]) -> Shorten:
+    """What becomes of the tool results of a conversation."""
+    from newel.context.nested_instructions import NestedInstructions
+    from newel.context.shortening import Shortener
+
+    shortener = Shortener(shared.context.host.save_output, shared.settings.max_result)
+    return NestedInstructions(
+        shortener, shared.workspaces.works_in, messages, shared.secret_paths.holds_secrets
+    )

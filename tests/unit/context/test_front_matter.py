@@ -1,0 +1,96 @@
+"""If these fail, what a skill or a prompt of other agents says of itself is misread, and the file is left out or offered for something else."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from newel.context.front_matter import MAX_CHARACTERS, split_front_matter
+from tests.forked import start
+from tests.support import BIN
+
+
+def front(source: str) -> str:
+    return f"---\n{source}\n---\nBody.\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "fields"),
+    [
+        (
+            "name: pdf\ndescription: Fills forms, reads tables (also scans).",
+            {"name": "pdf", "description": "Fills forms, reads tables (also scans)."},
+        ),
+        ('description: "Quoted: yes"', {"description": "Quoted: yes"}),
+        ("description: >\n  folded\n  lines", {"description": "folded lines\n"}),
+        ("allowed-tools: [Read, 'Bash(git *)']", {"allowed-tools": ["Read", "Bash(git *)"]}),
+        ("metadata:\n  author: me\n  version: '1'", {"metadata": {"author": "me", "version": "1"}}),
+        ("disable-model-invocation: true", {"disable-model-invocation": True}),
+        ("# a comment\n\nname: x", {"name": "x"}),
+        (
+            "description: Use it when: the user asks # about that",
+            {"description": "Use it when: the user asks # about that"},
+        ),
+        ("argument-hint: [issue] [priority]", {"argument-hint": "[issue] [priority]"}),
+        ("allowed-tools: Bash(git add:*), Write", {"allowed-tools": "Bash(git add:*), Write"}),
+        ("a: !!python/object/apply:os.system ['false']", {"a": "!!python/object/apply:os.system ['false']"}),
+        ("", {}),
+    ],
+)
+def test_fields_are_read_as_they_are_meant(source: str, fields: dict[str, object]) -> None:
+    found = split_front_matter(front(source))
+    assert (dict(found.fields), found.body, found.problem) == (fields, "Body.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "problem"),
+    [
+        ('name: x\ndescription: "a', 4, "unexpected end of stream"),
+        ("name: x\n\tdescription: y", 3, "tab character"),
+        ("- a\n- b", 2, "list of fields"),
+        ("[" * 5_000, 2, "nesting depth"),
+        ("a: " + "x" * MAX_CHARACTERS, 1, "32,000 characters"),
+        ("a: 2026-99-99", 1, "no valid YAML"),
+    ],
+)
+def test_a_problem_has_a_line(source: str, line: int, problem: str) -> None:
+    found = split_front_matter(front(source))
+    assert problem in found.problem
+    assert (found.problem_line, dict(found.fields)) == (line, {})
+
+
+LINES = st.lists(
+    st.sampled_from(["name: ", "a-b: ", "x:", "  - ", "# ", "", "'", '"']).flatmap(
+        lambda start: st.text("abcYy1:.#'\"\\ -[]{}&*!|>%@`,?=~\u00e4\u2028\t", max_size=12).map(
+            start.__add__
+        )
+    ),
+    max_size=4,
+)
+
+
+@given(LINES)
+def test_what_is_read_without_the_library_is_what_the_library_reads(lines: list[str]) -> None:
+    source = "\n".join(lines)
+    try:
+        expected = yaml.safe_load(f"{source}\n")
+    except (yaml.YAMLError, ValueError):
+        return
+    if isinstance(expected, dict) and "---" not in source and "\r" not in source:
+        texts = {name: value for name, value in expected.items() if isinstance(name, str)}  # pyright: ignore[reportUnknownVariableType]
+        assert split_front_matter(front(source)).fields == texts
+
+
+def test_common_files_do_not_load_the_library() -> None:
+    script = (
+        "import sys; from newel.context.front_matter import split_front_matter as split;"
+        "split('---\\nname: a\\ndescription: \"Does: b.\"\\nallowed-tools: Read Grep\\n---\\n');"
+        "sys.exit('yaml' in sys.modules)"
+    )
+    with start([sys.executable, "-c", script], cwd=BIN, env={}) as process:
+        process.communicate()
+    assert process.wait() == 0
