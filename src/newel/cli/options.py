@@ -56,7 +56,13 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
+        self.add_argument(
+            "--version",
+            action=_PrintVersion,
+            nargs=0,
+            default=argparse.SUPPRESS,  # no command finds it among its options
+            help="print the version and exit",
+        )
 
     def format_help(self) -> str:
         self.description, self.epilog = _wrap(self.description), _wrap(self.epilog)
