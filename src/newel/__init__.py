@@ -92,9 +92,11 @@ __all__ = [  # noqa: RUF022 — in the order of the docstring
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'newel' has no attribute '{name}'")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take every name for one that exists
 
-    return getattr(import_module(f"newel.{_HOMES[name]}"), name)
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'newel' has no attribute '{name}'")
+        from importlib import import_module
+
+        return getattr(import_module(f"newel.{_HOMES[name]}"), name)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import subprocess
 import tomllib
 from importlib.metadata import distribution, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import mock_llm_server
+from tests.requirements import require_program
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROJECTS = sorted((ROOT / "packages").glob("*/pyproject.toml"))
@@ -64,3 +70,68 @@ def test_build_requirements_are_pinned_in_a_checkout_and_bounded_elsewhere(proje
 def test_every_published_package_contains_the_licence() -> None:
     licence = (ROOT / "LICENSE").read_bytes()
     assert (ROOT / "packages/mock-llm-server/LICENSE").read_bytes() == licence
+
+
+def test_the_mock_server_tells_the_version_of_its_package() -> None:
+    assert (
+        mock_llm_server.__version__
+        == read(ROOT / "packages/mock-llm-server/pyproject.toml")["project"]["version"]
+    )
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
+def test_hashed_requirements_are_the_pins_and_name_no_registry(name: str) -> None:
+    """Otherwise an image contains versions that no test ran with, or a company's mirror cannot serve it."""
+    uv = read(ROOT / "pyproject.toml")["tool"]["uv"]
+    pins = {
+        pin.split(" ")[0] for key in ("constraint", "build-constraint") for pin in uv[f"{key}-dependencies"]
+    }
+    text = (ROOT / "packaging" / name).read_text()
+    entries = text.replace("\\\n", "").splitlines()
+    assert entries
+    assert all(" --hash=sha256:" in entry for entry in entries)
+    assert {entry.split(" ")[0] for entry in entries} <= pins
+    assert "//" not in text
+
+
+@pytest.mark.parametrize("name", ["packaging/Containerfile", ".devcontainer/Containerfile"])
+def test_containers_are_built_from_supported_pythons_and_files_that_exist(name: str) -> None:
+    lines = [line for line in (ROOT / name).read_text().splitlines() if line and not line.startswith("#")]
+    known = {"FROM", "COPY", "RUN", "ENV", "USER", "WORKDIR", "ENTRYPOINT"}
+    assert {line.split(" ")[0] for line in lines} <= known
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word == "FROM":  # a name alone: the builder's own settings choose the registry
+            base = re.fullmatch(r"python:3\.(\d+)-\w+( AS \w+)?", rest)
+            assert base, line
+            assert int(base[1]) >= 11
+        if word == "RUN":
+            subprocess.run(["sh", "-n", "-c", rest], check=True)
+            for path in re.findall(r"/src/([\w./-]+)", rest):
+                assert (ROOT / path).is_file()
+
+
+def test_the_devcontainer_has_what_ci_needs() -> None:
+    folder = ROOT / ".devcontainer"
+    container = json.loads((folder / "devcontainer.json").read_text())
+    installed = set(shlex.split((folder / container["build"]["dockerfile"]).read_text()))
+    ci = (ROOT / ".ci/run").read_text()
+    packages = {each for found in re.findall(r"missing\+=\(([\w -]+)\)", ci) for each in found.split()}
+    assert packages - installed == set()
+
+
+def test_the_flake_starts_newel_with_the_pins() -> None:
+    """With a stand-in for nixpkgs, which is not on this machine."""
+    nix = require_program("nix-instantiate", "nix-bin")
+    stub = (
+        'let pkgs = { python313 = ""; uv = ""; git = ""; openssh = ""; ripgrep = ""; bubblewrap = ""; '
+        "stdenv.isLinux = true; lib.optional = _: each: [ each ]; mkShell = each: each; "
+        "writeShellApplication = each: each.text; }; in "
+        f'((import {ROOT}/flake.nix).outputs {{ self = {{ outPath = "/src"; }}; nixpkgs = {{ '
+        "lib.genAttrs = names: make: builtins.listToAttrs (map (name: { inherit name; value = make name; }) names); "
+        "legacyPackages = { x86_64-linux = pkgs; }; }; }).packages.x86_64-linux.default"
+    )
+    done = subprocess.run([nix, "--eval", "--json", "-E", stub], capture_output=True, text=True, check=True)
+    words = shlex.split(json.loads(done.stdout))
+    assert (words[:4], words[-3:]) == (["exec", "uv", "tool", "run"], ["/src", "newel", "$@"])
+    assert "/src/packaging/requirements.txt" in words

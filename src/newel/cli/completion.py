@@ -110,7 +110,7 @@ def _bash() -> str:
 
 
 def _fish() -> str:
-    described = dict(_described())
+    described = dict(described_commands())
     lines = ["complete -c newel -e"]
     for name in _commands():
         about = f" -d {shlex.quote(described[name])}" if name in described else ""
@@ -128,7 +128,7 @@ def _fish() -> str:
     return "\n".join(lines)
 
 
-def _described() -> Iterator[tuple[str, str]]:
+def described_commands() -> Iterator[tuple[str, str]]:
     """The commands with what they do, by the help."""
     for _, rows in HELP:
         for usage, about in rows:

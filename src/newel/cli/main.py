@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import NewelError, UsageError
 from newel.cli import MODULES, help_text
 from newel.cli.aliases import canonical
-from newel.version import VERSION
 from newel.workspace.secrecy import hide_secrets
 
 if TYPE_CHECKING:
@@ -182,9 +181,6 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
 
         check_override(arguments)
     parsed = parser.parse_args(_with_unnamed_worktree(arguments))
-    if parsed.version:
-        print(f"newel {VERSION}")
-        return 0
     check_session_options(parser, parsed)
     if parsed.worktree is not None and (parsed.continue_ or parsed.session):
         parser.error("--worktree begins a session, so it cannot be combined with --continue and --session")
@@ -299,7 +295,6 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
     )
     add("-q", "--quiet", action="store_true", help="print only the answer and errors")
     add("-o", "--output", type=Path, metavar="FILE", help="also write the answer to FILE")
-    add("--version", action="store_true", help="print the version and exit")
     return parser
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
@@ -38,10 +39,30 @@ MODEL_FLAGS = (
 HELP_COLUMNS = 78
 
 
+class _PrintVersion(argparse.Action):
+    """``--version``. The version is looked up when it is asked for: that takes longer than to parse a command line."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"newel {version('newel')}\n")
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """Reports a usage error on one line and where to find help on another, instead of listing all options. Texts of its help are wrapped,
-    their own line ends kept.
+    their own line ends kept. Every command has ``--version``.
     """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.add_argument(
+            "--version",
+            action=_PrintVersion,
+            nargs=0,
+            default=argparse.SUPPRESS,  # no command finds it among its options
+            help="print the version and exit",
+        )
 
     def format_help(self) -> str:
         self.description, self.epilog = _wrap(self.description), _wrap(self.epilog)

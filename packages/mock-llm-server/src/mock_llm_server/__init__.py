@@ -12,6 +12,8 @@ from mock_llm_server.scenarios import ScenarioError, Script, load, parse
 from mock_llm_server.server import MockServer, running, serve
 from mock_llm_server.upstream import Upstream
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Conversation",
     "MockServer",

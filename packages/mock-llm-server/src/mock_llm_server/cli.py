@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from mock_llm_server import __version__
 from mock_llm_server.replay import RecordingError, read, script_from
 from mock_llm_server.scenarios import ScenarioError, Script, load
 from mock_llm_server.server import serve
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="mock-llm-server",
         description="A scripted OpenAI-compatible server for testing agents. Without a command, it starts.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port", type=_port, default=8000, help="port; 0 selects a free one (default: %(default)s)"
