@@ -1,4 +1,4 @@
-"""Install Newel in every way that the README names, each into a temporary place, and run its main job.
+"""Install Newel in every way that docs/install.md names, each into a temporary place, and run its main job.
 
     ./run python scripts/try_installing.py [WAY …]
 
