@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from mkdocs.config import load_config
+from mkdocs.config.base import load_config  # pyright: ignore[reportUnknownVariableType]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(page.name for page in (ROOT / "docs").glob("*.md"))
@@ -18,10 +18,13 @@ def settings() -> Any:
 
 
 def pages_in(nav: Any) -> list[str]:
-    if isinstance(nav, str):
-        return [nav]
-    parts = nav.values() if isinstance(nav, dict) else nav
-    return [page for part in parts for page in pages_in(part)]
+    match nav:
+        case str():
+            return [nav]
+        case dict():
+            return pages_in(list(cast("dict[str, Any]", nav).values()))
+        case _:
+            return [page for part in nav for page in pages_in(part)]
 
 
 def test_every_page_is_in_the_navigation_once_or_left_out(settings: Any) -> None:
