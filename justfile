@@ -22,6 +22,11 @@ house *words:
     ./run python scripts/house.py {{ words }}
     ./run python -m tests.walks {{ words }}
 
+# the documentation as a site in site/, to be opened from there; `./run mkdocs serve` shows it while you write
+docs:
+    ./run mkdocs build
+    @echo "open site/index.html"
+
 # format, and apply automatic fixes
 tidy:
     ./run ruff format
@@ -34,7 +39,9 @@ pin:
 # the pictures in the documentation, from real runs (needs tmux, a browser and an SSH server)
 pictures:
     ./run python -m scripts.picture
+    ./run python -m scripts.undo_picture
     ./run python -m scripts.jexida_picture
     ./run python -m scripts.pictures
     ./run python -m scripts.review_pictures
+    ./run python -m scripts.kill_film
     ./run python -m scripts.eval_pictures

@@ -1,4 +1,4 @@
-"""Install Newel in every way that the README and packaging/ name, each into a temporary place, and use it.
+"""Install Newel in every way that docs/install.md and packaging/ name, each into a temporary place, and use it.
 
     ./run python scripts/try_installing.py [--python PYTHON …] [WAY …]
 

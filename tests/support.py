@@ -28,7 +28,7 @@ class Newel:
         self.project.mkdir()
         self.environ = {
             "PATH": f"{BIN}:{os.environ['PATH']}",
-            "NEWEL_SANDBOX": os.environ["NEWEL_SANDBOX"],  # see conftest.py
+            "NEWEL_SANDBOX": os.environ.get("NEWEL_SANDBOX", "off"),  # see conftest.py; scripts have none
             "HOME": str(self.home),
             "TERM": "dumb",
             "LANG": "C.UTF-8",
