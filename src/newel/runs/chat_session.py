@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
@@ -22,6 +22,8 @@ from newel.runs.run_events import Evaluation, RunEvent
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
 from newel.session.listing import SessionEntry
+from newel.session.manager import SessionManager
+from newel.session.message_tree import BranchPoint
 from newel.session.reader import read_session
 from newel.session.totals import NOTHING_USED, SessionTotals
 from newel.workspace.git_worktree import Worktree
@@ -194,6 +196,13 @@ class AgentFactory(Protocol):
         ...
 
 
+class Conversation(NamedTuple):
+    """The active branch, and where the conversation has others."""
+
+    messages: History
+    branches: Sequence[BranchPoint]
+
+
 class ChatSession:
     """One conversation. Its agent is created by the first run and kept; its session's file is free between runs."""
 
@@ -324,19 +333,45 @@ class ChatSession:
                 self.delivered.add(event.message.id)
             self._on_change("message")
 
+    async def switch_branch(self, message_id: str, *, before: bool) -> None:
+        """Continue at the end of the branch with a message, or before it. Only between runs. Raises ``SessionError``, and then changes
+        nothing.
+        """
+        path = self.factory.session_file(self.session, self.folder)
+
+        def switch(path: Path) -> None:
+            with SessionManager(directory=path.parent, cwd=self.folder, session=str(path)) as session:
+                session.switch_branch(message_id, before=before)
+
+        if path is not None:
+            async with self._reading:
+                await anyio.to_thread.run_sync(switch, path)
+        elif self.agent is not None:
+            self.agent.session.switch_branch(message_id, before=before)
+            self.agent.reopen()
+        else:
+            raise SessionError("This conversation has no messages yet.")
+
     async def messages(self, unsaved: Sequence[AppMessage] = ()) -> History:
         """The active branch so far, then those of the ``unsaved`` messages that the session lacks."""
-        if self.active_agent is not None:
-            return self.active_agent.history()
+        return (await self.conversation(unsaved)).messages
+
+    async def conversation(self, unsaved: Sequence[AppMessage] = ()) -> Conversation:
+        """The same, with its branches."""
+        if (agent := self.active_agent) is not None:
+            return Conversation(agent.history(), agent.session.get_branch_points())
         path = self.factory.session_file(self.session, self.folder)
         if path is not None:
             async with self._reading:  # many windows at once must not each hold a long conversation in memory
                 stored = await anyio.to_thread.run_sync(read_session, path)
             history, known = stored.history.history(), stored.history
+            branches = stored.history.branch_points()
         else:
             history = self.agent.history() if self.agent is not None else History()
-            known = {entry.id for entry in history.entries}
-        return history.followed_by(message for message in unsaved if message.id not in known)
+            known = {entry.id for entry in self.agent.session.get_tree()} if self.agent is not None else ()
+            branches = self.agent.session.get_branch_points() if self.agent is not None else []
+        more = [message for message in unsaved if message.id not in known]
+        return Conversation(history.followed_by(more), branches)
 
     async def subagent_messages(self, session: str) -> list[AppMessage]:
         """The conversation of a subagent of this one. Raises ``SessionError`` if it has none with this session."""

@@ -10,6 +10,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, Wire
 from newel.agent.ports import AgentMode
 from newel.providers.routing import AgentModeName
 from newel.runs.run_events import ContractStatus, RunEvent
+from newel.session.message_tree import BranchPoint
 from newel.tools.todo import TodoItem
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -55,6 +56,8 @@ class Tab(Wire, frozen=True, kw_only=True):
     """The file of the run's log."""
     folder: str = ""
     activity: int = 0
+    switches: int = 0
+    """Grows whenever the conversation goes back or to another branch without a message: what a reader has of it may be out of date."""
     queued: int = 0
     """The number of messages that wait for the run to take them."""
 
@@ -140,7 +143,8 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     """The state from which a reader starts: the conversation up to event ``seq`` of ``run``. ``more`` means that earlier messages
     exist. ``working`` are the running calls, ``queue`` the messages that wait for a run, the oldest first. ``told`` are the
     other reports of the latest run: retries, notices, its end, and the events of subagents whose call has no result with their
-    session. ``todo`` is the model's todo list. An agent's snapshot has no messages: its run is read from
+    session. ``todo`` is the model's todo list. ``branches`` are the places where the user has said something else, too, and what can be
+    brought back at the end. An agent's snapshot has no messages: its run is read from
     the first event, which has more details.
     """
 
@@ -155,3 +159,4 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     questions: list[TabQuestion] = []
     totals: TabTotals = TabTotals()
     todo: list[TodoItem] = []
+    branches: list[BranchPoint] = []

@@ -114,6 +114,16 @@ class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
     before: Id | None = None
 
 
+class SwitchBranch(SocketRequest, frozen=True, kw_only=True, tag="switchBranch"):
+    """Go to the end of the branch with a message that the user has sent, or to just ``before`` that message. The conversation keeps all
+    branches. An error during a run.
+    """
+
+    tab: Id
+    message: Id
+    before: bool = False
+
+
 class Withdraw(SocketRequest, frozen=True, kw_only=True, tag="withdraw"):
     """Withdraw a queued message. An error if a run has taken it."""
 
@@ -222,6 +232,7 @@ TabCommand = (
     | SetModel
     | SetAgentMode
     | Send
+    | SwitchBranch
     | Withdraw
     | SendNow
     | RetryMessage

@@ -358,6 +358,8 @@ async def _run_tab_command(tab: TabSession, request: protocol.TabCommand) -> str
             await tab.set_model(request.model)
         case protocol.SetAgentMode():
             await tab.set_agent_mode(read_agent_mode(request.mode))
+        case protocol.SwitchBranch():
+            await tab.switch_branch(request.message, before=request.before)
         case protocol.Withdraw():
             await tab.withdraw(request.message_id)
         case protocol.SendNow():

@@ -23,7 +23,7 @@ from newel.contracts import contract_job
 from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
 from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
 from newel.providers.routing import read_agent_mode
-from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, is_settled
+from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, Conversation, is_settled
 from newel.runs.chat_turn import MAX_PENDING, TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
@@ -229,6 +229,18 @@ class TabSession:
         self._on_queue_change()
         return run
 
+    async def switch_branch(self, message: str, *, before: bool = False) -> None:
+        """Go to the end of the branch with a message of the conversation, or to just ``before`` it. All branches are kept."""
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent's conversation is its work on the contract.")
+        async with self.queue.lock:  # no run starts meanwhile
+            if self.is_running:
+                raise TabServiceError("Stop the run first: it is still adding to the conversation.")
+            await self._save(switches=self.state.switches + 1)
+            await self.chat.switch_branch(message, before=before)
+        self._start_epoch()
+        self.services.notify("totals", self.state.id)
+
     async def withdraw(self, message: str) -> None:
         """Remove a message that no run has taken yet."""
         async with self.queue.lock:
@@ -426,7 +438,11 @@ class TabSession:
 
     async def messages(self) -> History:
         """The conversation, with the messages that were accepted but not saved because their run failed."""
-        return await self.chat.messages(await self._find_unsaved())
+        return (await self.conversation()).messages
+
+    async def conversation(self) -> Conversation:
+        """The same, with its branches."""
+        return await self.chat.conversation(await self._find_unsaved())
 
     async def _find_unsaved(self) -> list[AppMessage]:
         return await find_unsaved(self.services.engine, self.state.id, self.state.session)
