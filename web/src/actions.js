@@ -68,6 +68,8 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     rename: (tab, title) => ask("renameTab", { tab, title }, { what: "Could not rename the tab" }),
     setModel: (tab, model) => ask("setModel", { tab, model }, { what: "Could not change the model" }),
     setAgentMode: (tab, mode) => ask("setAgentMode", { tab, mode }, { what: "Could not change the agent mode" }),
+    /** Resolves to the reply, or null if the conversation stayed where it is. */
+    switchBranch: (tab, message, { before = false } = {}) => ask("switchBranch", { tab, message, before }, { what: "Could not change the conversation" }),
     retry: (tab) => ask("retry", { tab }, { what: "Could not continue" }),
     start: (tab, contract) => ask("start", { tab, contract }, { what: "Could not start the agent" }),
     send: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),

@@ -9,6 +9,8 @@ import { ToolsPanel } from "./mcp-panel.js";
 import { Panel } from "./panel.js";
 import { PermissionsDialog } from "./permissions.js";
 import { ModelNote, ModelSetup, openSetup } from "./setup.js";
+import { textOf } from "./message.js";
+import { openRedo, openRewind, openRun, openUndo } from "./rewind.js";
 import { isBusy } from "./store.js";
 import { Tabs } from "./tabs.js";
 
@@ -29,7 +31,7 @@ export class PageView {
       empty: emptyPanel(commands, this.modelSetup.el),
       actions: {
         ...actions, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
-        review: ({ job_id: run }) => review.reviewRuns([run]),
+        ...runActions(review),
       },
     });
     fill(
@@ -69,6 +71,26 @@ export class PageView {
     this.tools.setOpen(isOpen, servers);
     if (!isOpen) this.header.tools.focus();
   }
+}
+
+/** What a conversation can do with the changes of its runs. */
+function runActions(review) {
+  const { api, announce } = review;
+  const showAll = () => review.review.touch();
+  const undoRun = (change) => openUndo({ api, change, announce }).then(showAll);
+  return {
+    undoRun,
+    redoRun: (change) => openRedo({ api, change, announce }).then(showAll),
+    reviewRun(change) {
+      const isOpen = change.files.some(({ pending, accepted }) => pending + accepted > 0);
+      return isOpen ? review.reviewRuns([change.job_id]) : openRun({ api, change, undo: () => undoRun(change) });
+    },
+    /** Go back to before a message of a chat; `goBack()` moves the conversation. */
+    rewind({ session }, { message }, goBack) {
+      const ask = (request) => api.rewind(session, message.timestamp, request);
+      return openRewind({ ask, message: textOf(message), goBack, announce }).then(showAll);
+    },
+  };
 }
 
 /** "1 question · notes.md · src · newel". */
