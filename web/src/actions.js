@@ -45,7 +45,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     store.dispatch({ type: "page/send", tab, message });
     const { id, text, attachments = [], before } = message;
     outbox((sent) => [...sent.filter((each) => each.message.id !== id), { tab, message: { id, text, attachments, before } }]);
-    const request = { tab, messageId: id, text, ...(attachments.length && { attachments }), ...(before && { before }) };
+    const request = { tab, messageId: id, text, typed: true, ...(attachments.length && { attachments }), ...(before && { before }) };
     const how = await connection.request("send", request).then(() => "queued", (error) => error);
     outbox((sent) => sent.filter((each) => each.message.id !== id));
     if (how === "queued") store.dispatch({ type: "page/sendResult", tab, id, state: "queued" });
@@ -97,6 +97,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       store.dispatch({ type: "page/subagent", tab, call, messages });
     },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
+    prompts: async () => (await connection.request("getPrompts")).prompts ?? [],
     models: async (tab) => (await connection.request("getModels", { tab })).models ?? [],
     /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],

@@ -52,6 +52,9 @@ export class ChatView {
         },
         stop: (now) => actions.stop(tab, now),
         refuse: actions.refuse,
+        editLast: () => this.#editLast(),
+        findFiles: actions.findFiles,
+        chatCommands: actions.chatCommands,
       },
     });
     this.el = h("div", { class: "panel chat" }, this.title, this.conversation.el, this.todo.el, this.questions.el, this.composer.el);
@@ -59,6 +62,13 @@ export class ChatView {
 
   #mayChange(what) {
     return !this.busy || this.refuse(`Stop the run before you ${what}.`);
+  }
+
+  /** Edit the user's last message: one that waits goes back to the box. Returns whether there is one. */
+  #editLast() {
+    const waiting = this.queue.at(-1);
+    if (waiting) this.conversation.actions.edit({ id: waiting.message.id, text: textOf(waiting.message), message: waiting.message });
+    return Boolean(waiting) || this.conversation.editLast();
   }
 
   /** Move the conversation to before a message, which goes to the message box; returns whether it moved. */
@@ -83,7 +93,7 @@ export class ChatView {
 
   update({ tab, transcript, state, changes }) {
     const busy = isBusy(tab);
-    Object.assign(this, { busy, tab });
+    Object.assign(this, { busy, tab, queue: transcript.queue });
     const pending = state.pending[tab.id] ?? [];
     const stopping = state.stopping[tab.id];
     this.title.textContent = tab.title;

@@ -111,6 +111,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
     escape,
     openPalette: () => openPalette(paletteEntries()),
     showKeys,
+    stopRun: () => activeTab() && actions.stop(activeTab().id, false),
     focusPanel: () => view().panel.view?.focus(),
     showNth: (index) => router.show(state.tabs()[index]?.id ?? null),
     toggleFiles: () => review.toggle("files"),

@@ -122,6 +122,13 @@ export class Conversation {
     }
   }
 
+  /** Edit the user's last message; returns whether there is one. */
+  editLast() {
+    const view = [...this.views.values()].findLast((each) => each.beginEdit);
+    view?.beginEdit();
+    return Boolean(view);
+  }
+
   // -- where the reader is ------------------------------------------------------------------------
 
   scrollToEnd() {

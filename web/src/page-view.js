@@ -32,6 +32,9 @@ export class PageView {
       actions: {
         ...actions, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
         ...runActions(review),
+        findFiles: (part) => review.api.find(part).then(({ files }) => files),
+        chatCommands: async () => [...CHAT_COMMANDS.map(([name, detail, run]) => ({ name, detail, run: () => commands[run]() })), ...(await actions.prompts()).map(
+          ({ name, description: detail, takesArguments }) => ({ name, detail, takesArguments }))],
       },
     });
     fill(
@@ -72,6 +75,19 @@ export class PageView {
     if (!isOpen) this.header.tools.focus();
   }
 }
+
+// Commands of the message box, named as in the terminal: [name, description, the command of commands.js].
+const CHAT_COMMANDS = [
+  ["agent-mode", "Choose the agent mode", "chooseAgentMode"],
+  ["clear", "Open a new chat", "newChat"],
+  ["help", "Keyboard shortcuts", "showKeys"],
+  ["model", "Choose the model", "chooseModel"],
+  ["permissions", "What agents may do here", "openPermissions"],
+  ["resume", "Open an earlier conversation", "openSession"],
+  ["review", "Review pending changes", "toggleReview"],
+  ["stop", "Stop the run", "stopRun"],
+  ["tools", "MCP servers and their tools", "toggleTools"],
+];
 
 /** What a conversation can do with the changes of its runs. */
 function runActions(review) {

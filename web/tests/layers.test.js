@@ -24,7 +24,7 @@ const LAYERS = {
     "review/sidebar-chat", "review/sidebar-file", "review/sidebar-hunk",
   ],
   elements: [
-    "agent-modes", "attachments", "dialog", "diff", "dom", "elapsed-timer", "host-status", "markdown", "picker", "streaming-markdown",
+    "agent-modes", "attachments", "completion", "dialog", "diff", "dom", "elapsed-timer", "host-status", "markdown", "picker", "streaming-markdown",
     "review/changes", "review/paged-list", "review/patch-view", "review/run-origin", "review/virtual-list",
   ],
   state: [

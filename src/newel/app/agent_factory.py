@@ -384,10 +384,22 @@ async def _load_instructions(
     settings: Settings, project: Workspace, is_private: Callable[[str], bool]
 ) -> tuple[list[Instructions], dict[str, Template]]:
     """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
+    from newel.context.file_reader import WorkspaceFolder
+    from newel.context.system_prompt import find_instructions
+    from newel.workspace.local import LocalWorkspace
+
+    own = WorkspaceFolder(LocalWorkspace("/", environ={}), str(settings.home))  # it may not exist yet
+    found = await find_instructions(project, home=own, is_private=is_private)
+    return found, await load_prompts(settings, project, is_private)
+
+
+async def load_prompts(
+    settings: Settings, project: Workspace, is_private: Callable[[str], bool]
+) -> dict[str, Template]:
+    """The prompt templates of the user, on this machine, and of the project."""
     from newel.context.built_in_prompts import BUILT_IN
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.prompt_templates import load_templates
-    from newel.context.system_prompt import find_instructions
     from newel.workspace.local import LocalWorkspace
 
     home = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
@@ -395,9 +407,7 @@ async def _load_instructions(
         WorkspaceFolder(home, f"{settings.home}/prompts"),
         WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
     ]
-    own = WorkspaceFolder(home, str(settings.home))
-    found = await find_instructions(project, home=own, is_private=is_private)
-    return found, await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
+    return await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
 
 
 async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost) -> RuleBook:

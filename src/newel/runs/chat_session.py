@@ -15,6 +15,7 @@ from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, add_costs, new_id
 from newel.agent.ports import AgentMode, Emit, Model, Provider
+from newel.context.prompt_templates import Template
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
@@ -185,6 +186,10 @@ class AgentFactory(Protocol):
         """The names of the models of a mode's server, by default the configured mode's. Raises ``ProviderError``, and ``HostUnreachable`` if it runs on a host that does not
         answer.
         """
+        ...
+
+    async def list_templates(self) -> Sequence[Template]:
+        """The prompt templates of the user and of the workbench's folder. Raises ``HostUnavailable``."""
         ...
 
     def list_sessions(self) -> list[SessionEntry]:

@@ -104,7 +104,8 @@ class SetAgentMode(SocketRequest, frozen=True, kw_only=True, tag="setAgentMode")
 class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
     """Send a message to a chat. The page chooses ``messageId``: a repeated id is the same message, so a page that lost the reply
     can send it again. During a run the message is queued. With ``before`` the conversation first goes back to just before
-    that message: the user edited it and sends it again.
+    that message: the user edited it and sends it again. ``typed``: the text means what it means in the terminal, so ``@file`` attaches a
+    file, and ``/name`` is a prompt template.
     """
 
     tab: Id
@@ -112,6 +113,7 @@ class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
     text: Annotated[str, msgspec.Meta(max_length=1_000_000)]
     attachments: Annotated[list[Attachment], msgspec.Meta(max_length=20)] = []
     before: Id | None = None
+    typed: bool = False
 
 
 class SwitchBranch(SocketRequest, frozen=True, kw_only=True, tag="switchBranch"):
@@ -195,6 +197,10 @@ class GetModels(SocketRequest, frozen=True, kw_only=True, tag="getModels"):
     tab: Id | None = None
 
 
+class GetPrompts(SocketRequest, frozen=True, kw_only=True, tag="getPrompts"):
+    """Get the prompt templates that a typed message can name, as the reply's ``prompts``."""
+
+
 class UseServer(SocketRequest, frozen=True, kw_only=True, tag="useServer"):
     """Use the model server at an address until this server ends. The key is sent to that server only, and is not saved. If the
     reply has several ``models``, nothing has changed: repeat the request with one of them.
@@ -242,7 +248,7 @@ TabCommand = (
 )
 Command = TabCommand | OpenChat | OpenAgent | CloseTab | UseServer | SetServer | SetTool | RestartServer
 """Requests that change something."""
-Query = GetHistory | GetSubagent | GetSessions | GetModels | Ping
+Query = GetHistory | GetSubagent | GetSessions | GetModels | GetPrompts | Ping
 """Requests that only read."""
 ClientMessage = Command | Query | WatchTab | Unwatch
 
@@ -256,6 +262,14 @@ class SessionInfo(Wire, frozen=True, kw_only=True):
     title: str
     messages: int
     modified: float
+
+
+class PromptInfo(Wire, frozen=True, kw_only=True):
+    """A prompt template in a list."""
+
+    name: str
+    description: str
+    takes_arguments: bool
 
 
 class FromServer(Wire, frozen=True, kw_only=True, tag_field="type", omit_defaults=False):
@@ -376,6 +390,7 @@ class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
     more: bool | None = None
     sessions: list[SessionInfo] | None = None
     models: list[str] | None = None
+    prompts: list[PromptInfo] | None = None
 
 
 class ErrorMessage(FromServer, frozen=True, kw_only=True, tag="error"):

@@ -308,6 +308,14 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
         case protocol.GetModels():
             mode = workbench.tab(request.tab).state.agent_mode if request.tab else None
             return protocol.ReplyMessage(re=request.id, models=await workbench.factory.list_models(mode))
+        case protocol.GetPrompts():
+            prompts = [
+                protocol.PromptInfo(
+                    name=each.name, description=each.description, takes_arguments=each.takes_arguments
+                )
+                for each in await workbench.factory.list_templates()
+            ]
+            return protocol.ReplyMessage(re=request.id, prompts=prompts)
         case protocol.Ping():
             return protocol.ReplyMessage(re=request.id)
 
@@ -347,7 +355,7 @@ async def _run_tab_command(tab: TabSession, request: protocol.TabCommand) -> str
             message = UserMessage(
                 content=request.text, attachments=request.attachments, id=request.message_id
             )
-            return await tab.send(message, before=request.before)
+            return await tab.send(message, before=request.before, typed=request.typed)
         case protocol.RetryMessage():
             return await tab.retry()
         case protocol.Start():

@@ -206,9 +206,10 @@ class TabSession:
         if agent := self.chat.active_agent:
             await agent.set_agent_mode(mode)
 
-    async def send(self, message: UserMessage, *, before: str | None = None) -> str:
+    async def send(self, message: UserMessage, *, before: str | None = None, typed: bool = False) -> str:
         """Add a message to a chat, or with ``before`` replace that message and all after it. Returns the run that will
         answer; sending a message (by its id) again changes nothing. A run in progress takes the message, or leaves it to the next.
+        One that was ``typed`` may name files and templates.
         """
         if self.state.kind != "chat":
             raise TabServiceError("An agent works on its contract; open a chat to talk.")
@@ -221,7 +222,8 @@ class TabSession:
             if before not in existing and message.id not in existing:
                 raise TabServiceError("The message to replace is no longer part of the conversation.")
         async with self.queue.lock:
-            params = TurnParams(tab=self.state.id, session=self.state.session, message=message, before=before)
+            tab = self.state
+            params = TurnParams(tab=tab.id, session=tab.session, message=message, before=before, typed=typed)
             run = await self._track(await self.queue.submit(params))
             await self.queue.forward()
         if self.state.title == NEW_CHAT and (title := plain_line(message.text, 40)):

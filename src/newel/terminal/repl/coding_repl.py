@@ -15,7 +15,8 @@ from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
-from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
+from newel.session.typed_prompt import parse_command
+from newel.terminal.commands import CommandContext, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
 from newel.terminal.repl.background_commands import watch
