@@ -68,6 +68,8 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     rename: (tab, title) => ask("renameTab", { tab, title }, { what: "Could not rename the tab" }),
     setModel: (tab, model) => ask("setModel", { tab, model }, { what: "Could not change the model" }),
     setAgentMode: (tab, mode) => ask("setAgentMode", { tab, mode }, { what: "Could not change the agent mode" }),
+    setApprove: (tab, mode) => ask("setApprove", { tab, mode }, { what: "Could not change the approval mode" }),
+    setThinking: (tab, level) => ask("setThinking", { tab, level }, { what: "Could not change how much the model thinks" }),
     /** Resolves to the reply, or null if the conversation stayed where it is. */
     switchBranch: (tab, message, { before = false } = {}) => ask("switchBranch", { tab, message, before }, { what: "Could not change the conversation" }),
     retry: (tab) => ask("retry", { tab }, { what: "Could not continue" }),

@@ -52,6 +52,8 @@ export class ChatView {
         },
         stop: (now) => actions.stop(tab, now),
         refuse: actions.refuse,
+        chooseApprove: actions.chooseApprove,
+        chooseThinking: actions.chooseThinking,
         editLast: () => this.#editLast(),
         findFiles: actions.findFiles,
         chatCommands: actions.chatCommands,
@@ -103,8 +105,11 @@ export class ChatView {
     this.asked = transcript.questions;
     this.todo.update(transcript.todo, { busy });
     this.questions.update(transcript.questions);
-    this.composer.update({ busy, stopping, totals: transcript.totals, queued: tab.queued, link: state.link });
+    this.composer.update({ busy, stopping, totals: transcript.totals, queued: tab.queued, link: state.link, ...modesOf(tab, state.hello) });
     this.conversation.update({ transcript, pending, changes, isResting: !busy && pending.length === 0 });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }
+
+/** The modes of a chat, or else those of the server. */
+const modesOf = (tab, hello) => ({ approve: tab.approve ?? hello.approve, thinking: tab.thinking ?? hello.thinking });

@@ -2,7 +2,7 @@
 
 import { Attachments } from "./attachments.js";
 import { Completion } from "./completion.js";
-import { h, icon, setText } from "./dom.js";
+import { fill, h, icon, setAttr, setText } from "./dom.js";
 import { formatUsage } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { StopButton } from "./stop-button.js";
@@ -10,7 +10,7 @@ import { StopButton } from "./stop-button.js";
 const COMMAND = /^\/([A-Za-z0-9][\w.-]*)(?:\s[\s\S]*)?$/;
 
 export class Composer {
-  /** `actions`: send(text, attachments), stop(now), refuse(words), editLast(), findFiles(part), chatCommands(). */
+  /** `actions`: send(text, attachments), stop(now), refuse(words), editLast(), findFiles(part), chatCommands(), chooseApprove(), chooseThinking(). */
   constructor({ tab, actions }) {
     Object.assign(this, { tab, actions });
     this.attachments = new Attachments({ refuse: actions.refuse, changed: () => this.#ready() });
@@ -35,6 +35,8 @@ export class Composer {
     this.words = this.send.firstChild;
     this.stop = new StopButton(actions.stop);
     this.meter = h("span", { class: "meter" });
+    this.approve = h("button", { type: "button", class: "quiet composer-mode", onclick: () => actions.chooseApprove() });
+    this.thinking = h("button", { type: "button", class: "quiet composer-mode", onclick: () => actions.chooseThinking() });
     this.hint = h("span", { class: "hint" });
     this.el = h(
       "form",
@@ -49,7 +51,7 @@ export class Composer {
       },
       this.attachments.el, this.completion.el,
       h("div", { class: "composer-row" }, this.attachments.button, this.attachments.input, this.area, this.stop.el, this.send),
-      h("div", { class: "composer-foot" }, this.hint, this.meter),
+      h("div", { class: "composer-foot" }, h("span", { class: "composer-modes" }, this.approve, this.thinking), this.hint, this.meter),
     );
     this.#ready();
   }
@@ -58,7 +60,12 @@ export class Composer {
     this.area.focus();
   }
 
-  update({ busy, stopping, totals, queued, link }) {
+  update({ busy, stopping, totals, queued, link, approve, thinking }) {
+    this.#mode(this.approve, approve, `Approval mode: ${approve}`);
+    this.#mode(this.thinking, `thinking ${thinking}`, `Thinking: ${thinking}`);
+    const isFixed = approve === "review"; // the chat works in a copy of the project
+    this.approve.disabled = isFixed;
+    setAttr(this.approve, "title", isFixed ? "Changes wait for your review. Start Newel with another --approve to switch." : "Choose which calls are asked about");
     this.stop.update({ busy, stopping });
     setText(this.words, busy ? "Queue" : "Send");
     const waits = queued ? `${queued} queued. ` : "";
@@ -66,6 +73,11 @@ export class Composer {
     const keys = busy ? `Enter to queue${stops}` : "Enter to send · Shift+Enter for a new line · @ files · / commands";
     setText(this.hint, link === "open" ? waits + keys : "Offline. Messages are sent when the connection is back.");
     setText(this.meter, formatUsage(totals));
+  }
+
+  #mode(button, words, label) {
+    if (button.textContent !== words) fill(button, words, icon("down"));
+    setAttr(button, "aria-label", label);
   }
 
   /** Put a withdrawn message back to be edited, before the current draft. */

@@ -31,7 +31,7 @@ export class PageView {
       empty: emptyPanel(commands, this.modelSetup.el),
       actions: {
         ...actions, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
-        ...runActions(review),
+        ...runActions(review), chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
         findFiles: (part) => review.api.find(part).then(({ files }) => files),
         chatCommands: async () => [...CHAT_COMMANDS.map(([name, detail, run]) => ({ name, detail, run: () => commands[run]() })), ...(await actions.prompts()).map(
           ({ name, description: detail, takesArguments }) => ({ name, detail, takesArguments }))],
@@ -78,6 +78,7 @@ export class PageView {
 
 // Commands of the message box, named as in the terminal: [name, description, the command of commands.js].
 const CHAT_COMMANDS = [
+  ["approve", "Choose which calls are asked about", "chooseApprove"],
   ["agent-mode", "Choose the agent mode", "chooseAgentMode"],
   ["clear", "Open a new chat", "newChat"],
   ["help", "Keyboard shortcuts", "showKeys"],
@@ -86,6 +87,7 @@ const CHAT_COMMANDS = [
   ["resume", "Open an earlier conversation", "openSession"],
   ["review", "Review pending changes", "toggleReview"],
   ["stop", "Stop the run", "stopRun"],
+  ["thinking", "Choose how much the model thinks", "chooseThinking"],
   ["tools", "MCP servers and their tools", "toggleTools"],
 ];
 

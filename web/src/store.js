@@ -27,6 +27,8 @@ export const initialState = () => ({
 
 const tabOf = (given) => ({
   model: null,
+  approve: null,
+  thinking: null,
   contract: null,
   run: null,
   reason: "",

@@ -119,6 +119,7 @@ def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) 
         newel=version("newel"),
         project=workbench.folder,
         approve=settings.approve,
+        thinking=settings.thinking,
         sandbox=settings.sandbox.mode or "read-only",
         sandbox_problem=settings.sandbox_problem,
         ephemeral=options.ephemeral,

@@ -28,6 +28,7 @@ from newel.config.settings import Settings
 from newel.context.prompt_templates import Template
 from newel.mcp.manager import McpManager
 from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest, Reach
+from newel.permissions.approval import ApprovalMode
 from newel.permissions.nested import enter
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.model_server import connect
@@ -212,6 +213,14 @@ class WorkbenchAgentFactory:
         return ModelStatus(
             name=in_use.name, where=in_use.where, problem=self.model_problem, agent_mode=self.models.mode
         )
+
+    @property
+    def approve(self) -> ApprovalMode:
+        return self._settings.approve
+
+    @property
+    def sandbox_problem(self) -> str:
+        return self._settings.sandbox_problem
 
     async def find_model(self, mode: AgentMode) -> Model:
         return (await self._in_mode(mode)).model

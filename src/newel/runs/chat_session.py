@@ -14,9 +14,9 @@ import msgspec
 from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, add_costs, new_id
-from newel.agent.ports import AgentMode, Emit, Model, Provider
+from newel.agent.ports import AgentMode, Emit, Model, Provider, ThinkingLevel
 from newel.context.prompt_templates import Template
-from newel.permissions.approval import Approval, ApprovalRequest
+from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.runs.run_events import Evaluation, RunEvent
@@ -148,6 +148,16 @@ class AgentFactory(Protocol):
         ...
 
     @property
+    def approve(self) -> ApprovalMode:
+        """The mode of tabs that have not chosen one."""
+        ...
+
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run in no sandbox although nobody has chosen that; else empty."""
+        ...
+
+    @property
     def secrets(self) -> Sequence[str]:
         """Strings that must not appear in any log."""
         ...
@@ -201,7 +211,7 @@ class AgentFactory(Protocol):
         ...
 
 
-class Conversation(NamedTuple):
+class BranchedHistory(NamedTuple):
     """The active branch, and where the conversation has others."""
 
     messages: History
@@ -218,11 +228,15 @@ class ChatSession:
         folder: str,
         model: str | None,
         agent_mode: AgentMode | None,
+        approve: ApprovalMode | None = None,
+        thinking: ThinkingLevel | None = None,
         factory: AgentFactory,
         on_change: Callable[[ChatChange], None],
     ) -> None:
         self.session, self.folder, self.model = session, folder, model
         self.agent_mode: AgentMode | None = agent_mode
+        self.approve: ApprovalMode | None = approve
+        self.thinking: ThinkingLevel | None = thinking
         self.factory = factory
         self.questions = PendingQuestions(lambda: on_change("questions"))
         self.journal: JournalWriter | None = None
@@ -264,6 +278,10 @@ class ChatSession:
             agent = self.agent or await self.factory.create(spec)
             if self.agent_mode:
                 await agent.set_agent_mode(self.agent_mode)
+            if self.approve:
+                agent.set_approve(self.approve)
+            if self.thinking and agent.state.thinking_level != self.thinking:
+                agent.set_thinking_level(self.thinking)
             if self.model and agent.state.model.id != self.model:
                 agent.set_model(self.model)
             try:
@@ -361,10 +379,10 @@ class ChatSession:
         """The active branch so far, then those of the ``unsaved`` messages that the session lacks."""
         return (await self.conversation(unsaved)).messages
 
-    async def conversation(self, unsaved: Sequence[AppMessage] = ()) -> Conversation:
+    async def conversation(self, unsaved: Sequence[AppMessage] = ()) -> BranchedHistory:
         """The same, with its branches."""
         if (agent := self.active_agent) is not None:
-            return Conversation(agent.history(), agent.session.get_branch_points())
+            return BranchedHistory(agent.history(), agent.session.get_branch_points())
         path = self.factory.session_file(self.session, self.folder)
         if path is not None:
             async with self._reading:  # many windows at once must not each hold a long conversation in memory
@@ -376,7 +394,7 @@ class ChatSession:
             known = {entry.id for entry in self.agent.session.get_tree()} if self.agent is not None else ()
             branches = self.agent.session.get_branch_points() if self.agent is not None else []
         more = [message for message in unsaved if message.id not in known]
-        return Conversation(history.followed_by(more), branches)
+        return BranchedHistory(history.followed_by(more), branches)
 
     async def subagent_messages(self, session: str) -> list[AppMessage]:
         """The conversation of a subagent of this one. Raises ``SessionError`` if it has none with this session."""

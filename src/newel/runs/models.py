@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, Wire
-from newel.agent.ports import AgentMode
+from newel.agent.ports import AgentMode, ThinkingLevel
+from newel.permissions.approval import ApprovalMode
 from newel.providers.routing import AgentModeName
 from newel.runs.run_events import ContractStatus, RunEvent
 from newel.session.message_tree import BranchPoint
@@ -38,7 +39,7 @@ class Contract(Wire, frozen=True, kw_only=True):
 
 
 class Tab(Wire, frozen=True, kw_only=True):
-    """One tab. ``agent_mode`` is None until it is another one than the configured one. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
+    """One tab. ``agent_mode``, ``approve`` and ``thinking`` are None until they are others than the configured ones. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
     ``activity`` grows with every message, so that a reader can mark unread ones.
     """
 
@@ -49,6 +50,8 @@ class Tab(Wire, frozen=True, kw_only=True):
     status: ChatStatus | ContractStatus
     model: str | None = None
     agent_mode: AgentMode | None = None
+    approve: ApprovalMode | None = None
+    thinking: ThinkingLevel | None = None
     contract: Contract | None = None
     run: str | None = None
     reason: str = ""

@@ -12,12 +12,12 @@ before; a reader that missed some gets ``soFar``, which replaces the pieces that
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
-from newel.agent.ports import AgentMode
+from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.mcp.types import ServerStatus
 from newel.providers.routing import AgentModeName
 from newel.runs.models import (
@@ -99,6 +99,22 @@ class SetAgentMode(SocketRequest, frozen=True, kw_only=True, tag="setAgentMode")
 
     tab: Id
     mode: AgentModeName
+
+
+class SetTabApprove(SocketRequest, frozen=True, kw_only=True, tag="setApprove"):
+    """Approve a chat's calls by another mode from the next one on: ``ask``, ``auto`` or ``plan``. An error, and no change, in a server that
+    was started with ``review``, and for ``auto`` where a sandbox is missing that nobody has switched off.
+    """
+
+    tab: Id
+    mode: Literal["ask", "auto", "plan"]
+
+
+class SetTabThinking(SocketRequest, frozen=True, kw_only=True, tag="setThinking"):
+    """Use another reasoning effort in a chat from the next request to the model on."""
+
+    tab: Id
+    level: ThinkingLevel
 
 
 class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
@@ -237,6 +253,8 @@ TabCommand = (
     RenameTab
     | SetModel
     | SetAgentMode
+    | SetTabApprove
+    | SetTabThinking
     | Send
     | SwitchBranch
     | Withdraw
@@ -307,6 +325,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     """Why the model is unavailable; empty if it is available, as far as is known."""
     agent_mode: AgentMode
     """The mode of tabs that have not chosen one."""
+    thinking: ThinkingLevel
+    """The reasoning effort of tabs that have not chosen one."""
     notice: str = ""
     """A message about the start, for example on a server that the project names and the user does not trust; else empty."""
 

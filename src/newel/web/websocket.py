@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
+from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
 from newel.providers.routing import read_agent_mode
 from newel.runs.event_hub import delta_of
@@ -75,6 +76,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     newel: str
     project: str
     approve: str
+    thinking: ThinkingLevel = "off"
     sandbox: SandboxMode = "off"
     sandbox_problem: str = ""
     ephemeral: bool
@@ -143,6 +145,7 @@ class _Socket:
                     where=model.where,
                     problem=model.problem,
                     agent_mode=model.agent_mode,
+                    thinking=info.thinking,
                     notice=info.notice,
                 )
             )
@@ -368,6 +371,10 @@ async def _run_tab_command(tab: TabSession, request: protocol.TabCommand) -> str
             await tab.set_agent_mode(read_agent_mode(request.mode))
         case protocol.SwitchBranch():
             await tab.switch_branch(request.message, before=request.before)
+        case protocol.SetTabApprove():
+            await tab.set_approve(request.mode)
+        case protocol.SetTabThinking():
+            await tab.set_thinking(request.level)
         case protocol.Withdraw():
             await tab.withdraw(request.message_id)
         case protocol.SendNow():

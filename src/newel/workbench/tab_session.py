@@ -18,20 +18,22 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import AppMessage, UserMessage, add_costs, new_id
-from newel.agent.ports import AgentMode
+from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.contracts import contract_job
 from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
 from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
+from newel.permissions.approval import ApprovalMode
 from newel.providers.routing import read_agent_mode
-from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, Conversation, is_settled
+from newel.runs.chat_session import AgentFactory, BranchedHistory, ChatChange, ChatSession, is_settled
 from newel.runs.chat_turn import MAX_PENDING, TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
 from newel.runs.run_events import ContractState, decode
+from newel.session.coding_agent import check_approval_change
 from newel.session.history import History
 from newel.text.json import to_json
 from newel.text.sanitize import plain_line
-from newel.workbench.tab_log import RunStopped, TabClosed, TabLog, TabSaved
+from newel.workbench.tab_log import RunStopped, TabClosed, TabLog, TabSaved, lasting
 
 NEW_CHAT = "Chat"
 """The title of a chat before its first message."""
@@ -89,6 +91,8 @@ class TabSession:
             folder=tab.folder,
             model=tab.model,
             agent_mode=tab.agent_mode,
+            approve=tab.approve,
+            thinking=tab.thinking,
             factory=self.services.factory,
             on_change=on_change,
         )
@@ -187,7 +191,6 @@ class TabSession:
         await self._save(title=title)
 
     async def set_model(self, model: str) -> None:
-        """Use another model from the next run on."""
         await self._save(model=model)
         self.chat.model = model
 
@@ -205,6 +208,27 @@ class TabSession:
         self.chat.agent_mode, self.chat.model = mode, model
         if agent := self.chat.active_agent:
             await agent.set_agent_mode(mode)
+
+    async def set_approve(self, mode: ApprovalMode) -> None:
+        """Approve calls by another mode from the next one on. Raises ``CannotChangeMode``, and then changes nothing."""
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent works in the mode that Newel was started with.")
+        factory = self.services.factory
+        if mode != (before := self.state.approve or factory.approve):
+            check_approval_change(before, mode, sandbox_problem=factory.sandbox_problem)
+            await self._save(approve=mode)
+            self.chat.approve = mode
+            if agent := self.chat.active_agent:
+                agent.set_approve(mode)
+
+    async def set_thinking(self, level: ThinkingLevel) -> None:
+        """Use another reasoning effort from the next request on."""
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent thinks as much as Newel was started with.")
+        await self._save(thinking=level)
+        self.chat.thinking = level
+        if agent := self.chat.active_agent:
+            agent.set_thinking_level(level)
 
     async def send(self, message: UserMessage, *, before: str | None = None, typed: bool = False) -> str:
         """Add a message to a chat, or with ``before`` replace that message and all after it. Returns the run that will
@@ -442,8 +466,7 @@ class TabSession:
         """The conversation, with the messages that were accepted but not saved because their run failed."""
         return (await self.conversation()).messages
 
-    async def conversation(self) -> Conversation:
-        """The same, with its branches."""
+    async def conversation(self) -> BranchedHistory:
         return await self.chat.conversation(await self._find_unsaved())
 
     async def _find_unsaved(self) -> list[AppMessage]:
@@ -461,7 +484,6 @@ class TabSession:
         return self.totals_of(await self.chat.messages())
 
     def totals_of(self, messages: History) -> TabTotals:
-        """The usage of the conversation, its judges included."""
         used, judged, agent = messages.totals, self.chat.judge_totals, self.chat.agent
         usage = used.usage + judged.usage
         return TabTotals(
@@ -476,9 +498,3 @@ class TabSession:
     async def wait_for_change(self) -> None:
         """Wait until the latest run or the epoch is another one, or the tab was closed."""
         await self._changed.wait()
-
-
-def lasting(tab: Tab) -> Tab:
-    """A tab as the log has it: the rest is known from its latest run."""
-    status = "ready" if tab.kind == "agent" else "idle"
-    return msgspec.structs.replace(tab, status=status, run=None, reason="", activity=0, queued=0)

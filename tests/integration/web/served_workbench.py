@@ -137,6 +137,8 @@ class ScriptedAgents:
     async def list_models(self, mode: AgentMode | None = None) -> list[str]:
         return ["scripted", "another"]
 
+    sandbox_problem = ""
+
     async def list_templates(self) -> Sequence[Template]:
         return BUILT_IN
 
