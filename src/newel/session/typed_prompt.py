@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from newel.context.mentions import Expansion, expand_mentions
 from newel.session.coding_agent import CodingAgent
-
-_COMMAND = r"(?s)/(?P<name>[A-Za-z0-9][\w.-]*)(?:\s+(?P<arguments>.*))?"
-
-
-def parse_command(text: str) -> tuple[str, str] | None:
-    """Split ``/name arguments``; None for other text, such as a path."""
-    text = text.strip()
-    match = re.fullmatch(_COMMAND, text) if text.startswith("/") else None
-    return (match["name"], (match["arguments"] or "").strip()) if match else None
+from newel.text.slash_command import parse_command
 
 
 async def expand_typed(agent: CodingAgent, typed: str) -> Expansion:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import msgspec
 
 from newel.agent.errors import UsageError
-from newel.session.typed_prompt import parse_command
 from newel.text.format import format_columns, one_line
+from newel.text.slash_command import parse_command
 
 if TYPE_CHECKING:
     from pathlib import Path

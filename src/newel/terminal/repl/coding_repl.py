@@ -15,7 +15,6 @@ from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
-from newel.session.typed_prompt import parse_command
 from newel.terminal.commands import CommandContext, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
@@ -32,6 +31,7 @@ from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
+from newel.text.slash_command import parse_command
 from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
