@@ -33,8 +33,8 @@ export class ChangesView {
       h("div", { class: "changes-head" },
         icon(waits ? "edit" : isUndone ? "again" : "check"),
         h("strong", {}, waits ? `${pluralize(totals.pending, "hunk")} to review` : pluralize(files.length, "file")), " ",
+        h("span", { class: "dim" }, isUndone ? "undone" : waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : decisions(totals)), " ",
         !isUndone && lines(totals),
-        h("span", { class: "dim" }, isUndone ? "undone" : waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : decisions(totals)),
         h("span", { class: "spacer" }),
         button("Review", "reviewRun", waits ? "primary" : "quiet"),
         isUndone ? button("Redo", "redoRun", "quiet") : button("Undo", "undoRun", "quiet")),
@@ -47,6 +47,6 @@ export class ChangesView {
     const name = revealPath(file.file_path);
     return h("li", {},
       h("button", { type: "button", class: "link mono", title: name, onclick: () => this.actions.openFile(file.file_path) }, name), " ",
-      !isUndone && lines(file), h("span", { class: "dim" }, isUndone ? "" : decisions(file)));
+      h("span", { class: "dim" }, isUndone ? "" : decisions(file)), " ", !isUndone && lines(file));
   }
 }
