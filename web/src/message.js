@@ -152,7 +152,7 @@ export class UserView {
     const back = iconButton("history", "Go back to before this message", () => this.mayEdit() && this.goBack(this.item));
     this.actions = h("div", { class: "actions" }, change, back, copyButton(() => this.text, "Copy message"));
     this.versions = h("span", { class: "versions", hidden: true });
-    this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You ", this.versions), this.body, this.files, this.actions);
+    this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You", this.versions), this.body, this.files, this.actions);
   }
 
   update(item, transcript) {
@@ -169,6 +169,7 @@ export class UserView {
   #versions(ids, id) {
     this.shownVersions = ids;
     this.versions.hidden = ids.length < 2;
+    if (ids.length < 2) return fill(this.versions);
     const at = ids.indexOf(id);
     const step = (sign, label, to) => h("button", {
       type: "button", class: "link version", "aria-label": label, title: label, disabled: to === undefined,
