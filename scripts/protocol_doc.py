@@ -103,6 +103,7 @@ EXAMPLES: list[p.SocketRequest | p.FromServer] = [
         where="",
         problem="",
         agent_mode="remote",
+        thinking="off",
     ),
     p.Tabs(tabs=[TAB]),
     p.SnapshotMessage(

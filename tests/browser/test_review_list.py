@@ -181,7 +181,7 @@ def test_proposals_of_chats_and_agents_are_one_list_and_decisions_show_everywher
     expect(count(page)).to_have_text("2 to decide")
     expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted, unsaved")
     tab(page, "Agent-1").click()
-    expect(changes(page)).to_contain_text("1 changed file 1 accepted, unsaved")
+    expect(changes(page)).to_contain_text("1 accepted, unsaved")
     # The chat's transcript shows the decisions of the list, also after a reload.
     hunks(page, "notes.md").nth(0).get_by_role("button", name="Reject").click()
     file(page, f"{WAY}/made.md").get_by_role("button", name="Accept file").click()
@@ -189,7 +189,7 @@ def test_proposals_of_chats_and_agents_are_one_list_and_decisions_show_everywher
     expect(count(page)).to_be_hidden()
     tab(page, "shout").click()
     for _ in range(2):
-        expect(changes(page)).to_contain_text("2 changed files 1 kept · 1 rejected")
+        expect(changes(page)).to_contain_text("1 kept · 1 rejected")
         page.reload()
     lines = (bench.newel.project / "notes.md").read_text().splitlines()
     assert (lines[3], lines[20]) == ("line 3", "psst")

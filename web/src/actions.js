@@ -45,7 +45,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     store.dispatch({ type: "page/send", tab, message });
     const { id, text, attachments = [], before } = message;
     outbox((sent) => [...sent.filter((each) => each.message.id !== id), { tab, message: { id, text, attachments, before } }]);
-    const request = { tab, messageId: id, text, ...(attachments.length && { attachments }), ...(before && { before }) };
+    const request = { tab, messageId: id, text, typed: true, ...(attachments.length && { attachments }), ...(before && { before }) };
     const how = await connection.request("send", request).then(() => "queued", (error) => error);
     outbox((sent) => sent.filter((each) => each.message.id !== id));
     if (how === "queued") store.dispatch({ type: "page/sendResult", tab, id, state: "queued" });
@@ -68,6 +68,10 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     rename: (tab, title) => ask("renameTab", { tab, title }, { what: "Could not rename the tab" }),
     setModel: (tab, model) => ask("setModel", { tab, model }, { what: "Could not change the model" }),
     setAgentMode: (tab, mode) => ask("setAgentMode", { tab, mode }, { what: "Could not change the agent mode" }),
+    setApprove: (tab, mode) => ask("setApprove", { tab, mode }, { what: "Could not change the approval mode" }),
+    setThinking: (tab, level) => ask("setThinking", { tab, level }, { what: "Could not change how much the model thinks" }),
+    /** Resolves to the reply, or null if the conversation stayed where it is. */
+    switchBranch: (tab, message, { before = false } = {}) => ask("switchBranch", { tab, message, before }, { what: "Could not change the conversation" }),
     retry: (tab) => ask("retry", { tab }, { what: "Could not continue" }),
     start: (tab, contract) => ask("start", { tab, contract }, { what: "Could not start the agent" }),
     send: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),
@@ -95,6 +99,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       store.dispatch({ type: "page/subagent", tab, call, messages });
     },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
+    prompts: async () => (await connection.request("getPrompts")).prompts ?? [],
     models: async (tab) => (await connection.request("getModels", { tab })).models ?? [],
     /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],

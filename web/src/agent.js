@@ -19,9 +19,10 @@ export class AgentView {
     this.contract = h("div", { class: "contract" });
     this.place = h("div", { class: "contract-place" });
     this.foot = new StatusLine({});
+    const atRest = (act) => (change) => (this.busy ? actions.refuse("Stop the agent before you undo or redo a run.") : act(change));
     this.conversation = new Conversation({
       tab, foot: this.foot.el, userView: () => new ContractView(() => this.given?.text),
-      actions: { loadEarlier: () => actions.loadEarlier(tab), loadSubagent: (call, session) => actions.loadSubagent(tab, call, session), review: actions.review, openFile: actions.openFile },
+      actions: { loadEarlier: () => actions.loadEarlier(tab), loadSubagent: (call, session) => actions.loadSubagent(tab, call, session), reviewRun: actions.reviewRun, undoRun: atRest(actions.undoRun), redoRun: atRest(actions.redoRun), openFile: actions.openFile },
     });
     this.todo = new TodoPanel();
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
@@ -59,6 +60,7 @@ export class AgentView {
   update({ tab, transcript, state, changes }) {
     const busy = isBusy(tab);
     const stopping = state.stopping[tab.id];
+    this.busy = busy;
     this.given = tab.contract;
     setText(this.title, tab.title);
     // The list of tabs arrives after the reply to a start. After a quick failure it never shows the agent as running.

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { StatusLine } from "./status-line.js";
-import { UserView } from "./message.js";
+import { textOf, UserView } from "./message.js";
 import { Questions } from "./questions.js";
 import { isBusy } from "./store.js";
 import { TodoPanel } from "./todo.js";
@@ -21,7 +21,9 @@ export class ChatView {
       tab, empty, foot: this.foot.el,
       userView: () => new UserView({
         edit: (entry, text) => actions.send(tab, text, { before: entry.id, attachments: entry.message.attachments }),
-        mayEdit: () => !this.busy || actions.refuse("Stop the run before you edit a message."),
+        goBack: (entry) => actions.rewind(this.tab, entry, () => this.#goBack(actions, entry)),
+        show: (id) => actions.switchBranch(tab, id),
+        mayEdit: () => this.#mayChange("edit a message or go back"),
       }),
       actions: {
         resend: (message) => actions.resend(tab, message),
@@ -29,12 +31,16 @@ export class ChatView {
         withdraw: (item) => actions.withdraw(tab, item.id),
         sendNow: (item) => actions.sendNow(tab, item.id),
         edit: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.restore(item.text, item.message.attachments ?? []),
+        bringBack: (id) => actions.switchBranch(tab, id),
         loadEarlier: () => actions.loadEarlier(tab),
         loadSubagent: (call, session) => actions.loadSubagent(tab, call, session),
-        review: actions.review,
+        reviewRun: actions.reviewRun,
+        undoRun: (change) => this.#mayChange("undo one") && actions.undoRun(change),
+        redoRun: (change) => this.#mayChange("redo one") && actions.redoRun(change),
         openFile: actions.openFile,
       },
     });
+    this.refuse = actions.refuse;
     this.todo = new TodoPanel();
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.composer = new Composer({
@@ -46,9 +52,32 @@ export class ChatView {
         },
         stop: (now) => actions.stop(tab, now),
         refuse: actions.refuse,
+        chooseApprove: actions.chooseApprove,
+        chooseThinking: actions.chooseThinking,
+        editLast: () => this.#editLast(),
+        findFiles: actions.findFiles,
+        chatCommands: actions.chatCommands,
       },
     });
     this.el = h("div", { class: "panel chat" }, this.title, this.conversation.el, this.todo.el, this.questions.el, this.composer.el);
+  }
+
+  #mayChange(what) {
+    return !this.busy || this.refuse(`Stop the run before you ${what}.`);
+  }
+
+  /** Edit the user's last message: one that waits goes back to the box. Returns whether there is one. */
+  #editLast() {
+    const waiting = this.queue.at(-1);
+    if (waiting) this.conversation.actions.edit({ id: waiting.message.id, text: textOf(waiting.message), message: waiting.message });
+    return Boolean(waiting) || this.conversation.editLast();
+  }
+
+  /** Move the conversation to before a message, which goes to the message box; returns whether it moved. */
+  async #goBack(actions, { id, message }) {
+    const isMoved = await actions.switchBranch(this.tab.id, id, { before: true });
+    if (isMoved) this.composer.restore(textOf(message), message.attachments ?? []);
+    return Boolean(isMoved);
   }
 
   shown() {
@@ -66,7 +95,7 @@ export class ChatView {
 
   update({ tab, transcript, state, changes }) {
     const busy = isBusy(tab);
-    this.busy = busy;
+    Object.assign(this, { busy, tab, queue: transcript.queue });
     const pending = state.pending[tab.id] ?? [];
     const stopping = state.stopping[tab.id];
     this.title.textContent = tab.title;
@@ -76,8 +105,11 @@ export class ChatView {
     this.asked = transcript.questions;
     this.todo.update(transcript.todo, { busy });
     this.questions.update(transcript.questions);
-    this.composer.update({ busy, stopping, totals: transcript.totals, queued: tab.queued, link: state.link });
-    this.conversation.update({ transcript, pending, changes });
+    this.composer.update({ busy, stopping, totals: transcript.totals, queued: tab.queued, link: state.link, ...modesOf(tab, state.hello) });
+    this.conversation.update({ transcript, pending, changes, isResting: !busy && pending.length === 0 });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }
+
+/** The modes of a chat, or else those of the server. */
+const modesOf = (tab, hello) => ({ approve: tab.approve ?? hello.approve, thinking: tab.thinking ?? hello.thinking });

@@ -1,4 +1,4 @@
-import { AGENT_MODES } from "./agent-modes.js";
+import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 // The commands of the page: what buttons, keys and the palette do. A command asks where it has to, then calls an action or
 // changes what is shown.
 
@@ -58,6 +58,18 @@ export function createCommands({ store, state, actions, router, review, view }) 
     if (mode && active) actions.setAgentMode(active, mode);
   }
 
+  /** Let the user choose a mode of the chat that is shown; `modes` are [name, description]. */
+  async function choose(label, modes, current, set) {
+    const tab = activeTab();
+    if (tab?.kind !== "chat") return;
+    const choices = modes.map(([name, about]) => ({ title: name, detail: name === current(tab) ? `current · ${about}` : about, value: name }));
+    const chosen = await pick({ label, placeholder: "Find a mode", choices });
+    if (chosen) set(tab.id, chosen);
+  }
+
+  const chooseApprove = () => choose("Approval mode", APPROVAL_MODES, (tab) => tab.approve ?? store.get().hello.approve, actions.setApprove);
+  const chooseThinking = () => choose("Thinking", THINKING_LEVELS, (tab) => tab.thinking ?? store.get().hello.thinking, actions.setThinking);
+
   /** Escape closes what lies over the page, or else stops the run: the first press before its next request, the second at once. */
   function escape() {
     const { active, stopping } = store.get();
@@ -78,6 +90,8 @@ export function createCommands({ store, state, actions, router, review, view }) 
       isRunning && { title: "Stop run now", run: () => actions.stop(tab.id, true) },
       tab?.kind === "chat" && { title: "Choose model…", run: chooseModel },
       tab?.kind === "chat" && { title: "Choose agent mode…", run: chooseAgentMode },
+      tab?.kind === "chat" && { title: "Choose approval mode…", run: chooseApprove },
+      tab?.kind === "chat" && { title: "Choose thinking…", run: chooseThinking },
       tab && !review.has(tab.id) && { title: "Rename tab…", keys: "F2", run: () => rename(tab.id) },
       tab && { title: "Close tab", keys: "Alt+W", run: () => close(tab.id) },
       { title: "Files", keys: "Alt+F", run: commands.toggleFiles },
@@ -107,12 +121,15 @@ export function createCommands({ store, state, actions, router, review, view }) 
     openSession,
     chooseModel,
     chooseAgentMode,
+    chooseApprove,
+    chooseThinking,
     close,
     closeActive: () => store.get().active && close(store.get().active),
     rename,
     escape,
     openPalette: () => openPalette(paletteEntries()),
     showKeys,
+    stopRun: () => activeTab() && actions.stop(activeTab().id, false),
     focusPanel: () => view().panel.view?.focus(),
     showNth: (index) => router.show(state.tabs()[index]?.id ?? null),
     toggleFiles: () => review.toggle("files"),

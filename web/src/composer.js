@@ -1,22 +1,31 @@
 // The message box with its stored draft, Send (which queues during a run) and Stop.
 
 import { Attachments } from "./attachments.js";
-import { h, icon, setText } from "./dom.js";
+import { Completion } from "./completion.js";
+import { fill, h, icon, setAttr, setText } from "./dom.js";
 import { formatUsage } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { StopButton } from "./stop-button.js";
 
+const COMMAND = /^\/([A-Za-z0-9][\w.-]*)(?:\s[\s\S]*)?$/;
+
 export class Composer {
-  /** `actions`: send(text, attachments), stop(now), refuse(words). */
+  /** `actions`: send(text, attachments), stop(now), refuse(words), editLast(), findFiles(part), chatCommands(), chooseApprove(), chooseThinking(). */
   constructor({ tab, actions }) {
     Object.assign(this, { tab, actions });
     this.attachments = new Attachments({ refuse: actions.refuse, changed: () => this.#ready() });
     this.area = h("textarea", {
       class: "composer-area", rows: "1", "aria-label": "Message", placeholder: "Message", dir: "auto",
       value: localStore.get(`draft:${tab}`) ?? "",
-      oninput: () => this.#drafted(),
+      oninput: () => {
+        this.#drafted();
+        this.completion.update();
+      },
       onkeydown: (event) => this.#key(event),
       onpaste: (event) => event.clipboardData.files.length && this.#files(event, event.clipboardData.files),
+    });
+    this.completion = new Completion({
+      area: this.area, files: actions.findFiles, commands: actions.chatCommands, changed: () => this.#drafted(),
     });
     this.send = h(
       "button",
@@ -26,6 +35,8 @@ export class Composer {
     this.words = this.send.firstChild;
     this.stop = new StopButton(actions.stop);
     this.meter = h("span", { class: "meter" });
+    this.approve = h("button", { type: "button", class: "quiet composer-mode", onclick: () => actions.chooseApprove() });
+    this.thinking = h("button", { type: "button", class: "quiet composer-mode", onclick: () => actions.chooseThinking() });
     this.hint = h("span", { class: "hint" });
     this.el = h(
       "form",
@@ -38,9 +49,9 @@ export class Composer {
         ondragover: (event) => event.preventDefault(),
         ondrop: (event) => this.#files(event, event.dataTransfer.files),
       },
-      this.attachments.el,
+      this.attachments.el, this.completion.el,
       h("div", { class: "composer-row" }, this.attachments.button, this.attachments.input, this.area, this.stop.el, this.send),
-      h("div", { class: "composer-foot" }, this.hint, this.meter),
+      h("div", { class: "composer-foot" }, h("span", { class: "composer-modes" }, this.approve, this.thinking), this.hint, this.meter),
     );
     this.#ready();
   }
@@ -49,14 +60,24 @@ export class Composer {
     this.area.focus();
   }
 
-  update({ busy, stopping, totals, queued, link }) {
+  update({ busy, stopping, totals, queued, link, approve, thinking }) {
+    this.#mode(this.approve, approve, `Approval mode: ${approve}`);
+    this.#mode(this.thinking, `thinking ${thinking}`, `Thinking: ${thinking}`);
+    const isFixed = approve === "review"; // the chat works in a copy of the project
+    this.approve.disabled = isFixed;
+    setAttr(this.approve, "title", isFixed ? "Changes wait for your review. Start Newel with another --approve to switch." : "Choose which calls are asked about");
     this.stop.update({ busy, stopping });
     setText(this.words, busy ? "Queue" : "Send");
     const waits = queued ? `${queued} queued. ` : "";
     const stops = { soon: " · Esc to stop now", now: "" }[stopping] ?? " · Esc to stop";
-    const keys = busy ? `Enter to queue${stops}` : "Enter to send · Shift+Enter for a new line";
+    const keys = busy ? `Enter to queue${stops}` : "Enter to send · Shift+Enter for a new line · @ files · / commands";
     setText(this.hint, link === "open" ? waits + keys : "Offline. Messages are sent when the connection is back.");
     setText(this.meter, formatUsage(totals));
+  }
+
+  #mode(button, words, label) {
+    if (button.textContent !== words) fill(button, words, icon("down"));
+    setAttr(button, "aria-label", label);
   }
 
   /** Put a withdrawn message back to be edited, before the current draft. */
@@ -68,16 +89,28 @@ export class Composer {
     this.area.setSelectionRange(text.length, text.length);
   }
 
-  #submit() {
+  async #submit() {
     const text = this.area.value;
     if (!text.trim() && this.attachments.files.length === 0) return;
+    const name = COMMAND.exec(text)?.[1];
+    const entries = name ? await this.actions.chatCommands().catch(() => null) : null;
+    if (this.area.value !== text) return; // it was sent, or typed on, meanwhile
+    const command = entries?.find((entry) => entry.name === name);
+    if (entries && !command) return void this.actions.refuse(`There is no command /${name}. Type / to see all; a space before it sends it as text.`);
+    if (command?.run) {
+      this.area.value = "";
+      this.#drafted();
+      return command.run();
+    }
+    this.completion.close();
     this.actions.send(text, this.attachments.take());
     this.area.value = "";
     this.#drafted();
   }
 
   #key(event) {
-    if (event.isComposing) return;
+    if (event.isComposing || this.completion.key(event)) return;
+    if (event.key === "ArrowUp" && this.area.value === "" && this.actions.editLast()) event.preventDefault();
     if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
       event.preventDefault();
       this.#submit();

@@ -2,14 +2,16 @@
 
 import { h, iconButton, reconcile, setAttr } from "./dom.js";
 import { localStore } from "./local-storage.js";
-import { AssistantView, PendingView, textOf, NoteView } from "./message.js";
-import { ChangesView, withChanges } from "./review/changes.js";
+import { keptAtEnd } from "./transcript.js";
+import { AssistantView, KeptView, PendingView, textOf, NoteView } from "./message.js";
+import { withChanges } from "./review/changes.js";
+import { ChangesView } from "./run-changes.js";
 
 const AT_END = 40; // px from the end within which the reader counts as being there
 const NEAR_TOP = 300; // px from the top at which earlier messages are loaded
 
 export class Conversation {
-  /** `actions` of the tab: resend, discard, withdraw, edit, sendNow, loadEarlier, loadSubagent, review, openFile; `userView()` makes the view of a user's message. */
+  /** `actions` of the tab: resend, discard, withdraw, edit, sendNow, bringBack, loadEarlier, loadSubagent, reviewRun, undoRun, redoRun, openFile; `userView()` makes the view of a user's message. */
   constructor({ tab, actions, userView, foot = null, empty = null }) {
     Object.assign(this, { tab, actions, userView, empty });
     this.views = new Map(); // by key, in document order
@@ -47,11 +49,12 @@ export class Conversation {
     this.#savePosition();
   }
 
-  /** `changes` are those of its runs, as changes.js lists them. */
-  update({ transcript, pending, changes }) {
+  /** `changes` are those of its runs, as changes.js lists them; `isResting`: nothing runs or waits to run. */
+  update({ transcript, pending, changes, isResting = false }) {
     const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
-      ...withChanges(transcript.live ? [...transcript.entries, this.#liveEntry(transcript.live)] : transcript.entries, changes),
+      ...this.#entries(transcript, changes),
+      ...(isResting ? this.#kept(keptAtEnd(transcript)) : []),
       ...this.#queuedEntries(transcript.queue).map((item) => [`pending:${item.id}`, item]),
       ...pending.map((message) => [`pending:${message.id}`, message]),
     ];
@@ -63,6 +66,18 @@ export class Conversation {
     if (this.follows) this.#scrollDown();
     else if (this.log.scrollHeight > height && !this.isLoading) this.pill.hidden = false;
     this.transcript = transcript;
+  }
+
+  #entries(transcript, changes) {
+    const entries = transcript.live ? [...transcript.entries, this.#liveEntry(transcript.live)] : transcript.entries;
+    if (entries.length || !transcript.ready) return withChanges(entries, changes);
+    return changes.map((change) => [change.checkpoint_id, { kind: "changes", change }]); // it went back to its beginning
+  }
+
+  /** What can be brought back at the end of the conversation. */
+  #kept(ids) {
+    if (ids !== this.keptSource) [this.keptSource, this.keptItem] = [ids, { kind: "kept", ids }];
+    return ids.length ? [["kept", this.keptItem]] : [];
   }
 
   #liveEntry(live) {
@@ -98,11 +113,20 @@ export class Conversation {
         return this.userView();
       case "pending":
         return new PendingView(this.actions);
+      case "kept":
+        return new KeptView(this.actions);
       case "changes":
         return new ChangesView(this.actions);
       default:
         return new NoteView();
     }
+  }
+
+  /** Edit the user's last message; returns whether there is one. */
+  editLast() {
+    const view = [...this.views.values()].findLast((each) => each.beginEdit);
+    view?.beginEdit();
+    return Boolean(view);
   }
 
   // -- where the reader is ------------------------------------------------------------------------

@@ -64,8 +64,9 @@ export class Header {
     setAttr(this.mode, "aria-label", `Agent mode: ${mode}`);
     setAttr(this.mode, "title", tab?.kind === "agent" ? "An agent's mode is part of its contract" : "Choose which model works");
     this.model.disabled = this.mode.disabled = tab?.kind !== "chat";
-    setText(this.approve, hello.approve);
-    setAttr(this.permissions, "aria-label", `Permissions, approval mode: ${hello.approve}`);
+    const approve = tab?.approve ?? hello.approve;
+    setText(this.approve, approve);
+    setAttr(this.permissions, "aria-label", `Permissions, approval mode: ${approve}`);
     setText(this.flags, hello.ephemeral ? "not saved" : "");
     const problem = hello.sandbox === "partial" ? "partial sandbox" : "no sandbox";
     setText(this.sandbox, hello.sandboxProblem ? problem : `sandbox: ${hello.sandbox}`);

@@ -6,6 +6,7 @@ import { formatDuration, plain, reveal, revealPath, toSentence, formatBytes, des
 import { localStore } from "./local-storage.js";
 import { StreamingMarkdown } from "./streaming-markdown.js";
 import { SubagentView } from "./subagent.js";
+import { versionsOf } from "./transcript.js";
 import { imageView, section, ToolCallView } from "./tool-call.js";
 
 // -- the assistant ----------------------------------------------------------------------------------
@@ -139,22 +140,47 @@ const attachment = (file) =>
     : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`);
 
 export class UserView {
-  /** `edit(item, text)` resends an edited message; `mayEdit()` returns whether that is possible, and reports why not. */
-  constructor({ edit, mayEdit }) {
-    Object.assign(this, { edit, mayEdit });
+  /**
+   * `edit(item, text)` resends an edited message, `goBack(item)` goes to before it, `show(id)` to another version of it;
+   * `mayEdit()` returns whether that is possible, and reports why not.
+   */
+  constructor({ edit, goBack, show, mayEdit }) {
+    Object.assign(this, { edit, goBack, show, mayEdit });
     this.body = h("div", { class: "user-text", dir: "auto" });
     this.files = h("div", { class: "files" });
     const change = iconButton("edit", "Edit message", () => this.#edit());
-    this.actions = h("div", { class: "actions" }, change, copyButton(() => this.text, "Copy message"));
-    this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You"), this.body, this.files, this.actions);
+    const back = iconButton("history", "Go back to before this message", () => this.mayEdit() && this.goBack(this.item));
+    this.actions = h("div", { class: "actions" }, change, back, copyButton(() => this.text, "Copy message"));
+    this.versions = h("span", { class: "versions", hidden: true });
+    this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You", this.versions), this.body, this.files, this.actions);
   }
 
-  update(item) {
+  update(item, transcript) {
+    const versions = versionsOf(transcript, item.id);
+    if (versions !== this.shownVersions) this.#versions(versions, item.id);
     if (item === this.item) return;
     this.item = item;
     this.text = textOf(item.message);
     this.body.textContent = plain(this.text);
     fill(this.files, ...imagesOf(item.message).map(imageView), ...(item.message.attachments ?? []).map(attachment));
+  }
+
+  /** "‹ 2/3 ›" between the versions of an edited message. */
+  #versions(ids, id) {
+    this.shownVersions = ids;
+    this.versions.hidden = ids.length < 2;
+    if (ids.length < 2) return fill(this.versions);
+    const at = ids.indexOf(id);
+    const step = (sign, label, to) => h("button", {
+      type: "button", class: "link version", "aria-label": label, title: label, disabled: to === undefined,
+      onclick: onceClicked(() => this.mayEdit() && this.show(to)),
+    }, sign);
+    fill(this.versions, step("‹", "Earlier version", ids[at - 1]), ` ${at + 1}/${ids.length} `, step("›", "Later version", ids[at + 1]));
+  }
+
+  /** Edit the message in place; the same as its button. */
+  beginEdit() {
+    this.#edit();
   }
 
   #edit() {
@@ -181,11 +207,14 @@ export class UserView {
           if (event.key === "Escape") {
             event.stopPropagation();
             back();
-          } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+          } else if (event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing) {
+            event.preventDefault();
+            send();
+          }
         },
       },
       area,
-      h("p", { class: "dim" }, "Later messages are removed from the conversation; the session keeps them."),
+      h("p", { class: "dim" }, "Enter to resend · Shift+Enter for a new line. The earlier version and what followed it are kept."),
       h("div", { class: "row" },
         h("button", { type: "submit", class: "primary" }, "Resend"),
         h("button", { type: "button", onclick: back }, "Cancel")),
@@ -193,6 +222,22 @@ export class UserView {
     this.body.replaceWith(form);
     this.actions.hidden = true;
     area.focus();
+  }
+}
+
+/** Messages after the end of the conversation, which went back. */
+export class KeptView {
+  /** `actions`: bringBack(id) of a message. */
+  constructor(actions) {
+    this.actions = actions;
+    this.el = h("div", { class: "entry told info", role: "group", "aria-label": "Later messages" });
+  }
+
+  update({ ids }) {
+    if (ids === this.ids) return;
+    this.ids = ids;
+    const bring = h("button", { type: "button", onclick: onceClicked(() => this.actions.bringBack(this.ids.at(-1))) }, "Bring back");
+    fill(this.el, icon("history"), h("div", { class: "told-words row" }, "The conversation went back. What was said later is kept.", bring));
   }
 }
 

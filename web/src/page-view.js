@@ -9,6 +9,8 @@ import { ToolsPanel } from "./mcp-panel.js";
 import { Panel } from "./panel.js";
 import { PermissionsDialog } from "./permissions.js";
 import { ModelNote, ModelSetup, openSetup } from "./setup.js";
+import { textOf } from "./message.js";
+import { openRedo, openRewind, openRun, openUndo } from "./rewind.js";
 import { isBusy } from "./store.js";
 import { Tabs } from "./tabs.js";
 
@@ -29,7 +31,10 @@ export class PageView {
       empty: emptyPanel(commands, this.modelSetup.el),
       actions: {
         ...actions, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
-        review: ({ job_id: run }) => review.reviewRuns([run]),
+        ...runActions(review), chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
+        findFiles: (part) => review.api.find(part).then(({ files }) => files),
+        chatCommands: async () => [...CHAT_COMMANDS.map(([name, detail, run]) => ({ name, detail, run: () => commands[run]() })), ...(await actions.prompts()).map(
+          ({ name, description: detail, takesArguments }) => ({ name, detail, takesArguments }))],
       },
     });
     fill(
@@ -69,6 +74,41 @@ export class PageView {
     this.tools.setOpen(isOpen, servers);
     if (!isOpen) this.header.tools.focus();
   }
+}
+
+// Commands of the message box, named as in the terminal: [name, description, the command of commands.js].
+const CHAT_COMMANDS = [
+  ["approve", "Choose which calls are asked about", "chooseApprove"],
+  ["agent-mode", "Choose the agent mode", "chooseAgentMode"],
+  ["clear", "Open a new chat", "newChat"],
+  ["help", "Keyboard shortcuts", "showKeys"],
+  ["model", "Choose the model", "chooseModel"],
+  ["permissions", "What agents may do here", "openPermissions"],
+  ["resume", "Open an earlier conversation", "openSession"],
+  ["review", "Review pending changes", "toggleReview"],
+  ["stop", "Stop the run", "stopRun"],
+  ["thinking", "Choose how much the model thinks", "chooseThinking"],
+  ["tools", "MCP servers and their tools", "toggleTools"],
+];
+
+/** What a conversation can do with the changes of its runs. */
+function runActions(review) {
+  const { api, announce } = review;
+  const showAll = () => review.review.touch();
+  const undoRun = (change) => openUndo({ api, change, announce }).then(showAll);
+  return {
+    undoRun,
+    redoRun: (change) => openRedo({ api, change, announce }).then(showAll),
+    reviewRun(change) {
+      const isOpen = change.files.some(({ pending, accepted }) => pending + accepted > 0);
+      return isOpen ? review.reviewRuns([change.job_id]) : openRun({ api, change, undo: () => undoRun(change) });
+    },
+    /** Go back to before a message of a chat; `goBack()` moves the conversation. */
+    rewind({ session }, { message }, goBack) {
+      const ask = (request) => api.rewind(session, message.timestamp, request);
+      return openRewind({ ask, message: textOf(message), goBack, announce }).then(showAll);
+    },
+  };
 }
 
 /** "1 question · notes.md · src · newel". */

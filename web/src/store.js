@@ -27,6 +27,8 @@ export const initialState = () => ({
 
 const tabOf = (given) => ({
   model: null,
+  approve: null,
+  thinking: null,
   contract: null,
   run: null,
   reason: "",
@@ -34,6 +36,7 @@ const tabOf = (given) => ({
   folder: "",
   activity: 0,
   queued: 0,
+  switches: 0,
   ...given,
 });
 
@@ -61,7 +64,8 @@ export function reduce(state, frame) {
 const REDUCERS = {
   welcome(state, frame) {
     const restarted = state.hello && state.hello.server !== frame.server;
-    const transcripts = restarted ? mapValues(state.transcripts, (transcript) => ({ ...transcript, live: null })) : state.transcripts;
+    const current = withoutSwitched(state, frame.tabs ?? []);
+    const transcripts = restarted ? mapValues(current, (transcript) => ({ ...transcript, live: null })) : current;
     const next = { ...state, hello: frame, transcripts, servers: (frame.servers ?? []).map(serverOf), permissionChanges: state.permissionChanges + 1 };
     return withTabs(next, frame.tabs ?? []);
   },
@@ -112,6 +116,14 @@ const REDUCERS = {
   }),
   "page/stopFailed": (state, { tab }) => ({ ...state, stopping: without(state.stopping, tab) }),
 };
+
+/** The transcripts; empty ones of conversations that went to another branch while this page was not connected: they are read anew. */
+function withoutSwitched({ tabs, transcripts }, given) {
+  const switches = new Map(given.map(({ id, switches: count = 0 }) => [id, count]));
+  const switched = new Set(tabs.filter(({ id, switches: count }) => switches.has(id) && switches.get(id) !== count).map(({ id }) => id));
+  if (switched.size === 0) return transcripts;
+  return Object.fromEntries(Object.entries(transcripts).map(([id, transcript]) => [id, switched.has(id) ? emptyTranscript() : transcript]));
+}
 
 /** Replace the tabs, and drop the state of those that are gone. */
 function withTabs(state, given) {

@@ -8,6 +8,8 @@
 //   calls     by call id: {working, output, since, result, nested}; result: {output, isError, details, images, duration};
 //             nested: the transcript of the call's subagent, or null if it has none, or none was loaded
 //   todo      the model's list: [{text, status}]
+//   branches  where the user has said several things, or something after the end: {after, messages}
+//   tip       the id of the last message, results included; "" for none, null if it is unknown
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TODO = "todo"; // the tool
@@ -28,6 +30,8 @@ export const emptyTranscript = () => ({
   questions: [],
   totals: EMPTY_TOTALS,
   todo: [],
+  branches: [],
+  tip: "",
 });
 
 /** Build a transcript from a snapshot. */
@@ -48,7 +52,7 @@ export function fromSnapshot(snapshot) {
     for (const { after, event } of told) if (after === message.id) transcript = addEventEntry(transcript, event);
   }
   transcript = withQueue(transcript, snapshot.queue ?? []);
-  transcript = { ...transcript, todo: snapshot.todo ?? [] }; // the messages may begin after it was set
+  transcript = { ...transcript, todo: snapshot.todo ?? [], branches: snapshot.branches ?? [] }; // the messages may begin after it was set
   for (const id of snapshot.working ?? []) transcript = withCall(transcript, id, { working: true });
   return addSoFar(transcript, snapshot.soFar ?? {});
 }
@@ -182,7 +186,21 @@ export function addHistory(transcript, messages, more) {
 /** Remove a message and all that follow it. */
 export function cutBefore(transcript, id) {
   const index = transcript.entries.findIndex((entry) => entry.id === id);
-  return index < 0 ? transcript : { ...transcript, entries: transcript.entries.slice(0, index), live: null };
+  return index < 0 ? transcript : { ...transcript, entries: transcript.entries.slice(0, index), live: null, tip: null };
+}
+
+const NONE = [];
+
+/** The ids of the versions of an edited message, the oldest first; empty for one that was never edited. */
+export const versionsOf = ({ branches }, id) => branches.find(({ messages }) => messages.length > 1 && messages.includes(id))?.messages ?? NONE;
+
+/** The ids of the user's messages after the end of the conversation, which went back. */
+export const keptAtEnd = ({ branches, tip }) => branches.find(({ after }) => after === tip)?.messages ?? NONE;
+
+/** The branches after a message was added at the end. */
+function extendBranches({ branches, tip }, { id, role }) {
+  if (role !== "user") return branches;
+  return branches.map((each) => (each.after === tip && !each.messages.includes(id) ? { ...each, messages: [...each.messages, id] } : each));
 }
 
 /** Replace the growing message and outputs by the server's current ones, for a page that connects late. */
@@ -201,7 +219,9 @@ export function withQueue(transcript, messages) {
 
 export const withQuestions = (transcript, questions) => ({ ...transcript, questions: questions.map(question) });
 
-function addMessage(transcript, message) {
+function addMessage(before, message) {
+  const isNew = !before.entries.some(({ id }) => id === message.id);
+  const transcript = isNew ? { ...before, branches: extendBranches(before, message), tip: message.id } : before;
   if (message.role === "toolResult") {
     return endCall(transcript, message.toolCallId, message.toolName, resultOf(message, message.output));
   }

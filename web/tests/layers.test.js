@@ -20,11 +20,11 @@ const LAYERS = {
   parts: [
     "composer", "contract", "conversation", "message", "questions", "status-line", "stop-button", "subagent", "todo", "tool-call",
     "review/clarify-card", "review/draft-restore", "review/editor-bar", "review/editor-setup", "review/hunk-list", "review/hunks", "review/hunk-toolbar",
-    "review/job-card", "review/pending-decisions-card", "review/prompt-context", "review/quick-open", "review/rollback",
+    "review/job-card", "review/pending-decisions-card", "review/prompt-context", "review/quick-open", "review/rollback", "rewind", "run-changes",
     "review/sidebar-chat", "review/sidebar-file", "review/sidebar-hunk",
   ],
   elements: [
-    "agent-modes", "attachments", "dialog", "diff", "dom", "elapsed-timer", "host-status", "markdown", "picker", "streaming-markdown",
+    "agent-modes", "attachments", "completion", "dialog", "diff", "dom", "elapsed-timer", "host-status", "markdown", "picker", "streaming-markdown",
     "review/changes", "review/paged-list", "review/patch-view", "review/run-origin", "review/virtual-list",
   ],
   state: [

@@ -22,7 +22,7 @@ from newel.config.settings import Settings, load_settings
 from newel.storage.files import make_private, read_regular, replace_file
 
 if TYPE_CHECKING:
-    from newel.web.security import WebAccess
+    from newel.web.security import ServerAccess
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -48,7 +48,7 @@ async def _show(settings: Settings, options: WebOptions, folder: Path, kind: Win
         return
     ports = _LastPort(folder / "port")
 
-    async def show(access: WebAccess) -> None:
+    async def show(access: ServerAccess) -> None:
         ports.write(access.port)
         await window.show(access.url)
 

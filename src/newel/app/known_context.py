@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from newel.context.skill_book import SkillBook
     from newel.permissions.secret_paths import SecretPaths
     from newel.session.coding_agent import CodingAgent
+    from newel.workspace.port import Workspace
 
 
 class KnownContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,25 +49,17 @@ async def load_context(
     from newel.context.built_in_prompts import BUILT_IN
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.instructions import find_instructions
-    from newel.context.prompt_templates import CommandFolder, load_templates
     from newel.workspace.local import LocalWorkspace
 
     project, is_private = workspaces.workspace, secret_paths.holds_secrets
     machine = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
-    claude = _claude_folder()
     instructions = await find_instructions(
         project,
         home=WorkspaceFolder(machine, str(settings.home)),
-        claude=WorkspaceFolder(machine, claude),
+        claude=WorkspaceFolder(machine, _claude_folder()),
         is_private=is_private,
     )
-    prompts = [
-        WorkspaceFolder(machine, f"{settings.home}/prompts"),
-        CommandFolder(machine, f"{claude}/commands"),
-        WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
-        CommandFolder(project, f"{project.root}/.claude/commands"),
-    ]
-    templates = await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
+    templates = await _load_templates(settings, project, is_private)
     found = await find_skills_in_use(settings, project, is_private)
     skills = open_book(found.used, project, workspaces.works_in, is_private)
     return KnownContext(
@@ -76,6 +69,37 @@ async def load_context(
         notices=found.notices,
         attachable=Attachable(guard_secrets(project, secret_paths), _why_not(secret_paths)),
     )
+
+
+async def load_prompts(
+    settings: Settings, project: Workspace, is_private: Callable[[str], bool]
+) -> dict[str, Template]:
+    """The prompt templates and skills that a user may call, by name: those of the user, on this machine, and of the project."""
+    from newel.app.skills import find_skills_in_use, open_book
+    from newel.context.built_in_prompts import BUILT_IN
+
+    templates = await _load_templates(settings, project, is_private)
+    found = await find_skills_in_use(settings, project, is_private)
+    skills = open_book(found.used, project, project, is_private)
+    return skills.templates(templates, BUILT_IN) if skills else templates
+
+
+async def _load_templates(
+    settings: Settings, project: Workspace, is_private: Callable[[str], bool]
+) -> dict[str, Template]:
+    from newel.context.built_in_prompts import BUILT_IN
+    from newel.context.file_reader import WorkspaceFolder
+    from newel.context.prompt_templates import CommandFolder, load_templates
+    from newel.workspace.local import LocalWorkspace
+
+    machine = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
+    prompts = [
+        WorkspaceFolder(machine, f"{settings.home}/prompts"),
+        CommandFolder(machine, f"{_claude_folder()}/commands"),
+        WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
+        CommandFolder(project, f"{project.root}/.claude/commands"),
+    ]
+    return await load_templates(prompts, built_in=BUILT_IN, is_private=is_private)
 
 
 def _claude_folder() -> str:

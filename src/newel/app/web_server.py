@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from newel.permissions.rules import RuleSet
     from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
-    from newel.web.security import WebAccess
+    from newel.web.security import ServerAccess
     from newel.web.websocket import ServerInfo
     from newel.workbench.workbench import Workbench
     from newel.workspace.execution_host import ExecutionHost
@@ -59,7 +59,7 @@ def run_workbench(options: WebOptions) -> int:
 async def serve_workbench(
     settings: Settings,
     options: WebOptions,
-    show: Callable[[WebAccess], Awaitable[object]] | None = None,
+    show: Callable[[ServerAccess], Awaitable[object]] | None = None,
 ) -> None:
     """Serve until a signal, or until ``show`` returns, which is called once connections are accepted. Raises ``ConfigError``,
     ``EngineError``, and what ``show`` raises.
@@ -69,7 +69,7 @@ async def serve_workbench(
     from newel.app.usage import report_usage
     from newel.web.access_token import choose_token
     from newel.web.app import create_app
-    from newel.web.security import WebAccess
+    from newel.web.security import ServerAccess
     from newel.web.server import listen, serve
 
     warn_of_project_server(settings)
@@ -80,7 +80,7 @@ async def serve_workbench(
         token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
         listener = listen(options.bind, options.port)
         stack.callback(listener.close)
-        access = WebAccess(token=token, host=listener.host, port=listener.port)
+        access = ServerAccess(token=token, host=listener.host, port=listener.port)
         closing = anyio.Event()
         address = access.url.partition("#")[0]
         workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=address)
@@ -121,6 +121,7 @@ def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) 
         newel=VERSION,
         project=workbench.folder,
         approve=settings.approve,
+        thinking=settings.thinking,
         sandbox=settings.sandbox.mode or "read-only",
         sandbox_problem=settings.sandbox_problem,
         ephemeral=options.ephemeral,
@@ -271,7 +272,7 @@ def open_browser(url: str) -> None:
     Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()
 
 
-def _announce(access: WebAccess) -> None:
+def _announce(access: ServerAccess) -> None:
     try:
         print(access.url, flush=True)  # noqa: T201 — the user, or the program that started us, waits for it
     except OSError as error:

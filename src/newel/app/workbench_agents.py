@@ -23,10 +23,12 @@ from newel.app.agent_hosts import AgentHosts, open_agent_hosts
 from newel.app.agent_models import AgentModels, open_models
 from newel.app.mcp_servers import sampler, tool_servers
 from newel.app.model_resolver import NoModelConfigured, ResolvedModel, resolved_model
-from newel.app.workspace_factory import open_recorders
+from newel.app.workspace_factory import open_recorders, project_secret_paths
 from newel.config.settings import Settings
+from newel.context.prompt_templates import Template
 from newel.mcp.manager import McpManager
 from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest, Reach
+from newel.permissions.approval import ApprovalMode
 from newel.permissions.nested import enter
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.model_server import connect
@@ -40,6 +42,7 @@ from newel.text.format import one_line
 from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
+from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
     from newel.providers.api_client import ListedModel
@@ -212,6 +215,14 @@ class WorkbenchAgentFactory:
             name=in_use.name, where=in_use.where, problem=self.model_problem, agent_mode=self.models.mode
         )
 
+    @property
+    def approve(self) -> ApprovalMode:
+        return self._settings.approve
+
+    @property
+    def sandbox_problem(self) -> str:
+        return self._settings.sandbox_problem
+
     async def find_model(self, mode: AgentMode) -> Model:
         return (await self._in_mode(mode)).model
 
@@ -312,6 +323,15 @@ class WorkbenchAgentFactory:
         monitor = self.host.monitor if in_use.is_on_host else None
         with monitor.request_deadline() if monitor else nullcontext():
             return await in_use.list_models()
+
+    async def list_templates(self) -> dict[str, Template]:
+        from newel.app.known_context import load_prompts
+
+        workspace = self.host.workspace(self.host.name, OutputLimits())
+        is_private = project_secret_paths(self._settings, self.host, workspace.root).holds_secrets
+        monitor = self.host.monitor
+        with monitor.request_deadline() if monitor else nullcontext():
+            return await load_prompts(self._settings, workspace, is_private)
 
     def list_sessions(self) -> list[SessionEntry]:
         return list_sessions(self._settings.home / "sessions", self.host.name, limit=200)

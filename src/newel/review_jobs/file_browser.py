@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -12,6 +13,7 @@ import anyio.to_thread
 from newel.review.paths import checked_path
 from newel.review_jobs.overview import Overview
 from newel.review_jobs.responses import EntryState, FolderEntry, FolderView, FoundFiles, PendingFile
+from newel.text.fuzzy import fuzzy_matches
 from newel.workspace.glob import is_text, left_out
 from newel.workspace.port import DirectoryEntry
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, is_never_covered
@@ -20,6 +22,8 @@ from newel.workspace.walk import below, walk
 
 MAX_PROJECT_FILES: Final = 100_000
 MAX_FOLDER_ENTRIES: Final = 20_000
+MAX_RANKED: Final = 1000
+"""Names that are compared letter by letter, the shortest."""
 NAMES_TTL_S: Final = 5.0
 """How long the list of all file names is reused."""
 
@@ -76,7 +80,9 @@ class FileBrowser:
     # -- names --------------------------------------------------------------------------------------
 
     async def find(self, query: str, *, limit: int) -> FoundFiles:
-        """The files whose paths contain all words of a query, best match first, without those that git ignores."""
+        """The files whose paths contain all words of a query, or else its letters in order, best match first, without those that git
+        ignores.
+        """
         async with self._loading:
             if time.monotonic() - self._names_loaded_at > NAMES_TTL_S:
                 self._names = await self._load_names()
@@ -133,7 +139,20 @@ def _sort_key(name: str) -> tuple[str, str]:
     return name.casefold(), name
 
 
-def _search(paths: Iterable[str], terms: Sequence[str], limit: int) -> FoundFiles:
+def _search(paths: Sequence[str], terms: Sequence[str], limit: int) -> FoundFiles:
+    found = _search_words(paths, terms, limit)
+    if found.files or not terms:
+        return found
+    letters = re.compile(".*".join(map(re.escape, "".join(terms))))
+    loose = sorted(
+        (path for path in paths if letters.search(path.casefold())), key=lambda path: (len(path), path)
+    )
+    ranked = loose[:MAX_RANKED]
+    best = tuple(ranked[at] for at in fuzzy_matches(ranked, "".join(terms))[:limit])
+    return FoundFiles(files=best, more=len(loose) > limit)
+
+
+def _search_words(paths: Sequence[str], terms: Sequence[str], limit: int) -> FoundFiles:
     matches: list[tuple[int, int, str]] = []
     for path in paths:
         lower = path.casefold()

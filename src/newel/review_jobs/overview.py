@@ -14,8 +14,10 @@ from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import head_of, is_blob, lines_of, text_hash
 from newel.review.model.file_review import FileReview, Lines, buffer
+from newel.review.model.patch import patch_size
 from newel.review.serialize import runs_of
 from newel.review.store.ledger import Checkpoint, Ledger, Revision
+from newel.review.undo_order import UndoOrder
 from newel.review_jobs.responses import (
     CheckpointList,
     CheckpointSummary,
@@ -81,6 +83,7 @@ class Overview:
 
     def _list_checkpoints(self, limit: int, before: str, session: str) -> CheckpointList:
         checkpoints = self._ledger.checkpoints()
+        order = UndoOrder(checkpoints)
         if before:
             ids = [checkpoint.id for checkpoint in checkpoints]
             if before not in ids:
@@ -92,7 +95,7 @@ class Overview:
             checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.session == session]
         with self._lock:
             revs = self._ledger.revisions()
-            page = tuple(self._summary(checkpoint, revs) for checkpoint in checkpoints[:limit])
+            page = tuple(self._summary(checkpoint, revs, order) for checkpoint in checkpoints[:limit])
         return CheckpointList(checkpoints=page, more=len(checkpoints) > limit)
 
     def _load_pending(self) -> list[_CachedFile]:
@@ -124,7 +127,9 @@ class Overview:
         session_ids = tuple(dict.fromkeys(session for session in sessions if session))
         return cached._replace(file=msgspec.structs.replace(cached.file, session_ids=session_ids))
 
-    def _summary(self, checkpoint: Checkpoint, revs: Mapping[str, Revision]) -> CheckpointSummary:
+    def _summary(
+        self, checkpoint: Checkpoint, revs: Mapping[str, Revision], order: UndoOrder
+    ) -> CheckpointSummary:
         run = checkpoint.run
         paths = [file.path for file in checkpoint.files]
         return CheckpointSummary(
@@ -134,6 +139,7 @@ class Overview:
             created_at=checkpoint.created,
             title=checkpoint.title,
             files=tuple(self._runs_of(path, revs.get(path)).get(run) or _no_hunks(path) for path in paths),
+            is_undone=order.is_undone(checkpoint),
         )
 
     def _runs_of(self, path: str, revision: Revision | None) -> Mapping[str, FileCounts]:
@@ -160,13 +166,14 @@ def _pending_run(run: str, checkpoint: Checkpoint | None, files: Sequence[FileCo
 
 
 def _no_hunks(path: str) -> FileCounts:
-    return FileCounts(file_path=path, pending=0, accepted=0, rejected=0, applied=0)
+    return FileCounts(file_path=path, pending=0, accepted=0, rejected=0, applied=0, added=0, removed=0)
 
 
 def _counts(review: FileReview) -> dict[str, FileCounts]:
     """The hunks of each run in a file, by state."""
     states = Counter((run, hunk.state) for hunk in review.hunks for run in runs_of(hunk))
     applied = Counter(hunk.run for hunk in review.applied)
+    added, removed = _line_counts(review)
     return {
         run: FileCounts(
             file_path=review.path,
@@ -174,9 +181,28 @@ def _counts(review: FileReview) -> dict[str, FileCounts]:
             accepted=states[run, "accepted"],
             rejected=states[run, "rejected"],
             applied=applied[run],
+            added=added[run],
+            removed=removed[run],
         )
         for run in {run for run, _ in states} | applied.keys()
     }
+
+
+def _line_counts(review: FileReview) -> tuple[Counter[str], Counter[str]]:
+    """The lines that each run adds and removes in a file."""
+    added, removed = Counter[str](), Counter[str]()
+    for hunk in review.hunks:
+        if not hunk.is_shown:
+            continue
+        more, less = patch_size(review.base[hunk.a : hunk.b], hunk.top.lines)
+        for run in runs_of(hunk):
+            added[run] += more
+            removed[run] += less
+    for saved in review.applied:
+        more, less = patch_size(saved.before, review.base[saved.a : saved.b])
+        added[saved.run] += more
+        removed[saved.run] += less
+    return added, removed
 
 
 def _with_moves(files: Sequence[_CachedFile]) -> list[PendingFile]:

@@ -143,3 +143,26 @@ class RollbackRequest(Request, frozen=True):
     mode: RollbackMode
     hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)] = []
     dry_run: bool = False
+
+
+class PlannedRevision(Request, frozen=True):
+    """A file that would change, at the revision that the user saw."""
+
+    file_path: Name
+    rev: int
+
+
+class UndoRunRequest(Request, frozen=True):
+    """With ``dry_run`` nothing changes: the response shows what would, for confirmation. Otherwise ``files`` are those of that
+    response, all of them; if they are not as they were, nothing changes.
+    """
+
+    dry_run: bool = False
+    files: Annotated[list[PlannedRevision], Meta(max_length=MAX_FILES)] = []
+
+
+class RewindRequest(UndoRunRequest, frozen=True, kw_only=True):
+    """Undo the runs of a session that began at ``since`` or later: the ``timestamp`` of a message."""
+
+    session_id: Name
+    since: Name

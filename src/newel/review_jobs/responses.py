@@ -307,8 +307,8 @@ class FoundFiles(Payload, frozen=True):
 
 
 class FileCounts(Payload, frozen=True):
-    """The hunks of a run in a file: undecided, accepted but not saved, rejected, saved. Hunks that a later edit replaced are
-    not counted.
+    """The hunks of a run in a file: undecided, accepted but not saved, rejected, saved; and the lines that all but the rejected ones
+    add and remove. Hunks that a later edit replaced are not counted.
     """
 
     file_path: str
@@ -316,10 +316,12 @@ class FileCounts(Payload, frozen=True):
     accepted: int
     rejected: int
     applied: int
+    added: int
+    removed: int
 
 
 class CheckpointSummary(Payload, frozen=True):
-    """A checkpoint in a list."""
+    """A checkpoint in a list. ``is_undone``: its run was undone, and not redone since."""
 
     checkpoint_id: str
     session_id: str
@@ -327,6 +329,7 @@ class CheckpointSummary(Payload, frozen=True):
     created_at: str
     title: str
     files: tuple[FileCounts, ...]
+    is_undone: bool
 
 
 class CheckpointList(Payload, frozen=True):
@@ -376,3 +379,23 @@ class RollbackView(Payload, frozen=True):
     conflicts: tuple[RollbackConflict, ...]
     rollback_checkpoint_id: str | None = None
     buffers: tuple[FileView, ...] = ()
+
+
+class RewindFile(Payload, frozen=True):
+    """A file, at its revision before, and its change by an undo as a unified diff. ``about`` describes what no line shows."""
+
+    file_path: str
+    rev: int
+    patch: str
+    about: str
+
+
+class RewindView(Payload, frozen=True):
+    """An undo, redo or rewind; ``status`` is ``planned`` for a dry run, or ``completed``: the files are written.
+    ``checkpoint_ids`` are those of the runs, the latest first.
+    """
+
+    status: str
+    checkpoint_ids: tuple[str, ...]
+    files: tuple[RewindFile, ...]
+    conflicts: tuple[RollbackConflict, ...]

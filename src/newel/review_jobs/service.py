@@ -9,7 +9,7 @@
 
 Each service covers one topic; calls go down this list and never up:
 
-    decisions   checkpoints                 accept, edit, undo and save; roll back
+    decisions   checkpoints   rewinds       accept, edit, undo and save; roll back; undo and redo runs
           jobs                              run, answer, cancel and apply jobs
           sessions                          create and archive sessions; delete old ones and their jobs
     files     registry                      reads files under review; holds the journals of live jobs
@@ -34,6 +34,7 @@ from newel.agent.errors import NewelError
 from newel.agent.ports import Model
 from newel.jobs.engine import LIVE, Job, JobOutcome, Lease
 from newel.jobs.worker import Handler
+from newel.review.project import ProjectReview
 from newel.review.store.schema import LedgerError
 from newel.review.store.watch import LedgerWatch, News, Revs
 from newel.review_jobs import apply
@@ -46,6 +47,7 @@ from newel.review_jobs.job_registry import JobRegistry
 from newel.review_jobs.job_service import JobService
 from newel.review_jobs.journal import KIND, JobJournal, find_jobs
 from newel.review_jobs.overview import Overview
+from newel.review_jobs.rewinds import RewindService
 from newel.review_jobs.runner import outcome_of, run_job
 from newel.review_jobs.sessions import SessionService, SessionStore, chat_of
 
@@ -72,6 +74,9 @@ class ReviewService:
         self.jobs = JobService(dependencies, self.sessions, self._registry, self.files)
         self.decisions = ReviewDecisions(self.files, self._registry, self.jobs, limits)
         self.checkpoints = CheckpointService(ledger, dependencies.checkpoints, self.files, self._registry)
+        self.rewinds = RewindService(
+            ProjectReview(ledger, dependencies.workspace), self.files, self._registry
+        )
 
     @classmethod
     async def open(cls, dependencies: ReviewDependencies) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
@@ -14,14 +14,17 @@ import msgspec
 from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, add_costs, new_id
-from newel.agent.ports import AgentMode, Emit, Model, Provider
-from newel.permissions.approval import Approval, ApprovalRequest
+from newel.agent.ports import AgentMode, Emit, Model, Provider, ThinkingLevel
+from newel.context.prompt_templates import Template
+from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.runs.run_events import Evaluation, RunEvent
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
 from newel.session.listing import SessionEntry
+from newel.session.manager import SessionManager
+from newel.session.message_tree import BranchPoint
 from newel.session.reader import read_session
 from newel.session.totals import NOTHING_USED, SessionTotals
 from newel.workspace.git_worktree import Worktree
@@ -145,6 +148,16 @@ class AgentFactory(Protocol):
         ...
 
     @property
+    def approve(self) -> ApprovalMode:
+        """The mode of tabs that have not chosen one."""
+        ...
+
+    @property
+    def sandbox_problem(self) -> str:
+        """Why commands run in no sandbox although nobody has chosen that; else empty."""
+        ...
+
+    @property
     def secrets(self) -> Sequence[str]:
         """Strings that must not appear in any log."""
         ...
@@ -185,6 +198,10 @@ class AgentFactory(Protocol):
         """
         ...
 
+    async def list_templates(self) -> dict[str, Template]:
+        """The prompt templates and skills of the user and of the workbench's folder, by the names that call them. Raises ``HostUnavailable``."""
+        ...
+
     def list_sessions(self) -> list[SessionEntry]:
         """The sessions of the workbench's folder, the latest first."""
         ...
@@ -192,6 +209,13 @@ class AgentFactory(Protocol):
     def session_file(self, session: str, folder: str) -> Path | None:
         """The file of a session; None until it has one."""
         ...
+
+
+class BranchedHistory(NamedTuple):
+    """The active branch, and where the conversation has others."""
+
+    messages: History
+    branches: Sequence[BranchPoint]
 
 
 class ChatSession:
@@ -204,11 +228,15 @@ class ChatSession:
         folder: str,
         model: str | None,
         agent_mode: AgentMode | None,
+        approve: ApprovalMode | None = None,
+        thinking: ThinkingLevel | None = None,
         factory: AgentFactory,
         on_change: Callable[[ChatChange], None],
     ) -> None:
         self.session, self.folder, self.model = session, folder, model
         self.agent_mode: AgentMode | None = agent_mode
+        self.approve: ApprovalMode | None = approve
+        self.thinking: ThinkingLevel | None = thinking
         self.factory = factory
         self.questions = PendingQuestions(lambda: on_change("questions"))
         self.journal: JournalWriter | None = None
@@ -250,6 +278,10 @@ class ChatSession:
             agent = self.agent or await self.factory.create(spec)
             if self.agent_mode:
                 await agent.set_agent_mode(self.agent_mode)
+            if self.approve:
+                agent.set_approve(self.approve)
+            if self.thinking and agent.state.thinking_level != self.thinking:
+                agent.set_thinking_level(self.thinking)
             if self.model and agent.state.model.id != self.model:
                 agent.set_model(self.model)
             try:
@@ -324,19 +356,45 @@ class ChatSession:
                 self.delivered.add(event.message.id)
             self._on_change("message")
 
+    async def switch_branch(self, message_id: str, *, before: bool) -> None:
+        """Continue at the end of the branch with a message, or before it. Only between runs. Raises ``SessionError``, and then changes
+        nothing.
+        """
+        path = self.factory.session_file(self.session, self.folder)
+
+        def switch(path: Path) -> None:
+            with SessionManager(directory=path.parent, cwd=self.folder, session=str(path)) as session:
+                session.switch_branch(message_id, before=before)
+
+        if path is not None:
+            async with self._reading:
+                await anyio.to_thread.run_sync(switch, path)
+        elif self.agent is not None:
+            self.agent.session.switch_branch(message_id, before=before)
+            self.agent.reopen()
+        else:
+            raise SessionError("This conversation has no messages yet.")
+
     async def messages(self, unsaved: Sequence[AppMessage] = ()) -> History:
         """The active branch so far, then those of the ``unsaved`` messages that the session lacks."""
-        if self.active_agent is not None:
-            return self.active_agent.history()
+        return (await self.conversation(unsaved)).messages
+
+    async def conversation(self, unsaved: Sequence[AppMessage] = ()) -> BranchedHistory:
+        """The same, with its branches."""
+        if (agent := self.active_agent) is not None:
+            return BranchedHistory(agent.history(), agent.session.get_branch_points())
         path = self.factory.session_file(self.session, self.folder)
         if path is not None:
             async with self._reading:  # many windows at once must not each hold a long conversation in memory
                 stored = await anyio.to_thread.run_sync(read_session, path)
             history, known = stored.history.history(), stored.history
+            branches = stored.history.branch_points()
         else:
             history = self.agent.history() if self.agent is not None else History()
-            known = {entry.id for entry in history.entries}
-        return history.followed_by(message for message in unsaved if message.id not in known)
+            known = {entry.id for entry in self.agent.session.get_tree()} if self.agent is not None else ()
+            branches = self.agent.session.get_branch_points() if self.agent is not None else []
+        more = [message for message in unsaved if message.id not in known]
+        return BranchedHistory(history.followed_by(more), branches)
 
     async def subagent_messages(self, session: str) -> list[AppMessage]:
         """The conversation of a subagent of this one. Raises ``SessionError`` if it has none with this session."""

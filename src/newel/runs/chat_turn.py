@@ -13,15 +13,16 @@ from itertools import takewhile
 import anyio
 import msgspec
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, WorkspaceError
 from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd
 from newel.agent.messages import AppMessage, UserMessage, Wire
 from newel.jobs.engine import Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.runs.chat_session import ChatSession, is_settled
 from newel.runs.event_hub import EventHub, JournalWriter
 from newel.runs.models import QueuedMessage
-from newel.runs.run_events import RunEvent, decode
+from newel.runs.run_events import Notice, RunEvent, decode
 from newel.session.coding_agent import CodingAgent
+from newel.session.typed_prompt import expand_typed
 from newel.text.json import to_json
 
 TURN = "turn"
@@ -39,13 +40,15 @@ MAX_PENDING = 1000
 
 class TurnParams(Wire, frozen=True, kw_only=True):
     """``message`` is None if the conversation continues without a new one. With ``before`` it first goes back to just
-    before that message. ``session`` is the conversation of the message: the tab may have started another since.
+    before that message. ``session`` is the conversation of the message: the tab may have started another since. ``typed``: the message
+    may name files and templates, which are read when a run takes it.
     """
 
     tab: str
     session: str
     message: UserMessage | None = None
     before: str | None = None
+    typed: bool = False
 
 
 async def read_events(engine: Engine, job: str) -> list[RunEvent]:
@@ -117,10 +120,21 @@ async def _answer(
         return end
     if params.before in tree:
         chat.branch(tree[params.before].parent_id)
+    if params.typed:
+        message = await _read_typed(agent, message, chat)
     end = await agent.answer([message])
     if message.id not in chat.delivered:  # the run was stopped before it took the message
         await agent.append_message(message)
     return end
+
+
+async def _read_typed(agent: CodingAgent, message: UserMessage, chat: ChatSession) -> UserMessage:
+    """A message with the files and the template that it names. Raises ``WorkspaceError`` for a template that is not used."""
+    text, attachments, notes = await expand_typed(agent, message.text)
+    for note in notes:
+        await chat.record(Notice(level="warning", message=note))
+    content = message.content if isinstance(message.content, list) else text
+    return msgspec.structs.replace(message, content=content, attachments=[*message.attachments, *attachments])
 
 
 async def find_unsaved(engine: Engine, tab: str, session: str) -> list[AppMessage]:
@@ -223,8 +237,21 @@ class ChatQueue:
             if message.id in self._chat.delivered:
                 await self._engine.cancel(job.id, TAKEN)
             elif message.id not in self.forwarded and job.id != journal.run:
+                if params.typed:
+                    message = await self._read_typed(agent, message)
+                    if self._chat.active_agent is not agent:
+                        return  # the next run is given it
                 self.forwarded[message.id] = job.id
                 await agent.queue_message(message)
+
+    async def _read_typed(self, agent: CodingAgent, message: UserMessage) -> UserMessage:
+        try:
+            return await _read_typed(agent, message, self._chat)
+        except WorkspaceError as error:
+            await self._chat.record(
+                Notice(level="warning", message=f"The message was sent as it is. {error}")
+            )
+            return message
 
     async def finish_run(self) -> bool:
         """Cancel the jobs of the messages that the run took; returns whether another run follows by itself."""

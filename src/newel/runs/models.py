@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, Wire
-from newel.agent.ports import AgentMode
+from newel.agent.ports import AgentMode, ThinkingLevel
+from newel.permissions.approval import ApprovalMode
 from newel.providers.routing import AgentModeName
 from newel.runs.run_events import ContractStatus, RunEvent
+from newel.session.message_tree import BranchPoint
 from newel.tools.todo import TodoItem
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -37,7 +39,7 @@ class Contract(Wire, frozen=True, kw_only=True):
 
 
 class Tab(Wire, frozen=True, kw_only=True):
-    """One tab. ``agent_mode`` is None until it is another one than the configured one. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
+    """One tab. ``agent_mode``, ``approve`` and ``thinking`` are None until they are others than the configured ones. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
     ``activity`` grows with every message, so that a reader can mark unread ones.
     """
 
@@ -48,6 +50,8 @@ class Tab(Wire, frozen=True, kw_only=True):
     status: ChatStatus | ContractStatus
     model: str | None = None
     agent_mode: AgentMode | None = None
+    approve: ApprovalMode | None = None
+    thinking: ThinkingLevel | None = None
     contract: Contract | None = None
     run: str | None = None
     reason: str = ""
@@ -55,6 +59,8 @@ class Tab(Wire, frozen=True, kw_only=True):
     """The file of the run's log."""
     folder: str = ""
     activity: int = 0
+    switches: int = 0
+    """Grows whenever the conversation goes back or to another branch without a message: what a reader has of it may be out of date."""
     queued: int = 0
     """The number of messages that wait for the run to take them."""
 
@@ -140,7 +146,8 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     """The state from which a reader starts: the conversation up to event ``seq`` of ``run``. ``more`` means that earlier messages
     exist. ``working`` are the running calls, ``queue`` the messages that wait for a run, the oldest first. ``told`` are the
     other reports of the latest run: retries, notices, its end, and the events of subagents whose call has no result with their
-    session. ``todo`` is the model's todo list. An agent's snapshot has no messages: its run is read from
+    session. ``todo`` is the model's todo list. ``branches`` are the places where the user has said something else, too, and what can be
+    brought back at the end. An agent's snapshot has no messages: its run is read from
     the first event, which has more details.
     """
 
@@ -155,3 +162,4 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     questions: list[TabQuestion] = []
     totals: TabTotals = TabTotals()
     todo: list[TodoItem] = []
+    branches: list[BranchPoint] = []

@@ -209,12 +209,9 @@ class CodingAgent(Agent):
         """
         if mode == self.approve:
             return
-        if self.sandbox_problem and mode in {"auto", "review"}:
-            raise CannotChangeMode(self.sandbox_problem)
-        if self._find_policy is None or "review" in {mode, self.approve}:
-            raise CannotChangeMode(
-                f"A session cannot change from --approve {self.approve} to {mode} while it is open."
-            )
+        check_approval_change(self.approve, mode, sandbox_problem=self.sandbox_problem)
+        if self._find_policy is None:
+            raise CannotChangeMode("This agent has only one approval mode.")
         self._change("approve", policy=self._find_policy(mode))
         self.approve = mode
 
@@ -323,3 +320,11 @@ class CodingAgent(Agent):
             "thinking": state.thinking_level,
             "agentMode": state.agent_mode,
         }
+
+
+def check_approval_change(before: ApprovalMode, mode: ApprovalMode, *, sandbox_problem: str) -> None:
+    """Raises ``CannotChangeMode`` as ``CodingAgent.set_approve`` does; ``sandbox_problem`` is that of the agent."""
+    if sandbox_problem and mode in {"auto", "review"}:
+        raise CannotChangeMode(sandbox_problem)
+    if "review" in {mode, before}:
+        raise CannotChangeMode(f"A session cannot change from --approve {before} to {mode} while it is open.")

@@ -33,7 +33,7 @@ from newel.session.file_format import (
     public_config,
 )
 from newel.session.history import History
-from newel.session.message_tree import MessageTree, TreeEntry
+from newel.session.message_tree import BranchPoint, MessageTree, TreeEntry
 from newel.session.reader import SessionData
 from newel.storage.files import make_private, project_folder
 from newel.text.sanitize import plain_line
@@ -132,6 +132,10 @@ class SessionManager:
         """The messages of all branches, in order of time."""
         return list(self._history.entries())
 
+    def get_branch_points(self) -> list[BranchPoint]:
+        """Where the conversation branches, or could go on with what was said before."""
+        return self._history.branch_points()
+
     def get_file_path(self) -> Path | None:
         """The session's file, which may not exist yet; None for an ephemeral session."""
         return None if self._ephemeral else self._path
@@ -206,6 +210,21 @@ class SessionManager:
                 self._history.parts()  # they can be read
             self._moved = BranchLine(start)
             self._answer_open_calls()
+
+    def switch_branch(self, message_id: str, *, before: bool = False) -> None:
+        """Continue at the end of the branch with this message, or ``before`` it. Unlike ``branch``, it is written at once. Raises
+        ``SessionError`` if the session has no such message.
+        """
+        try:
+            find = self._history.parent_of if before else self._history.last_after
+            self.branch(find(message_id))
+        except KeyError:
+            raise _no_message(message_id) from None
+        if self._moved is not None:
+            self._write(self._moved)
+            self._moved = None
+            if self._appender is not None:
+                self._appender.sync()
 
     def close(self) -> None:
         """Flush everything to the disk and unlock the file. Nothing can be appended afterwards."""

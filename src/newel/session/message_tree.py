@@ -8,12 +8,14 @@ from contextlib import contextmanager
 import msgspec
 
 from newel.agent.messages import (
+    NOTICE_IDS,
     AppMessage,
     AssistantMessage,
     CustomMessage,
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    Wire,
     interrupted_result,
     open_calls,
 )
@@ -42,6 +44,15 @@ class TreeEntry(msgspec.Struct, frozen=True):
         """The message if it is the user's or the model's; no other is read."""
         message = self.message if self.entry.kind in {UserMessage, AssistantMessage} else None
         return message if isinstance(message, UserMessage | AssistantMessage) else None
+
+
+class BranchPoint(Wire, frozen=True, kw_only=True):
+    """Where a conversation branches: the ids of the user's messages that follow the message ``after``, the oldest first. ``after`` is
+    empty at the start.
+    """
+
+    after: str
+    messages: list[str]
 
 
 class MessageTree:
@@ -169,6 +180,33 @@ class MessageTree:
                 waiting.discard(message.tool_call_id)
                 place = at
         return self._entries[place].id
+
+    def branch_points(self) -> list[BranchPoint]:
+        """Where the user has said more than one thing, or something after the end of the active branch."""
+        found: dict[int, list[str]] = {}
+        for entry in self._entries:
+            if entry.kind is UserMessage and not entry.id.startswith(NOTICE_IDS):
+                found.setdefault(entry.parent, []).append(entry.id)
+        return [
+            BranchPoint(after="" if place == ROOT else self._entries[place].id, messages=messages)
+            for place, messages in found.items()
+            if len(messages) > 1 or place == self._leaf
+        ]
+
+    def parent_of(self, message_id: str) -> str | None:
+        """The message before this one, None at the start. Raises ``KeyError``."""
+        place = self._entries[self._places[message_id]].parent
+        return None if place == ROOT else self._entries[place].id
+
+    def last_after(self, message_id: str) -> str:
+        """The latest message of all that follow this one, on any branch; itself if it has no other. Raises ``KeyError``."""
+        last = self._places[message_id]
+        following = {last}
+        for place in range(last + 1, len(self._entries)):
+            if self._entries[place].parent in following:
+                following.add(place)
+                last = place
+        return self._entries[last].id
 
     def up_to(self, message_id: str) -> list[AppMessage]:
         """The messages from the start of the conversation to this one. Raises ``KeyError``."""

@@ -13,6 +13,7 @@ import msgspec
 
 from newel.agent.errors import UsageError
 from newel.text.format import format_columns, one_line
+from newel.text.slash_command import parse_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
     from newel.terminal.ui.terminal_ui import CommandUI
 
 Context = TypeVar("Context")
-
-_COMMAND = r"(?s)/(?P<name>[A-Za-z0-9][\w.:-]*)(?:\s+(?P<arguments>.*))?"
-
-
-def parse_command(text: str) -> tuple[str, str] | None:
-    """Split ``/name arguments``; None for other text, such as a path."""
-    text = text.strip()
-    match = re.fullmatch(_COMMAND, text) if text.startswith("/") else None
-    return (match["name"], (match["arguments"] or "").strip()) if match else None
 
 
 class SlashCommand(msgspec.Struct, Generic[Context], frozen=True):

@@ -37,7 +37,7 @@ from newel.web.api.runs import EventPage, run_routes
 from newel.web.api.usage import KINDS as USAGE_KINDS
 from newel.web.api.usage import ReportUsage, usage_routes
 from newel.web.http_schema import Failed, Json, describe, error_response, handle_failures, read_body, route
-from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, WebAccess
+from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, ServerAccess
 from newel.web.static_files import STATIC, page_routes
 from newel.web.websocket import ServerInfo, serve_socket
 from newel.workbench.workbench import Workbench
@@ -87,7 +87,7 @@ def create_app(
     workbench: Workbench,
     *,
     info: ServerInfo,
-    access: WebAccess,
+    access: ServerAccess,
     closing: anyio.Event,
     relay: Provider | None = None,
     open_review: Callable[[], AbstractAsyncContextManager[ReviewService]] | None = None,
@@ -138,7 +138,7 @@ def create_app(
     return app
 
 
-def _login_routes(access: WebAccess) -> APIRouter:
+def _login_routes(access: ServerAccess) -> APIRouter:
     router = APIRouter()
 
     @router.post("/api/login", **route("Exchange the token for a cookie", ChatStatus, body=Login))

@@ -12,12 +12,12 @@ before; a reader that missed some gets ``soFar``, which replaces the pieces that
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
-from newel.agent.ports import AgentMode
+from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.mcp.types import ServerStatus
 from newel.providers.routing import AgentModeName
 from newel.runs.models import (
@@ -101,10 +101,27 @@ class SetAgentMode(SocketRequest, frozen=True, kw_only=True, tag="setAgentMode")
     mode: AgentModeName
 
 
+class SetTabApprove(SocketRequest, frozen=True, kw_only=True, tag="setApprove"):
+    """Approve a chat's calls by another mode from the next one on: ``ask``, ``auto`` or ``plan``. An error, and no change, in a server that
+    was started with ``review``, and for ``auto`` where a sandbox is missing that nobody has switched off.
+    """
+
+    tab: Id
+    mode: Literal["ask", "auto", "plan"]
+
+
+class SetTabThinking(SocketRequest, frozen=True, kw_only=True, tag="setThinking"):
+    """Use another reasoning effort in a chat from the next request to the model on."""
+
+    tab: Id
+    level: ThinkingLevel
+
+
 class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
     """Send a message to a chat. The page chooses ``messageId``: a repeated id is the same message, so a page that lost the reply
     can send it again. During a run the message is queued. With ``before`` the conversation first goes back to just before
-    that message: the user edited it and sends it again.
+    that message: the user edited it and sends it again. ``typed``: the text means what it means in the terminal, so ``@file`` attaches a
+    file, and ``/name`` is a prompt template.
     """
 
     tab: Id
@@ -112,6 +129,17 @@ class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
     text: Annotated[str, msgspec.Meta(max_length=1_000_000)]
     attachments: Annotated[list[Attachment], msgspec.Meta(max_length=20)] = []
     before: Id | None = None
+    typed: bool = False
+
+
+class SwitchBranch(SocketRequest, frozen=True, kw_only=True, tag="switchBranch"):
+    """Go to the end of the branch with a message that the user has sent, or to just ``before`` that message. The conversation keeps all
+    branches. An error during a run.
+    """
+
+    tab: Id
+    message: Id
+    before: bool = False
 
 
 class Withdraw(SocketRequest, frozen=True, kw_only=True, tag="withdraw"):
@@ -185,6 +213,10 @@ class GetModels(SocketRequest, frozen=True, kw_only=True, tag="getModels"):
     tab: Id | None = None
 
 
+class GetPrompts(SocketRequest, frozen=True, kw_only=True, tag="getPrompts"):
+    """Get the prompt templates that a typed message can name, as the reply's ``prompts``."""
+
+
 class UseServer(SocketRequest, frozen=True, kw_only=True, tag="useServer"):
     """Use the model server at an address until this server ends. The key is sent to that server only, and is not saved. If the
     reply has several ``models``, nothing has changed: repeat the request with one of them.
@@ -221,7 +253,10 @@ TabCommand = (
     RenameTab
     | SetModel
     | SetAgentMode
+    | SetTabApprove
+    | SetTabThinking
     | Send
+    | SwitchBranch
     | Withdraw
     | SendNow
     | RetryMessage
@@ -231,7 +266,7 @@ TabCommand = (
 )
 Command = TabCommand | OpenChat | OpenAgent | CloseTab | UseServer | SetServer | SetTool | RestartServer
 """Requests that change something."""
-Query = GetHistory | GetSubagent | GetSessions | GetModels | Ping
+Query = GetHistory | GetSubagent | GetSessions | GetModels | GetPrompts | Ping
 """Requests that only read."""
 ClientMessage = Command | Query | WatchTab | Unwatch
 
@@ -245,6 +280,14 @@ class SessionInfo(Wire, frozen=True, kw_only=True):
     title: str
     messages: int
     modified: float
+
+
+class PromptInfo(Wire, frozen=True, kw_only=True):
+    """A prompt template in a list."""
+
+    name: str
+    description: str
+    takes_arguments: bool
 
 
 class FromServer(Wire, frozen=True, kw_only=True, tag_field="type", omit_defaults=False):
@@ -282,6 +325,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     """Why the model is unavailable; empty if it is available, as far as is known."""
     agent_mode: AgentMode
     """The mode of tabs that have not chosen one."""
+    thinking: ThinkingLevel
+    """The reasoning effort of tabs that have not chosen one."""
     notice: str = ""
     """A message about the start, for example on a server that the project names and the user does not trust; else empty."""
 
@@ -365,6 +410,7 @@ class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
     more: bool | None = None
     sessions: list[SessionInfo] | None = None
     models: list[str] | None = None
+    prompts: list[PromptInfo] | None = None
 
 
 class ErrorMessage(FromServer, frozen=True, kw_only=True, tag="error"):

@@ -65,7 +65,7 @@ def cookie_name(port: int) -> str:
     return f"newel-{port}"
 
 
-class WebAccess(msgspec.Struct, frozen=True, kw_only=True):
+class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
     """``host`` is the requested name or address, ``port`` the bound port."""
 
     token: str
@@ -133,7 +133,7 @@ class SecurityMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        access: WebAccess,
+        access: ServerAccess,
         *,
         send_timeout: float = SEND_TIMEOUT_S,
         body_timeout: float = BODY_TIMEOUT_S,
@@ -241,7 +241,7 @@ def _address(scope: Scope) -> str:
     return str(mapped or address)
 
 
-def check(request: _RequestInfo, access: WebAccess) -> None:
+def check(request: _RequestInfo, access: ServerAccess) -> None:
     """Raises ``Refusal`` unless the request is allowed."""
     host = (request.header(b"host") or "").lower()
     if host not in access.hosts(request.address):

@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
+from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
 from newel.providers.routing import read_agent_mode
 from newel.runs.event_hub import delta_of
@@ -75,6 +76,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     newel: str
     project: str
     approve: str
+    thinking: ThinkingLevel = "off"
     sandbox: SandboxMode = "off"
     sandbox_problem: str = ""
     ephemeral: bool
@@ -143,6 +145,7 @@ class _Socket:
                     where=model.where,
                     problem=model.problem,
                     agent_mode=model.agent_mode,
+                    thinking=info.thinking,
                     notice=info.notice,
                 )
             )
@@ -308,6 +311,14 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
         case protocol.GetModels():
             mode = workbench.tab(request.tab).state.agent_mode if request.tab else None
             return protocol.ReplyMessage(re=request.id, models=await workbench.factory.list_models(mode))
+        case protocol.GetPrompts():
+            prompts = [
+                protocol.PromptInfo(
+                    name=name, description=each.description, takes_arguments=each.takes_arguments
+                )
+                for name, each in (await workbench.factory.list_templates()).items()
+            ]
+            return protocol.ReplyMessage(re=request.id, prompts=prompts)
         case protocol.Ping():
             return protocol.ReplyMessage(re=request.id)
 
@@ -347,7 +358,7 @@ async def _run_tab_command(tab: TabSession, request: protocol.TabCommand) -> str
             message = UserMessage(
                 content=request.text, attachments=request.attachments, id=request.message_id
             )
-            return await tab.send(message, before=request.before)
+            return await tab.send(message, before=request.before, typed=request.typed)
         case protocol.RetryMessage():
             return await tab.retry()
         case protocol.Start():
@@ -358,6 +369,12 @@ async def _run_tab_command(tab: TabSession, request: protocol.TabCommand) -> str
             await tab.set_model(request.model)
         case protocol.SetAgentMode():
             await tab.set_agent_mode(read_agent_mode(request.mode))
+        case protocol.SwitchBranch():
+            await tab.switch_branch(request.message, before=request.before)
+        case protocol.SetTabApprove():
+            await tab.set_approve(request.mode)
+        case protocol.SetTabThinking():
+            await tab.set_thinking(request.level)
         case protocol.Withdraw():
             await tab.withdraw(request.message_id)
         case protocol.SendNow():

@@ -77,3 +77,9 @@ class TabLog:
                 self.stopped_runs[tab_id] = run
             case TabSettings(plain):
                 self.default_chat = plain
+
+
+def lasting(tab: Tab) -> Tab:
+    """A tab as the log has it: the rest is known from its latest run."""
+    status = "ready" if tab.kind == "agent" else "idle"
+    return msgspec.structs.replace(tab, status=status, run=None, reason="", activity=0, queued=0)

@@ -57,11 +57,11 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         run, activity, was_active = tab.state.run, tab.state.activity, tab.chat.active_agent is not None
         job = await engine.get(run) if run else None
         queue = await tab.queue.messages()
-        messages = await tab.messages()
+        messages, branches = await tab.conversation()
         chat = tab.chat
         journal, agent = chat.journal, chat.active_agent
         if journal is not None and agent is not None:  # nothing may be awaited from here on
-            run, messages = journal.run, agent.history()
+            run, messages, branches = journal.run, agent.history(), agent.session.get_branch_points()
             break
         if not was_active and (run, activity) == (tab.state.run, tab.state.activity):
             break  # otherwise the parts were read at different moments
@@ -75,6 +75,7 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         questions=chat.questions.pending,
         totals=tab.totals_of(messages),
         todo=[*current_items(messages.results(TODO))],
+        branches=[*branches],
     )
     return msgspec.structs.replace(snapshot, told=await _reports(engine, snapshot)) if run else snapshot
 
@@ -101,9 +102,12 @@ async def _reports(engine: Engine, snapshot: Snapshot) -> list[RunReport]:
         for entry in page:
             event = decode(entry.data)
             if isinstance(event, MessageEnd):
-                if after is None and event.message.id in ids:
-                    before = ids[ids.index(event.message.id) - 1]
-                    reports = [msgspec.structs.replace(report, after=before) for report in reports]
+                if (
+                    after is None
+                ):  # what is no longer in the conversation, or too early for the snapshot, has no place
+                    is_here = event.message.id in ids
+                    before = ids[ids.index(event.message.id) - 1] if is_here else ""
+                    reports = [msgspec.structs.replace(report, after=before) for report in reports if is_here]
                 after = event.message.id
             elif is_told(event) and entry.seq <= snapshot.seq:
                 reports.append(RunReport(after=ids[-1] if after is None else after, event=event))

@@ -18,20 +18,22 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import AppMessage, UserMessage, add_costs, new_id
-from newel.agent.ports import AgentMode
+from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.contracts import contract_job
 from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
 from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
+from newel.permissions.approval import ApprovalMode
 from newel.providers.routing import read_agent_mode
-from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, is_settled
+from newel.runs.chat_session import AgentFactory, BranchedHistory, ChatChange, ChatSession, is_settled
 from newel.runs.chat_turn import MAX_PENDING, TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
 from newel.runs.run_events import ContractState, decode
+from newel.session.coding_agent import check_approval_change
 from newel.session.history import History
 from newel.text.json import to_json
 from newel.text.sanitize import plain_line
-from newel.workbench.tab_log import RunStopped, TabClosed, TabLog, TabSaved
+from newel.workbench.tab_log import RunStopped, TabClosed, TabLog, TabSaved, lasting
 
 NEW_CHAT = "Chat"
 """The title of a chat before its first message."""
@@ -89,6 +91,8 @@ class TabSession:
             folder=tab.folder,
             model=tab.model,
             agent_mode=tab.agent_mode,
+            approve=tab.approve,
+            thinking=tab.thinking,
             factory=self.services.factory,
             on_change=on_change,
         )
@@ -187,7 +191,6 @@ class TabSession:
         await self._save(title=title)
 
     async def set_model(self, model: str) -> None:
-        """Use another model from the next run on."""
         await self._save(model=model)
         self.chat.model = model
 
@@ -206,9 +209,31 @@ class TabSession:
         if agent := self.chat.active_agent:
             await agent.set_agent_mode(mode)
 
-    async def send(self, message: UserMessage, *, before: str | None = None) -> str:
+    async def set_approve(self, mode: ApprovalMode) -> None:
+        """Approve calls by another mode from the next one on. Raises ``CannotChangeMode``, and then changes nothing."""
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent works in the mode that Newel was started with.")
+        factory = self.services.factory
+        if mode != (before := self.state.approve or factory.approve):
+            check_approval_change(before, mode, sandbox_problem=factory.sandbox_problem)
+            await self._save(approve=mode)
+            self.chat.approve = mode
+            if agent := self.chat.active_agent:
+                agent.set_approve(mode)
+
+    async def set_thinking(self, level: ThinkingLevel) -> None:
+        """Use another reasoning effort from the next request on."""
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent thinks as much as Newel was started with.")
+        await self._save(thinking=level)
+        self.chat.thinking = level
+        if agent := self.chat.active_agent:
+            agent.set_thinking_level(level)
+
+    async def send(self, message: UserMessage, *, before: str | None = None, typed: bool = False) -> str:
         """Add a message to a chat, or with ``before`` replace that message and all after it. Returns the run that will
         answer; sending a message (by its id) again changes nothing. A run in progress takes the message, or leaves it to the next.
+        One that was ``typed`` may name files and templates.
         """
         if self.state.kind != "chat":
             raise TabServiceError("An agent works on its contract; open a chat to talk.")
@@ -221,13 +246,26 @@ class TabSession:
             if before not in existing and message.id not in existing:
                 raise TabServiceError("The message to replace is no longer part of the conversation.")
         async with self.queue.lock:
-            params = TurnParams(tab=self.state.id, session=self.state.session, message=message, before=before)
+            tab = self.state
+            params = TurnParams(tab=tab.id, session=tab.session, message=message, before=before, typed=typed)
             run = await self._track(await self.queue.submit(params))
             await self.queue.forward()
         if self.state.title == NEW_CHAT and (title := plain_line(message.text, 40)):
             await self._save(title=title)
         self._on_queue_change()
         return run
+
+    async def switch_branch(self, message: str, *, before: bool = False) -> None:
+        """Go to the end of the branch with a message of the conversation, or to just ``before`` it. All branches are kept."""
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent's conversation is its work on the contract.")
+        async with self.queue.lock:  # no run starts meanwhile
+            if self.is_running:
+                raise TabServiceError("Stop the run first: it is still adding to the conversation.")
+            await self._save(switches=self.state.switches + 1)
+            await self.chat.switch_branch(message, before=before)
+        self._start_epoch()
+        self.services.notify("totals", self.state.id)
 
     async def withdraw(self, message: str) -> None:
         """Remove a message that no run has taken yet."""
@@ -426,7 +464,10 @@ class TabSession:
 
     async def messages(self) -> History:
         """The conversation, with the messages that were accepted but not saved because their run failed."""
-        return await self.chat.messages(await self._find_unsaved())
+        return (await self.conversation()).messages
+
+    async def conversation(self) -> BranchedHistory:
+        return await self.chat.conversation(await self._find_unsaved())
 
     async def _find_unsaved(self) -> list[AppMessage]:
         return await find_unsaved(self.services.engine, self.state.id, self.state.session)
@@ -443,7 +484,6 @@ class TabSession:
         return self.totals_of(await self.chat.messages())
 
     def totals_of(self, messages: History) -> TabTotals:
-        """The usage of the conversation, its judges included."""
         used, judged, agent = messages.totals, self.chat.judge_totals, self.chat.agent
         usage = used.usage + judged.usage
         return TabTotals(
@@ -458,9 +498,3 @@ class TabSession:
     async def wait_for_change(self) -> None:
         """Wait until the latest run or the epoch is another one, or the tab was closed."""
         await self._changed.wait()
-
-
-def lasting(tab: Tab) -> Tab:
-    """A tab as the log has it: the rest is known from its latest run."""
-    status = "ready" if tab.kind == "agent" else "idle"
-    return msgspec.structs.replace(tab, status=status, run=None, reason="", activity=0, queued=0)

@@ -16,6 +16,8 @@ from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
+from newel.context.built_in_prompts import BUILT_IN
+from newel.context.prompt_templates import Template
 from newel.jobs.sqlite import open_engine
 from newel.mcp.types import ServerStatus
 from newel.permissions.approval import approval_policy
@@ -134,6 +136,11 @@ class ScriptedAgents:
 
     async def list_models(self, mode: AgentMode | None = None) -> list[str]:
         return ["scripted", "another"]
+
+    sandbox_problem = ""
+
+    async def list_templates(self) -> dict[str, Template]:
+        return {each.name: each for each in BUILT_IN}
 
     def list_sessions(self) -> list[SessionEntry]:
         return list_sessions(self.home / "sessions", str(self.folder))

@@ -97,6 +97,17 @@ export class ReviewApi {
     this.#post(`checkpoints/${encodeURIComponent(id)}/rollback`, { mode, hunk_ids: hunks, dry_run: dryRun }, { again: dryRun })
       .then((done) => ({ ...done, buffers: done.buffers.map(known) }));
 
+  /** What undoing or redoing a run in the files would change, or with its `files` doing it: {files, conflicts}. */
+  undoRun = (id, request) => this.#rewind(`checkpoints/${encodeURIComponent(id)}/undo`, request);
+  redoRun = (id, request) => this.#rewind(`checkpoints/${encodeURIComponent(id)}/redo`, request);
+  /** The same for all runs of a session since a moment. */
+  rewind = (session, since, request) => this.#rewind("rewind", request, { session_id: session, since });
+
+  #rewind(path, { dryRun = false, files = [] }, more = {}) {
+    const seen = files.map(({ file_path, rev }) => ({ file_path, rev }));
+    return this.#post(path, { ...more, dry_run: dryRun, files: seen }, { again: dryRun });
+  }
+
   #get(path, query = {}, how = {}) {
     const words = new URLSearchParams(query).toString();
     return this.#ask(`/api/agent/${path}${words && `?${words}`}`, { method: "GET" }, how);

@@ -1,10 +1,6 @@
 // The changes made by a conversation's runs and their decisions, for its transcript.
 
-import { fill, h, icon, setAttr } from "../dom.js";
-import { pluralize, revealPath } from "../format.js";
-
 const MAX_RUNS = 200; // runs of a conversation whose changes are listed, the latest
-const MAX_LISTED = 6; // files of a run that are listed
 const NO_CHANGES = [];
 
 const sum = (files, name) => files.reduce((all, file) => all + file[name], 0);
@@ -15,7 +11,7 @@ export const describeDecisions = ({ pending, accepted, applied, rejected }) =>
     .filter(Boolean).join(" · ") || "changed since";
 
 export const totalsOf = (files) =>
-  Object.fromEntries(["pending", "accepted", "applied", "rejected"].map((name) => [name, sum(files, name)]));
+  Object.fromEntries(["pending", "accepted", "applied", "rejected", "added", "removed"].map((name) => [name, sum(files, name)]));
 
 /**
  * Insert the changes of the runs into the entries of a conversation, each at the end of its turn: [key, item]. `changes` are
@@ -83,41 +79,5 @@ export class RunChanges {
       one.isReading = false;
     }
     if (one.isStale) this.changed(); // something changed meanwhile: the view asks again
-  }
-}
-
-/** The changes of a run in the transcript. `actions`: review(change) goes to its first hunk, openFile(path). */
-export class ChangesView {
-  constructor(actions) {
-    this.actions = actions;
-    this.el = h("div", { class: "entry changes", role: "group", "aria-label": "Changes of this run" });
-  }
-
-  update({ change }) {
-    if (change === this.change) return;
-    this.change = change;
-    const { files } = change;
-    const totals = totalsOf(files);
-    const waits = totals.pending > 0;
-    const wanted = waits || totals.accepted > 0;
-    setAttr(this.el, "data-waits", waits);
-    const hadFocus = this.el.contains(document.activeElement);
-    fill(this.el,
-      h("div", { class: "changes-head" },
-        icon(waits ? "edit" : "check"),
-        h("strong", {}, waits ? `${pluralize(totals.pending, "hunk")} to review` : pluralize(files.length, "changed file")), " ",
-        h("span", { class: "dim" }, waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : describeDecisions(totals)),
-        h("span", { class: "spacer" }),
-        wanted && h("button", { type: "button", class: waits ? "primary" : null, onclick: () => this.actions.review(change) }, "Review")),
-      h("ul", { class: "changes-files" }, ...files.slice(0, MAX_LISTED).map((file) => this.#file(file)),
-        files.length > MAX_LISTED && h("li", { class: "dim" }, `and ${pluralize(files.length - MAX_LISTED, "more file")}`)));
-    if (hadFocus) this.el.querySelector("button").focus();
-  }
-
-  #file(file) {
-    const name = revealPath(file.file_path);
-    return h("li", {},
-      h("button", { type: "button", class: "link mono", title: name, onclick: () => this.actions.openFile(file.file_path) }, name), " ",
-      h("span", { class: "dim" }, describeDecisions(file)));
   }
 }

@@ -197,11 +197,8 @@ export class ReviewLayout {
 
   #runsOf = (session) => this.review.get().runs.filter((run) => run.session_id === session);
 
-  /** The changes of a conversation's runs, for its transcript; `hello` has the approval mode. */
-  changesOf(session, hello) {
-    const isWanted = hello.review && (hello.approve === "review" || this.#runsOf(session).length > 0);
-    return this.changes.of(session, isWanted);
-  }
+  /** The changes of a conversation's runs, for its transcript; `hello` says whether the server has them. */
+  changesOf = (session, hello) => this.changes.of(session, hello.review);
 
   /** Go to the first undecided hunk of a conversation. */
   reviewOf = (session) => this.reviewRuns(this.#runsOf(session).filter((run) => run.pending > 0).map((run) => run.run_id));

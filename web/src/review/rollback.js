@@ -173,14 +173,14 @@ class Rollback {
 /** The content of a plan, for comparison. */
 const content = ({ files, conflicts }) => JSON.stringify([files, conflicts]);
 
-const conflictsView = (conflicts) =>
+export const conflictsView = (conflicts) =>
   conflicts.length === 0 ? [] : [
     h("p", { class: "warn-text" }, `${pluralize(conflicts.length, "place")} would not change:`),
     h("ul", { class: "rollback-conflicts" }, ...conflicts.map(({ file_path: path, reason }) =>
       h("li", {}, h("span", { class: "mono" }, revealPath(path)), ` ${reveal(reason)}`))),
   ];
 
-const filesView = (files) =>
+export const filesView = (files) =>
   files.map(({ file_path: path, patch }, index) => {
     const place = h("div", {});
     const isOpen = index < INITIALLY_OPEN;

@@ -16,7 +16,7 @@ from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.context.prompt_templates import described, find_template, reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
-from newel.terminal.commands import CommandContext, parse_command, rewrite_commands, slash_command
+from newel.terminal.commands import CommandContext, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
 from newel.terminal.repl.background_commands import watch
@@ -32,6 +32,7 @@ from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
+from newel.text.slash_command import parse_command
 from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from newel.agent.agent import Agent
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import Attachment, UserMessage
-from newel.context.mentions import expand_mentions
-from newel.context.prompt_templates import find_template
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.commands import CommandTable, Context, parse_command
+from newel.session.typed_prompt import expand_typed
+from newel.terminal.commands import CommandTable, Context
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout, text_stdout
@@ -56,28 +55,10 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None]) -> UserMessage:
-    """Attach the files that are mentioned, and expand a template if one is named. ``note`` tells the user which files could not
-    be attached.
-
-    What was typed can mention any file; a template may be a stranger's, and attaches files of the project only. Raises
+    """The message of a prompt, as ``expand_typed`` reads it. ``note`` tells the user which files could not be attached. Raises
     ``WorkspaceError`` for a template that is not used.
     """
-    command = parse_command(prompt.typed)
-    template = find_template(agent.templates, command[0]) if command else None
-    text = command[1] if command and template else prompt.typed
-    attachments: Sequence[Attachment] = ()
-    notes: list[str] = []
-    if "@" in text or "." in text:  # nothing else can name a file
-        text, attachments, notes = await expand_mentions(text, agent.attachable)
-    if template:
-        from newel.context.prompt_expansion import expand_template
-
-        read_skill = agent.skills.instructions if agent.skills else None
-        expansion = await expand_template(
-            template, text, attachable=agent.attachable_by_prompts, read_skill=read_skill
-        )
-        text, attachments = expansion.text, [*attachments, *expansion.attachments]
-        notes = [*notes, *expansion.notes]
+    text, attachments, notes = await expand_typed(agent, prompt.typed)
     if prompt.piped:
         text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
     for line in notes:

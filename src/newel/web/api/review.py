@@ -346,3 +346,27 @@ async def roll_back(request: Request, checkpoint_id: Id, service: Service) -> Re
     return Json(
         await service.checkpoints.roll_back(checkpoint_id, await _read(request, requests.RollbackRequest))
     )
+
+
+@router.post(
+    "/checkpoints/{checkpoint_id}/undo",
+    **_route(responses.RewindView, "Undo a run in the files", requests.UndoRunRequest),
+)
+async def undo_run(request: Request, checkpoint_id: Id, service: Service) -> Response:
+    return Json(await service.rewinds.undo(checkpoint_id, await _read(request, requests.UndoRunRequest)))
+
+
+@router.post(
+    "/checkpoints/{checkpoint_id}/redo",
+    **_route(responses.RewindView, "Redo a run that was undone", requests.UndoRunRequest),
+)
+async def redo_run(request: Request, checkpoint_id: Id, service: Service) -> Response:
+    return Json(await service.rewinds.redo(checkpoint_id, await _read(request, requests.UndoRunRequest)))
+
+
+@router.post(
+    "/rewind",
+    **_route(responses.RewindView, "Undo the runs of a session since a moment", requests.RewindRequest),
+)
+async def rewind(request: Request, service: Service) -> Response:
+    return Json(await service.rewinds.rewind(await _read(request, requests.RewindRequest)))

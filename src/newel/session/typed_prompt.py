@@ -1,0 +1,30 @@
+"""A prompt as it was typed: ``/template arguments``, and ``@files`` to attach. It means the same in every front end."""
+
+from __future__ import annotations
+
+from newel.context.mentions import Expansion, expand_mentions
+from newel.context.prompt_templates import find_template
+from newel.session.coding_agent import CodingAgent
+from newel.text.slash_command import parse_command
+
+
+async def expand_typed(agent: CodingAgent, typed: str) -> Expansion:
+    """Attach the files that are mentioned, and expand a template if one is named.
+
+    What was typed can mention any file; a template may be a stranger's, and attaches files of the project only. Raises
+    ``WorkspaceError`` for a template that is not used.
+    """
+    command = parse_command(typed)
+    template = find_template(agent.templates, command[0]) if command else None
+    said = Expansion(command[1] if command and template else typed, [], [])
+    if "@" in said.text or "." in said.text:  # nothing else can name a file
+        said = await expand_mentions(said.text, agent.attachable)
+    if template is None:
+        return said
+    from newel.context.prompt_expansion import expand_template
+
+    read_skill = agent.skills.instructions if agent.skills else None
+    filled = await expand_template(
+        template, said.text, attachable=agent.attachable_by_prompts, read_skill=read_skill
+    )
+    return Expansion(filled.text, [*said.attachments, *filled.attachments], [*said.notes, *filled.notes])

@@ -1,0 +1,112 @@
+"""If these fail, the message box of the page does not know the files, commands and templates that the terminal knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.browser.bench import NARROW, Workbench, answers, find_flaws, message_box, open_chat, say
+from tests.browser.expecting import expect
+from tests.browser.scenarios import answering, scenarios
+
+Make = Callable[..., Workbench]
+
+TALK = scenarios(
+    answering("What does", {"content": "It runs."}),
+    answering("Find faults in", {"content": "None."}),
+    answering("ping", {"content": "pong"}),
+)
+
+
+def choices(page: Page) -> Locator:
+    return page.get_by_role("listbox", name="Completions").get_by_role("option")
+
+
+def last_request(bench: Workbench) -> dict[str, Any]:
+    return json.loads(json.dumps(bench.newel.server.requests[-1]))
+
+
+@pytest.fixture
+def shop(workbench: Make) -> tuple[Workbench, Page]:
+    bench = workbench(TALK)
+    project = bench.newel.project
+    for name in ("shop/cli.py", "shop/my notes.md", ".newel/prompts/faults.md"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / "shop" / "cli.py").write_text("THE CODE = 1\n")
+    (project / "shop" / "my notes.md").write_text("THE NOTES\n")
+    template = "---\ndescription: Looks for faults\n---\nFind faults in: $ARGUMENTS\n"
+    (project / ".newel" / "prompts" / "faults.md").write_text(template)
+    page = bench.page(**NARROW)
+    open_chat(page)
+    return bench, page
+
+
+@pytest.mark.core
+def test_a_file_is_completed_and_attached_by_the_server(shop: tuple[Workbench, Page]) -> None:
+    bench, page = shop
+    message_box(page).press_sequentially("What does @shcl")
+    expect(choices(page)).to_have_text(["shop/cli.py"])
+    assert find_flaws(page) == []
+    message_box(page).press("Enter")
+    expect(message_box(page)).to_have_value("What does @shop/cli.py ")
+    message_box(page).press_sequentially("do, and @notes")
+    expect(choices(page)).to_have_text(["shop/my notes.md"])
+    choices(page).click()
+    expect(message_box(page)).to_have_value('What does @shop/cli.py do, and @"shop/my notes.md" ')
+    message_box(page).press("Enter")
+    expect(answers(page).last).to_contain_text("It runs.")
+    sent = json.dumps(last_request(bench))
+    assert "THE CODE = 1" in sent
+    assert "THE NOTES" in sent
+    page.reload()
+    expect(page.get_by_role("article", name="You").locator(".chip")).to_have_count(2)
+
+
+def test_a_file_that_does_not_exist_is_named_and_none_is_attached(shop: tuple[Workbench, Page]) -> None:
+    bench, page = shop
+    say(page, "What does @shop/gone.py do?")
+    expect(answers(page).last).to_contain_text("It runs.")
+    expect(page.get_by_text("@shop/gone.py was not attached: there is no such file.")).to_be_visible()
+    assert "THE CODE" not in json.dumps(last_request(bench))
+
+
+@pytest.mark.core
+def test_commands_and_templates_are_completed_with_what_they_do(shop: tuple[Workbench, Page]) -> None:
+    bench, page = shop
+    message_box(page).press_sequentially("/")
+    expect(choices(page).first).to_be_visible()
+    message_box(page).press_sequentially("fau")
+    expect(choices(page)).to_have_count(1)
+    expect(choices(page)).to_contain_text("Looks for faults")
+    message_box(page).press("Tab")
+    expect(message_box(page)).to_have_value("/faults ")
+    message_box(page).press_sequentially("the importer")
+    message_box(page).press("Enter")
+    expect(answers(page).last).to_contain_text("None.")
+    assert "Find faults in: the importer" in json.dumps(last_request(bench))
+    message_box(page).press_sequentially("/hel")
+    expect(choices(page)).to_contain_text(["/help"])
+    message_box(page).press("Enter")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(message_box(page)).to_have_value("")
+    say(page, "/nonsense")
+    expect(page.get_by_role("alert")).to_contain_text("There is no command /nonsense.")
+    expect(message_box(page)).to_have_value("/nonsense")
+
+
+def test_arrow_up_in_the_empty_box_edits_the_last_message(shop: tuple[Workbench, Page]) -> None:
+    _, page = shop
+    say(page, "What does it do?")
+    expect(answers(page).last).to_contain_text("It runs.")
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()  # the run has ended
+    message_box(page).press("ArrowUp")
+    edit = page.get_by_role("textbox", name="Edit your message")
+    expect(edit).to_be_focused()
+    edit.fill("ping")
+    edit.press("Enter")
+    expect(answers(page).last).to_contain_text("pong")

@@ -1,0 +1,171 @@
+"""If these fail, a user cannot take back what a run did, or a conversation's way, from where they read it; or it is lost with a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.browser.bench import NARROW, Workbench, answers, find_flaws, message_box, open_chat, say
+from tests.browser.expecting import expect
+from tests.browser.scenarios import answering, call, scenarios
+from tests.support import bash
+
+Make = Callable[..., Workbench]
+
+EDIT = call("edit", file_path="cli.py", old_string="run(source)", new_string="run(source, dry_run=True)")
+TALK = scenarios(
+    answering("add a flag", EDIT, bash("echo new > made.txt"), {"content": "The flag is there."}),
+    answering("and a test", bash("echo test > test_cli.py"), {"content": "Tested."}),
+    answering("in another way", {"content": "Differently."}),
+)
+BEFORE = "run(source)\n"
+AFTER = "run(source, dry_run=True)\n"
+
+
+def changes(page: Page) -> Locator:
+    return page.get_by_role("group", name="Changes of this run")
+
+
+def messages(page: Page) -> Locator:
+    return page.get_by_role("article", name="You")
+
+
+def go_back(page: Page, number: int) -> Locator:
+    """Open the dialog at a message."""
+    messages(page).nth(number).hover()
+    messages(page).nth(number).get_by_role("button", name="Go back to before this message").click()
+    return page.get_by_role("dialog", name="Go back to before this message")
+
+
+@pytest.fixture
+def talked(workbench: Make) -> tuple[Workbench, Page, Path]:
+    """A chat in the default mode, whose two runs have changed files."""
+    bench = workbench(TALK)
+    path = bench.newel.project / "cli.py"
+    path.write_text(BEFORE)
+    page = bench.page(**NARROW)
+    open_chat(page)
+    for number, (text, answer) in enumerate((("add a flag", "is there."), ("and a test", "Tested.")), 1):
+        say(page, text)
+        expect(answers(page).last).to_contain_text(answer)
+        expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()  # the run has ended
+        expect(changes(page)).to_have_count(number)
+    return bench, page, path
+
+
+@pytest.mark.core
+def test_a_run_is_undone_and_redone_below_it_in_the_default_mode(
+    talked: tuple[Workbench, Page, Path],
+) -> None:
+    bench, page, path = talked
+    window = bench.page()
+    first = changes(page).nth(0)
+    expect(first).to_contain_text("2 files")
+    expect(first.locator(".changes-head")).to_contain_text("+2 \u22121")
+    first.get_by_role("button", name="Review").click()
+    shown = page.get_by_role("dialog", name="Changes of this run")
+    expect(shown).to_contain_text("dry_run=True")
+    assert find_flaws(page) == []
+    shown.get_by_role("button", name="Undo…").click()
+    dialog = page.get_by_role("dialog", name="Undo this run")
+    expect(dialog).to_contain_text("2 files would change.")
+    assert find_flaws(page) == []
+    assert path.read_text() == AFTER
+    dialog.get_by_role("button", name="Undo", exact=True).click()
+    for each in (page, window):
+        expect(changes(each).nth(0)).to_contain_text("undone")
+    assert path.read_text() == BEFORE
+    assert not (path.parent / "made.txt").exists()
+    assert (path.parent / "test_cli.py").exists()
+    page.reload()
+    first.get_by_role("button", name="Redo").click()
+    page.get_by_role("dialog", name="Redo this run").get_by_role("button", name="Redo", exact=True).click()
+    expect(first).to_contain_text("+2 \u22121")
+    assert path.read_text() == AFTER
+
+
+def test_a_file_that_changed_since_the_preview_is_shown_again(talked: tuple[Workbench, Page, Path]) -> None:
+    bench, page, path = talked
+    changes(page).nth(0).get_by_role("button", name="Undo").click()
+    dialog = page.get_by_role("dialog", name="Undo this run")
+    expect(dialog).to_contain_text("2 files would change.")
+    path.write_text(f"# mine\n{AFTER}")
+    dialog.get_by_role("button", name="Undo", exact=True).click()
+    expect(dialog).to_contain_text("The files have changed since the preview.")
+    assert path.read_text() == f"# mine\n{AFTER}"
+    dialog.get_by_role("button", name="Undo", exact=True).click()
+    expect(dialog).to_have_count(0)
+    assert path.read_text() == f"# mine\n{BEFORE}"
+    bench.complaints[:] = [each for each in bench.complaints if "409" not in each]  # the browser logs it
+
+
+@pytest.mark.core
+def test_a_chat_goes_back_with_its_files_and_brings_all_of_it_back(
+    talked: tuple[Workbench, Page, Path],
+) -> None:
+    bench, page, path = talked
+    window = bench.page()
+    dialog = go_back(page, 0)
+    expect(dialog).to_contain_text("3 files would change.")
+    assert find_flaws(page) == []
+    dialog.get_by_role("button", name="Go back", exact=True).click()
+    expect(message_box(page)).to_have_value("add a flag")
+    for each in (page, window):
+        expect(messages(each)).to_have_count(0)
+        expect(each.get_by_role("group", name="Later messages")).to_be_visible()
+    assert path.read_text() == BEFORE
+    assert not (path.parent / "test_cli.py").exists()
+    assert find_flaws(page) == []
+    bench.kill()
+    bench.start()
+    page.reload()
+    page.get_by_role("group", name="Later messages").get_by_role("button", name="Bring back").click()
+    for each in (page, window):
+        expect(messages(each)).to_have_count(2)
+        expect(each.get_by_role("group", name="Later messages")).to_have_count(0)
+    changes(page).nth(0).get_by_role("button", name="Redo").click()
+    page.get_by_role("dialog", name="Redo this run").get_by_role("button", name="Redo", exact=True).click()
+    expect(changes(page).nth(0)).to_contain_text("+2 \u22121")
+    assert path.read_text() == AFTER
+
+
+def test_a_window_that_was_away_shows_where_the_chat_went(talked: tuple[Workbench, Page, Path]) -> None:
+    bench, page, path = talked
+    context = bench.context()
+    window = bench.page(context)
+    expect(messages(window)).to_have_count(2)
+    context.set_offline(True)
+    dialog = go_back(page, 1)
+    dialog.get_by_role("radio", name="The conversation only").check()
+    dialog.get_by_role("button", name="Go back", exact=True).click()
+    expect(messages(page)).to_have_count(1)
+    assert (path.parent / "test_cli.py").exists()
+    bench.kill()
+    bench.start()
+    context.set_offline(False)
+    expect(messages(window)).to_have_count(1)
+
+
+def test_the_versions_of_an_edited_message_are_reached_by_their_arrows(
+    talked: tuple[Workbench, Page, Path],
+) -> None:
+    bench, page, _ = talked
+    window = bench.page()
+    messages(page).nth(1).hover()
+    messages(page).nth(1).get_by_role("button", name="Edit message").click()
+    page.get_by_role("textbox", name="Edit your message").fill("in another way")
+    page.get_by_role("textbox", name="Edit your message").press("Enter")
+    expect(answers(page).last).to_contain_text("Differently.")
+    for each in (page, window):
+        expect(messages(each).nth(1)).to_contain_text("2/2")
+    assert find_flaws(page) == []
+    messages(page).nth(1).get_by_role("button", name="Earlier version").click()
+    for each in (page, window):
+        expect(messages(each).nth(1)).to_contain_text("1/2")
+        expect(answers(each).last).to_contain_text("Tested.")
+    page.reload()
+    messages(page).nth(1).get_by_role("button", name="Later version").click()
+    expect(answers(page).last).to_contain_text("Differently.")

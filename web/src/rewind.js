@@ -1,0 +1,154 @@
+// Dialogs that undo runs in the files, or go back in a conversation. Each lists what would change before it does anything.
+
+import { dialogHead, openDialog } from "./dialog.js";
+import { fill, h, setText } from "./dom.js";
+import { pluralize, reveal, revealPath } from "./format.js";
+import { patchView } from "./review/patch-view.js";
+import { conflictsView, filesView } from "./review/rollback.js";
+
+const KEPT = "Your own later edits stay.";
+const INITIALLY_OPEN = 3; // files of a run whose changes are unfolded at first
+const WAYS = [["both", "The conversation and the files"], ["talk", "The conversation only"], ["files", "The files only"]];
+
+/** Undo a run in the files; resolves when the dialog is closed. */
+export const openUndo = ({ api, change, announce }) =>
+  openPlan({
+    title: "Undo this run", yes: "Undo", announce, done: "undone", about: reveal(change.title),
+    words: `The files will be as if this run had not changed them. ${KEPT} You can redo it.`,
+    ask: (request) => api.undoRun(change.checkpoint_id, request),
+  });
+
+/** Redo a run that was undone. */
+export const openRedo = ({ api, change, announce }) =>
+  openPlan({
+    title: "Redo this run", yes: "Redo", announce, done: "restored", about: reveal(change.title),
+    words: `The changes of this run come back. ${KEPT}`,
+    ask: (request) => api.redoRun(change.checkpoint_id, request),
+  });
+
+/**
+ * Go back to before a message of a conversation. `goBack()` moves the conversation and resolves to whether it did.
+ */
+export const openRewind = ({ ask, message, goBack, announce }) =>
+  openPlan({
+    title: "Go back to before this message", yes: "Go back", announce, done: "undone", about: reveal(message), ways: true, goBack, ask,
+    words: `Later messages are kept, and can be brought back. ${KEPT} What MCP tools did, or commands outside the project, is not undone.`,
+  });
+
+/** The changes of a run, file by file. */
+export const openRun = ({ api, change, undo }) =>
+  openDialog({
+    label: "Changes of this run", kind: "rollback",
+    build(close) {
+      const { checkpoint_id: id, files, is_undone: isUndone, title } = change;
+      const views = files.map(({ file_path: path }, index) => {
+        const place = h("div", {});
+        const load = async () => {
+          if (!details.open || place.firstChild) return;
+          fill(place, h("p", { class: "dim note" }, "Loading…"));
+          const patch = await api.diff3(id, path).then((diff) => diff.proposed_patch, (error) => error);
+          fill(place, patch instanceof Error ? h("p", { class: "dim note" }, patch.message) : patchView(patch, { heads: false }));
+        };
+        const details = h("details", { open: index < INITIALLY_OPEN, ontoggle: load }, h("summary", { class: "mono" }, revealPath(path)), place);
+        return details;
+      });
+      const back = () => {
+        close();
+        undo();
+      };
+      return [
+        dialogHead("Changes of this run", close), h("p", { class: "dim words" }, reveal(title) || "Untitled run"),
+        h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "Changes" }, ...views),
+        h("div", { class: "row" }, h("button", { type: "button", class: "primary", autofocus: true, onclick: () => close() }, "Close"),
+          !isUndone && h("button", { type: "button", onclick: back }, "Undo…")),
+      ];
+    },
+  });
+
+const openPlan = (given) => openDialog({ label: given.title, kind: "rollback", build: (close) => new PlanDialog({ ...given, close }).begin() });
+
+class PlanDialog {
+  /** `ask({dryRun, files})` plans or does it; with `ways` the conversation goes back, too, by `goBack()`. */
+  constructor(given) {
+    Object.assign(this, given);
+    this.way = this.ways ? "talk" : "files";
+    this.plan = null;
+    this.note = h("p", { class: "words", role: "status" });
+    this.shown = h("div", { class: "rollback-plan" });
+    this.choice = h("fieldset", { class: "rollback-ways", hidden: true }, h("legend", { class: "sr-only" }, "What goes back"));
+    this.confirmButton = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#execute() }, this.yes);
+  }
+
+  begin() {
+    this.#load();
+    return [
+      dialogHead(this.title, this.close), h("p", { class: "dim words" }, this.about || "Untitled run"), this.choice, h("p", {}, this.words),
+      h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "Preview" }, this.note, this.shown),
+      h("div", { class: "row" }, h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel"), this.confirmButton),
+    ];
+  }
+
+  async #load(words = "") {
+    this.confirmButton.disabled = true;
+    setText(this.note, words || "Loading preview…");
+    this.plan = null;
+    try {
+      this.plan = await this.ask({ dryRun: true });
+    } catch (error) {
+      setText(this.note, error.message);
+      this.confirmButton.disabled = !this.ways;
+      return;
+    }
+    if (this.ways && this.plan?.files.length) this.#offerWays();
+    this.#show(words);
+  }
+
+  #offerWays() {
+    if (!this.choice.hidden) return;
+    this.way = "both";
+    this.choice.hidden = false;
+    this.choice.append(...WAYS.map(([way, label]) => h("label", { class: "row" },
+      h("input", { type: "radio", name: "rewind-way", value: way, checked: way === this.way, onchange: () => this.#choose(way) }), label)));
+  }
+
+  #choose(way) {
+    this.way = way;
+    this.#show();
+  }
+
+  get #takesFiles() {
+    return this.way !== "talk";
+  }
+
+  #show(words = "") {
+    const { files = [], conflicts = [] } = this.plan ?? {};
+    const isPart = this.ways && !this.#takesFiles;
+    this.confirmButton.disabled = this.#takesFiles && files.length === 0;
+    const would = isPart ? "The files stay as they are." : files.length ? `${pluralize(files.length, "file")} would change.` : "No file would change.";
+    setText(this.note, [words, would].filter(Boolean).join(" "));
+    fill(this.shown, ...(isPart ? [] : [...conflictsView(conflicts), ...filesView(files)]));
+  }
+
+  async #execute() {
+    this.confirmButton.disabled = true;
+    if (this.#takesFiles && !(await this.#undoFiles())) return;
+    if (this.ways && this.way !== "files" && !(await this.goBack())) {
+      this.confirmButton.disabled = false;
+      return;
+    }
+    this.close(true);
+  }
+
+  /** Change the files as they were shown; returns whether that was done. */
+  async #undoFiles() {
+    const { files } = this.plan;
+    try {
+      await this.ask({ files });
+    } catch (error) {
+      await this.#load(error.message);
+      return false;
+    }
+    this.announce(`${pluralize(files.length, "file")} ${this.done}.`);
+    return true;
+  }
+}

@@ -1,0 +1,52 @@
+// What a run of a conversation has changed, at the end of its turn: "3 files +14 −3", with Review, Undo and Redo.
+
+import { fill, h, icon, setAttr } from "./dom.js";
+import { pluralize, revealPath } from "./format.js";
+import { describeDecisions, totalsOf } from "./review/changes.js";
+
+const MAX_LISTED = 6; // files of a run that are listed
+
+/** "+14 −3"; null for no lines. */
+const lines = ({ added, removed }) =>
+  added + removed > 0 && h("span", { class: "line-counts" }, h("span", { class: "added" }, `+${added}`), " ", h("span", { class: "removed" }, `−${removed}`));
+
+/** The decisions on a run's hunks that say more than that all of them are in the files. */
+const decisions = (counts) => (counts.pending || counts.accepted || counts.rejected ? describeDecisions(counts) : "");
+
+/** `actions`: reviewRun(change) shows its hunks or its diff, undoRun(change), redoRun(change), openFile(path). */
+export class ChangesView {
+  constructor(actions) {
+    this.actions = actions;
+    this.el = h("div", { class: "entry changes", role: "group", "aria-label": "Changes of this run" });
+  }
+
+  update({ change }) {
+    if (change === this.change) return;
+    this.change = change;
+    const { files, is_undone: isUndone } = change;
+    const totals = totalsOf(files);
+    const waits = totals.pending > 0;
+    setAttr(this.el, "data-waits", waits);
+    const hadFocus = this.el.contains(document.activeElement);
+    const button = (words, action, kind = null) => h("button", { type: "button", class: kind, onclick: () => this.actions[action](change) }, words);
+    fill(this.el,
+      h("div", { class: "changes-head" },
+        icon(waits ? "edit" : isUndone ? "again" : "check"),
+        h("strong", {}, waits ? `${pluralize(totals.pending, "hunk")} to review` : pluralize(files.length, "file")), " ",
+        h("span", { class: "dim" }, isUndone ? "undone" : waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : decisions(totals)), " ",
+        !isUndone && lines(totals),
+        h("span", { class: "spacer" }),
+        button("Review", "reviewRun", waits ? "primary" : "quiet"),
+        isUndone ? button("Redo", "redoRun", "quiet") : button("Undo", "undoRun", "quiet")),
+      h("ul", { class: "changes-files" }, ...files.slice(0, MAX_LISTED).map((file) => this.#file(file, isUndone)),
+        files.length > MAX_LISTED && h("li", { class: "dim" }, `and ${pluralize(files.length - MAX_LISTED, "more file")}`)));
+    if (hadFocus) this.el.querySelector("button").focus();
+  }
+
+  #file(file, isUndone) {
+    const name = revealPath(file.file_path);
+    return h("li", {},
+      h("button", { type: "button", class: "link mono", title: name, onclick: () => this.actions.openFile(file.file_path) }, name), " ",
+      h("span", { class: "dim" }, isUndone ? "" : decisions(file)), " ", !isUndone && lines(file));
+  }
+}
