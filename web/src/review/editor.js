@@ -16,6 +16,7 @@ import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor, selectedLines } from "./editor-setup.js";
 import { HunkMarks, hunkField, positionIn } from "./hunks.js";
 import { formatPlace, describeHunk } from "./hunk-format.js";
+import { isRevisable, revisionOf } from "./revisions.js";
 import { BinaryFileView } from "./binary-file-view.js";
 
 const fromElsewhere = Annotation.define();
@@ -23,8 +24,9 @@ const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
 
 export class FileEditor {
   /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
-  constructor({ path, review, api, waiting, unsent, announce }) {
+  constructor({ path, review, api, waiting, unsent, announce, revise, cancelRevision, versions }) {
     Object.assign(this, { path, review, api, waiting, unsent, announce });
+    this.revisions = { ask: revise, cancel: cancelRevision, versions };
     this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": revealPath(path) });
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
@@ -145,6 +147,19 @@ export class FileEditor {
     await done;
   }
 
+  /** Ask for a sentence by which an agent proposes the current hunk anew. */
+  reviseCurrent() {
+    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === this.current);
+    if (hunk) this.revise(hunk);
+    else this.move(1);
+  }
+
+  async revise(hunk) {
+    if (!isRevisable(hunk) || this.sync.touches(hunk)) return this.announce("An agent does not change your own lines, nor whole files.");
+    if (!revisionOf(this.review.get(), this.path, hunk)) await this.revisions.ask(this.path, hunk);
+    this.el.focus({ preventScroll: true });
+  }
+
   fold(hunk) {
     if (!this.opened.delete(hunk.hunk_id)) this.opened.add(hunk.hunk_id);
     this.#draw();
@@ -191,7 +206,8 @@ export class FileEditor {
     this.detach = this.waiting.attach(this.path, (act) => sync.do(() => act(sync.known.view)));
     const on = this.deciding;
     this.marks = new HunkMarks({
-      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, withdraw: on.withdraw,
+      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, withdraw: on.withdraw, split: on.split,
+      revise: (hunk) => this.revise(hunk), cancelRevision: this.revisions.cancel, versions: (hunk) => this.revisions.versions(this.path, hunk),
     });
     this.bar = new EditorBar({
       path: this.path,
@@ -226,12 +242,13 @@ export class FileEditor {
     this.sync = this.deciding = this.bar = this.view = null;
   }
 
-  #applyView({ files, isUp, waiting }) {
+  #applyView({ files, isUp, waiting, revising, answers }) {
     const view = files[this.path];
     if (view) this.#show(view);
     if (!this.sync) return;
     if (view) this.sync.applyView(view);
-    if (isUp !== this.isUp || waiting[this.path] !== this.waits) this.#draw();
+    const isNew = isUp !== this.isUp || waiting[this.path] !== this.waits || revising !== this.revising || answers !== this.answers;
+    if (isNew) this.#draw();
     else this.#state();
     if (this.wanted) this.reveal(this.wanted);
   }
@@ -271,8 +288,8 @@ export class FileEditor {
 
   #shown() {
     const { deciding } = this;
-    const { isUp, waiting } = this.review.get();
-    [this.isUp, this.waits] = [isUp, waiting[this.path]];
+    const { isUp, waiting, revising, answers } = this.review.get();
+    Object.assign(this, { isUp, waits: waiting[this.path], revising, answers });
     const { hunks } = deciding;
     return hunks.map((hunk, index) => ({
       ...deciding.shown(hunk, index, hunks.length), isOpen: this.opened.has(hunk.hunk_id), isCurrent: this.current === hunk.hunk_id,

@@ -13,8 +13,8 @@ const MAX_AUTO_UNFOLDED = 40; // hunks up to which all files are unfolded initia
 const PAGE_SIZE = 100; // files that are listed at first
 
 export class HunkList {
-  constructor({ api, review, waiting, openFile, origins, announce }) {
-    Object.assign(this, { api, review, waiting, openFile, origins, announce });
+  constructor({ api, review, waiting, openFile, origins, announce, revise }) {
+    Object.assign(this, { api, review, waiting, openFile, origins, announce, revise });
     this.card = new PendingDecisionsCard({ waiting });
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
@@ -77,6 +77,7 @@ export class HunkList {
       actions: {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
+        revise: (at, hunk) => this.revise(at, hunk),
         withdraw: (at, hunk) => this.waiting.withdraw(at, hunk.hunk_id),
         all: (file, action) => this.#file(file, action),
         toggled: (at, isOpen) => {
@@ -176,7 +177,7 @@ export class HunkList {
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = { j: () => this.#go(1), k: () => this.#go(-1), a: () => this.#verdict("accept"), r: () => this.#verdict("reject") }[event.key.toLowerCase()];
+    const act = { j: () => this.#go(1), k: () => this.#go(-1), a: () => this.#verdict("accept"), r: () => this.#verdict("reject"), c: () => this.#revise() }[event.key.toLowerCase()];
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
@@ -193,6 +194,12 @@ export class HunkList {
     const items = this.#items();
     const index = items.indexOf(this.#current()?.querySelector("[data-item]"));
     items[Math.max(0, Math.min(items.length - 1, index + by))]?.focus();
+  }
+
+  #revise() {
+    const row = this.#current()?.row;
+    if (row instanceof FileRow || !row || row.revise.hidden) return;
+    row.revise.click();
   }
 
   /** Decide on the focused item, and move to the next undecided one. */

@@ -8,6 +8,7 @@ import { ReviewApi } from "./api.js";
 import { RunChanges } from "./changes.js";
 import { ThreeWayView } from "./three-way-view.js";
 import { LazyView } from "./lazy-view.js";
+import { askRevision, showVersions } from "./revise-dialog.js";
 import { RunOrigins } from "./run-origin.js";
 import { compareId, fileId, foldersOf, parsePlace, requestId, titleOf } from "./routes.js";
 import { PendingDiffView } from "./pending-diff-view.js";
@@ -50,6 +51,9 @@ export class ReviewLayout {
       this.toggle("review", true);
       return this.sidebar.again(job);
     };
+    parts.revise = (path, hunk) => askRevision({ path, hunk, send: (words) => this.sidebar.revise(path, hunk, words) });
+    parts.cancelRevision = (job) => this.sidebar.work.cancelRevision(job);
+    parts.versions = (path, hunk) => showVersions({ path, hunk, titleOf: (run) => origins.titleOf(run) });
     parts.selection = () => this.selection();
     parts.asked = (count) => {
       this.questions = count;

@@ -5,6 +5,7 @@ import { pluralize, revealPath } from "../format.js";
 import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
+import { answerOf, revisionOf } from "./revisions.js";
 
 const PAGE_SIZE = 50; // hunks that are shown at first
 
@@ -26,7 +27,7 @@ export function formatLineCounts(hunks) {
 }
 
 export class FileRow {
-  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), withdraw(path, hunk), all(file, action), toggled(path, isOpen). */
+  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), withdraw(path, hunk), revise(path, hunk), all(file, action), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
     this.name = h("span", { class: "file-name", title: revealPath(path) }, revealPath(path));
@@ -102,18 +103,23 @@ export class FileRow {
     const hunks = all.slice(0, this.shown);
     this.more.hidden = all.length <= hunks.length;
     setText(this.more, `Show ${Math.min(PAGE_SIZE, all.length - hunks.length)} more of ${all.length}`);
-    const { open, withdraw, decide } = this.actions;
+    const { open, withdraw, decide, revise } = this.actions;
+    const state = this.review.get();
     reconcile(this.list, this.rows, hunks, {
       keyOf: (hunk) => hunk.hunk_id,
       create: () => new HunkRow({
         open: (hunk) => open(this.path, hunk),
         withdraw: (hunk) => withdraw(this.path, hunk),
+        revise: (hunk) => revise(this.path, hunk),
         decide: (hunk, action, mine) => decide(this.path, hunk, action, mine),
       }),
       update: (row, hunk) => {
         const decision = this.waiting?.get(hunk.hunk_id);
         const wanted = isOpen(decision) ? decision.choice : null;
-        row.update({ hunk, file: this.file, wanted, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
+        row.update({
+          hunk, file: this.file, wanted, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file),
+          revision: revisionOf(state, this.path, hunk), answer: answerOf(state, this.path, hunk),
+        });
       },
     });
   }
