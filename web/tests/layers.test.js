@@ -33,7 +33,7 @@ const LAYERS = {
     "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],
   values: [
-    "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "review/change-labels",
+    "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "word-diff", "review/change-labels",
     "review/editor-keys", "review/hunk-format", "review/patch", "review/routes", "review/splices", "review/text-hash",
   ],
 };

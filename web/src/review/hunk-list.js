@@ -5,6 +5,7 @@ import { fill, h, icon, reconcile, setAttr, setText } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
 import { formatPlace } from "./hunk-format.js";
+import { movesOf } from "./change-labels.js";
 import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
 import { PendingDecisionsCard } from "./pending-decisions-card.js";
@@ -55,7 +56,10 @@ export class HunkList {
     const empty = pending === null ? "" : "Nothing to review.";
     setText(this.note, problem || (count === 0 ? empty : ""));
     setAttr(this.note, "class", problem ? "bad-text" : "dim");
-    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
+    const moves = movesOf(this.files);
+    const gone = new Set([...moves.values()].map((file) => file.file_path));
+    const listed = this.files.filter((file) => !gone.has(file.file_path)).map((file) => ({ file, from: moves.get(file.file_path) ?? null }));
+    this.#rows(listed.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
     this.more.hidden = count <= this.shown;
     setText(this.more, `Show more of ${pluralize(count, "file")}`);
   }
@@ -63,13 +67,15 @@ export class HunkList {
   #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
     const hadFocus = this.list.contains(document.activeElement);
     reconcile(this.list, this.rows, shown, {
-      keyOf: ({ file_path: path }) => path,
-      create: ({ file_path: path }) => this.#row(path, this.folds.get(path) ?? unfold),
-      update: (row, file) => row.update({ file, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
+      keyOf: ({ file, from }) => `${from !== null} ${file.file_path}`, // a move has no hunks to unfold
+      create: ({ file: { file_path: path }, from }) => this.#row(path, from === null && (this.folds.get(path) ?? unfold)),
+      update: (row, { file, from }) => row.update({ file, from, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
       remove: (row) => row.destroy(),
     });
     if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
   }
+
+  #rowOf = (path) => [...this.rows.values()].find((row) => row.path === path || row.movedFrom?.file_path === path);
 
   #row(path, isUnfolded) {
     const row = new FileRow({
@@ -79,7 +85,7 @@ export class HunkList {
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
         revise: (at, hunk) => this.revise(at, hunk),
         withdraw: (at, hunk) => this.waiting.withdraw(at, hunk.hunk_id),
-        all: (file, action) => this.#file(file, action),
+        all: (file, action, from) => Promise.all([from, file].filter(Boolean).map((each) => this.#file(each, action))),
         toggled: (at, isOpen) => {
           this.folds.set(at, isOpen);
           this.update(this.review.get());
@@ -103,7 +109,7 @@ export class HunkList {
   /** Decide all undecided hunks of a file that were shown, but accept no conflict and reject no lines of the user's own. */
   async #file(file, action) {
     const path = file.file_path;
-    const setText = (words) => this.rows.get(path)?.say(words);
+    const setText = (words) => this.#rowOf(path)?.say(words);
     try {
       setText("");
       const known = this.review.get().files[path];
@@ -134,7 +140,7 @@ export class HunkList {
     fill(this.problem);
     try {
       const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
-      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(describeSkipped(file.left));
+      if (action === "reject") for (const file of done) if (file.left > 0) this.#rowOf(file.file_path)?.say(describeSkipped(file.left));
       const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide each one individually.` : "";
       this.announce(`${DONE_LABELS[action]} ${pluralize(done.length, "file")}.${rest}`);
     } catch (error) {

@@ -1,9 +1,11 @@
 // The toolbar above each hunk in the editor: its state, its buttons, and the lines it removes.
 
 import { WidgetType } from "@codemirror/view";
-import { h, icon, onceClicked, setText } from "../dom.js";
+import { h, icon, onceClicked } from "../dom.js";
 import { plain, truncate, pluralize, reveal } from "../format.js";
 import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision, isSplittable } from "./hunk-format.js";
+import { withMarks } from "./patch-view.js";
+import { changedIn } from "../word-diff.js";
 import { describeRevision, isRevisable } from "./revisions.js";
 
 const FOLDED_LINES = 3; // lines that are shown while folded
@@ -126,16 +128,16 @@ export class HunkToolbar extends WidgetType {
   #text() {
     const { hunk, number, total, isOpen } = this.shown;
     if (this.lines.length === 0) return null;
-    const line = (text) => {
-      const row = h(hunk.state === "rejected" ? "span" : "del", { class: "hunk-line" });
-      setText(row, reveal(truncate(text, MAX_LINE_LENGTH)) || " ");
-      return row;
-    };
+    const isRejected = hunk.state === "rejected";
+    const show = (text) => reveal(truncate(text, MAX_LINE_LENGTH));
+    const { removed, added } = linesOf(hunk);
+    const changed = isRejected ? new Map() : changedIn(removed.map(show), added.map(show)).old;
+    const line = (text, at) => h(isRejected ? "span" : "del", { class: "hunk-line" }, withMarks(show(text), changed.get(at)) || " ");
     const more = this.lines.length - FOLDED_LINES;
     const words = isOpen ? "Fewer lines" : `… ${more} more ${more === 1 ? "line" : "lines"}`;
     return [
       this.count > 0 && h("div", { class: "hunk-text" }, ...this.lines.slice(0, this.count).map(line)),
-      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} removed by hunk ${number} of ${total}`),
+      more > 0 && !isRejected && this.#fold(words, `${words} removed by hunk ${number} of ${total}`),
     ];
   }
 }

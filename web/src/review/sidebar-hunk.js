@@ -3,6 +3,8 @@
 import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
 import { truncate, diffLines, plain, pluralize, reveal } from "../format.js";
 import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
+import { withMarks } from "./patch-view.js";
+import { changedInDiff } from "../word-diff.js";
 import { describeWholeFile } from "./change-labels.js";
 import { describeRevision, isRevisable } from "./revisions.js";
 
@@ -14,6 +16,11 @@ export function previewPatch(patch) {
   const all = diffLines(patch).filter(({ kind }) => kind === "add" || kind === "del");
   const lines = all.slice(0, MAX_LINES).map(({ kind, text }) => ({ kind, text: truncate(reveal(text.replace(/\r$/, "")), MAX_LINE_LENGTH) }));
   return { lines, more: all.length - lines.length };
+}
+
+/** A line of the preview with its sign, and its changed words marked. */
+function previewLine({ kind, text }, changed) {
+  return h("span", { class: kind }, text.slice(0, 1), withMarks(text.slice(1), changed));
 }
 
 const STATES = { pending: "", accepted: "accepted, unsaved", rejected: "rejected", applied: "saved" };
@@ -72,9 +79,10 @@ export class HunkRow {
     setAttr(this.el, "data-conflict", conflict);
     setAttr(this.el, "data-warning", Boolean(hunk.warning));
     const { lines, more } = previewPatch(hunk.patch);
+    const changed = changedInDiff(lines.map(({ kind, text }) => ({ kind, text: text.slice(1) })));
     fill(this.peek,
       lines.length === 0 && h("span", { class: "same" }, describeWholeFile(hunk, file)),
-      ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
+      ...lines.map((line, at) => previewLine(line, changed.get(at))),
       more > 0 && h("span", { class: "same" }, `… ${pluralize(more, "more line")}`));
     const isOwn = origin === "user";
     this.back.hidden = waits === null;
