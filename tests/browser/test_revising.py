@@ -155,3 +155,29 @@ def test_a_hunk_is_split_into_parts_that_are_decided_one_by_one(workbench: Make)
     page.keyboard.press("Control+s")
     expect(summary(page)).not_to_contain_text("unsaved")
     assert (bench.newel.project / "new.md").read_text() == becomes_one
+
+
+def test_j_leads_from_a_reviewed_file_to_the_next_undecided_hunk(workbench: Make) -> None:
+    other = add_file("new.md", "one\n")
+    change = answering(
+        WORDS,
+        call("read_file", file_path="notes.md"),
+        call("propose_edits", edits=[TITLE, SECOND, other]),
+        {"content": "Done."},
+    )
+    bench = workbench(scenarios(change))
+    put(bench)
+    page = bench.page()
+    propose(page, WORDS)
+    open_file(bench, page, "new.md")
+    page.get_by_role("button", name="Accept hunk 1 of 1").click()
+    expect(summary(page)).to_have_text("new file · 1 accepted, unsaved")
+    page.keyboard.press("j")
+    expect(page.get_by_role("textbox", name="Text of notes.md")).to_be_visible()
+    first = page.get_by_role("group", name="Hunk 1 of 2")
+    expect(first).to_have_attribute("aria-current", "true")
+    page.keyboard.press("a")
+    page.keyboard.press("a")
+    page.goto(page.url.partition("#")[0] + "#/pending")
+    region = page.get_by_role("region", name="All pending changes")
+    expect(region).to_contain_text("All reviewed in 2 files · 3 accepted, unsaved")

@@ -24,10 +24,11 @@ const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
 
 export class FileEditor {
   /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
-  constructor({ path, review, api, waiting, unsent, announce, revise, cancelRevision, versions }) {
+  constructor({ path, review, api, waiting, unsent, announce, nextFile, revise, cancelRevision, versions }) {
     Object.assign(this, { path, review, api, waiting, unsent, announce });
     this.revisions = { ask: revise, cancel: cancelRevision, versions };
     this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": revealPath(path) });
+    this.nextFile = () => nextFile(path);
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
     this.current = null; // the id of the hunk that the keys apply to
@@ -100,14 +101,15 @@ export class FileEditor {
     this.readers.add(reader);
   }
 
-  /** Go to a hunk or a line: {hunk} or {line}. */
+  /** Go to a hunk, a line, or the first undecided hunk: {hunk}, {line} or {isUndecided}. */
   reveal(place) {
     this.wanted = place;
-    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === rootOf(place.hunk ?? ""));
+    const isWanted = (each) => (place.isUndecided ? each.state === "pending" && each.origin === "agent" : each.hunk_id === rootOf(place.hunk ?? ""));
+    const hunk = this.deciding?.hunks.find(isWanted);
     if (!this.view || (place.hunk && !hunk)) return;
     this.wanted = null;
     if (hunk) this.#goTo(hunk);
-    else this.#draw(this.view.state.doc.line(Math.min(place.line, this.view.state.doc.lines)).from);
+    else if (place.line) this.#draw(this.view.state.doc.line(Math.min(place.line, this.view.state.doc.lines)).from);
   }
 
   // -- what keys and buttons do ---------------------------------------------------------------------
@@ -120,9 +122,13 @@ export class FileEditor {
     this.isFollowing = false;
   }
 
-  /** Go to the next hunk, or with -1 to the previous one; rejected ones are skipped. */
+  /** Go to the next hunk, or with -1 to the previous one; rejected ones are skipped. From a reviewed file, the next undecided hunk
+   * is in another file.
+   */
   move(by) {
     const hunks = this.deciding?.hunks.filter((hunk) => (this.deciding.wanted(hunk) ?? hunk.state) !== "rejected") ?? [];
+    const isReviewed = this.deciding?.counts.undecided === 0;
+    if (by > 0 && isReviewed && this.nextFile()) return;
     if (hunks.length === 0) return;
     const at = hunks.findIndex((hunk) => hunk.hunk_id === this.current);
     const first = by > 0 ? 0 : hunks.length - 1;

@@ -97,7 +97,7 @@ export class PendingDiffView {
     this.at = at;
     const { files, pending, accepted, conflicts } = totals(this.pending);
     const parts = [
-      `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}`,
+      pending > 0 ? `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}` : `All reviewed in ${pluralize(files, "file")}`,
       conflicts > 0 && pluralize(conflicts, "conflict"),
       accepted > 0 && `${accepted.toLocaleString("en")} accepted, unsaved`,
     ];

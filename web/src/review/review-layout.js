@@ -51,6 +51,7 @@ export class ReviewLayout {
       this.toggle("review", true);
       return this.sidebar.again(job);
     };
+    parts.nextFile = (path) => this.#nextFile(path);
     parts.revise = (path, hunk) => askRevision({ path, hunk, send: (words) => this.sidebar.revise(path, hunk, words) });
     parts.cancelRevision = (job) => this.sidebar.work.cancelRevision(job);
     parts.versions = (path, hunk) => showVersions({ path, hunk, titleOf: (run) => origins.titleOf(run) });
@@ -223,6 +224,15 @@ export class ReviewLayout {
     if (first) this.view(fileId(file.file_path)).reveal({ hunk: first.hunk_id });
   };
 
+  /** Show the next file with undecided hunks after `path`, around the end of the list; returns whether there is one. */
+  #nextFile(path) {
+    const others = (this.review.get().pending ?? []).filter((file) => file.pending > 0 && file.file_path !== path && !file.is_binary);
+    const next = others.find((file) => file.file_path > path) ?? others[0];
+    if (!next) return false;
+    this.openFile(next.file_path, { isUndecided: true });
+    return true;
+  }
+
   /** The tabs changed, and with them the origins of hunks. */
   tabsChanged() {
     this.changes.keep(this.serverTabs().map((tab) => tab.session));
@@ -249,7 +259,7 @@ export class ReviewLayout {
     this.show(id);
   }
 
-  /** Show a file, at a hunk or a line if `place` names one: {hunk} or {line}. */
+  /** Show a file, at a hunk or a line if `place` names one: see `reveal` of its editor. */
   openFile(path, place = null) {
     const id = fileId(path);
     this.open(id);
