@@ -3,6 +3,7 @@
 // In the review's state: `revising`, the RevisingJobs of all sessions, and `answers`, {path, seen, words} of such ended jobs.
 
 import { rootOf } from "./api.js";
+import { isLive } from "./job-state.js";
 
 const MAX_ANSWERS = 20; // answers that are kept, the latest
 
@@ -26,18 +27,25 @@ export class Revisions {
     Object.assign(this, { api, review, announce });
   }
 
+  /** Follow a job that was just started: it may end before the server lists it. */
+  started(job) {
+    const { revising } = this.review.get();
+    if (!revising.some((each) => each.job_id === job.job_id)) this.review.put({ revising: [...revising, job] });
+  }
+
   /** Adopt the jobs that the server lists. */
   take(jobs) {
     const before = this.review.get().revising;
     if (JSON.stringify(jobs) === JSON.stringify(before)) return;
     this.review.put({ revising: jobs });
     const ids = new Set(jobs.map((job) => job.job_id));
-    for (const { job_id: id } of before) if (!ids.has(id)) this.#ended(id);
+    for (const job of before) if (!ids.has(job.job_id)) this.#ended(job);
   }
 
-  async #ended(id) {
-    const job = await this.api.job(id).catch(() => null); // it may be deleted
+  async #ended(listed) {
+    const job = await this.api.job(listed.job_id).catch(() => null); // it may be deleted
     if (!job) return;
+    if (isLive(job.status)) return this.started(listed); // the list was older than the job
     const words = { failed: job.error, completed: job.proposed_edits.length === 0 ? job.summary || "The agent proposed nothing new." : "" }[job.status] ?? "";
     this.announce(words ? `No new version: ${words}` : "The agent has proposed the hunk anew.");
     if (!words) return;

@@ -32,12 +32,12 @@ export class HunkRow {
     this.where = h("span", { class: "hunk-where" });
     this.peek = h("span", { class: "peek mono" });
     this.main = h("button", { type: "button", class: "hunk-main", "data-item": "hunk", onclick: () => actions.open(this.hunk) }, this.where, this.peek);
-    const button = (words, act) => h("button", { type: "button", onclick: onceClicked(act) }, words);
+    const button = (words, act, props = {}) => h("button", { type: "button", onclick: onceClicked(act), ...props }, words);
     this.accept = button("Accept", () => this.decide("accept"));
     this.reject = button("Reject", () => this.decide("reject"));
     this.reopen = button("Undo accept", () => this.decide("reopen"));
     this.back = button("Undo", () => actions.withdraw(this.hunk));
-    this.revise = button("Revise", () => actions.revise(this.hunk));
+    this.revise = button("Revise", () => actions.revise(this.hunk), { class: "quiet", title: "Say what should be different (C)" });
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.peel = button("Discard only my lines", () => this.decide("reject", "peel"));
     this.choice = h("div", { class: "row", role: "group", "aria-label": "What to discard", hidden: true }, h("span", {}, "It contains your lines."),

@@ -70,7 +70,9 @@ export class ReviewSession {
   async revise(path, hunk, instruction, mode) {
     try {
       const session = this.state.session?.id ?? (await this.api.createSession()).session_id;
-      await this.api.run({ session_id: session, instruction, agent_mode: mode || null, revise: { file_path: path, hunk_id: hunk.seen_id } });
+      const name = { file_path: path, hunk_id: hunk.seen_id };
+      const { job_id, status } = await this.api.run({ session_id: session, instruction, agent_mode: mode || null, revise: name });
+      this.revisions.started({ job_id, ...name, status, instruction });
       return "";
     } catch (error) {
       return error.code === "stale_revision" ? "The hunk has just changed. Close this, and look at it again." : error.message;
