@@ -145,8 +145,7 @@ def test_created_deleted_moved_and_binary_files_and_modes_are_labelled(workbench
     expect(region.get_by_role("listitem").filter(has_text="plan.md")).to_have_count(1)
     assert find_flaws(page) == []
     page.set_viewport_size({"width": 1280, "height": 800})
-    expect(file(page, "schedule.md")).to_contain_text("moved from plan.md")
-    expect(file(page, "plan.md")).to_contain_text("moved to schedule.md")
+    expect(file(page, "plan.md → schedule.md")).to_contain_text("moved, unchanged")
     sidebar(page).get_by_role("button", name="Close review").click()
     move.focus()
     page.keyboard.press("a")

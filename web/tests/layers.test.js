@@ -25,15 +25,15 @@ const LAYERS = {
   ],
   elements: [
     "agent-modes", "attachments", "completion", "dialog", "diff", "dom", "elapsed-timer", "host-status", "markdown", "picker", "streaming-markdown",
-    "review/changes", "review/paged-list", "review/patch-view", "review/run-origin", "review/virtual-list",
+    "review/changes", "review/paged-list", "review/patch-view", "review/revise-dialog", "review/run-origin", "review/virtual-list",
   ],
   state: [
     "actions", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
     "review/checkpoint-pages", "review/editor-deciding", "review/editor-sync", "review/job-state", "review/pending-decisions",
-    "review/pending-list-rows", "review/review-store", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
+    "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],
   values: [
-    "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "review/change-labels",
+    "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "word-diff", "review/change-labels",
     "review/editor-keys", "review/hunk-format", "review/patch", "review/routes", "review/splices", "review/text-hash",
   ],
 };

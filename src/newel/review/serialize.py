@@ -33,6 +33,7 @@ from newel.review.model.file_review import (
 from newel.review.model.history import HistoryEntry, patched
 from newel.review.model.history import Kind as EntryKind
 from newel.review.model.patch import contexts, file_patch, hunk_patch
+from newel.review.model.revision import versions
 from newel.review.store.ledger import Checkpoint
 
 HunkStatus = Literal["pending", "accepted", "rejected", "applied"]
@@ -47,6 +48,13 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Base of the structs; the JSON contains every field."""
 
 
+class EarlierProposal(View, frozen=True):
+    """An earlier version of a hunk, proposed by run ``run_id`` and replaced by a later run; ``patch`` as in ``BundleHunk``."""
+
+    run_id: str
+    patch: str
+
+
 class BundleHunk(View, frozen=True):
     """A hunk. ``accepted`` is None while it is undecided. ``patch`` is its part of a unified diff against the base
     alone, without lines that another hunk changes; it is empty if no line changes. ``kind`` says what does
@@ -54,7 +62,8 @@ class BundleHunk(View, frozen=True):
     ``start_line`` and ``end_line`` are its lines in the buffer; a hunk without lines there ends before it starts.
     ``mine``: the user has edited it, so rejecting it needs a choice. ``run_ids`` are the jobs and other runs that
     wrote it, ``own_lines`` the ranges of lines, first and last, that the user wrote inside the agent's.
-    ``warning`` is a reason to look twice, in a few words. ``hunk_id`` changes with the content of the hunk; a decision on an
+    ``warning`` is a reason to look twice, in a few words. ``earlier`` are the versions that later ones replaced, the
+    oldest first. ``hunk_id`` changes with the content of the hunk; a decision on an
     old id is refused with 409.
     """
 
@@ -73,6 +82,7 @@ class BundleHunk(View, frozen=True):
     end_line: int
     own_lines: tuple[tuple[int, int], ...] = ()
     warning: str = ""
+    earlier: tuple[EarlierProposal, ...] = ()
 
 
 class BundleFile(View, frozen=True):
@@ -210,6 +220,12 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
                 end_line=max(end - head, 0),
                 own_lines=_own_lines(hunk, start - head),
                 warning=hunk_warning(review, hunk),
+                earlier=tuple(
+                    EarlierProposal(
+                        run_id=version.top.run, patch=hunk_patch(review.base, version, context=context)
+                    )
+                    for version in versions(hunk)
+                ),
             )
     for applied_hunk in review.applied:
         if run is not None and applied_hunk.run == run:

@@ -18,6 +18,7 @@ from newel.review.model.decisions import decided
 from newel.review.model.file_review import FileReview, Lines
 from newel.review.model.history import HistoryEntry, patched
 from newel.review.model.patch import file_patch
+from newel.review.model.revision import revisable
 from newel.review.paths import checked_path
 from newel.review.serialize import bundle, is_of
 from newel.review.store.ledger import Ledger
@@ -36,7 +37,7 @@ from newel.review_jobs.job_registry import JobRegistry
 from newel.review_jobs.journal import HIDDEN, KIND, JobJournal, JobParams, decode, event, find_jobs, queue_of
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.propose import Proposer, reviews_of
-from newel.review_jobs.requests import ContextRow, RunRequest
+from newel.review_jobs.requests import ContextRow, HunkName, RunRequest
 from newel.review_jobs.responses import (
     Applied,
     EventsPage,
@@ -94,6 +95,7 @@ class JobService:
         """Start a job. Raises ``NoSuchSession``, ``BadRequest``, ``TooLarge``, ``TooMany``, ``Unprocessable``."""
         self._sessions.store.get(request.session_id)
         await _check_run(request, self._limits, self._dependencies.workspace)
+        revise = await self._prepare_revision(request.revise) if request.revise is not None else None
         return await self._submit(
             JobParams(
                 session=request.session_id,
@@ -102,8 +104,23 @@ class JobService:
                 context_rows=request.context_rows,
                 max_tool_calls=request.tool_config.max_tool_calls or self._limits.max_tool_calls_per_job,
                 agent_mode=_mode(request) or self._dependencies.config.agent_mode,
+                revise=revise,
             )
         )
+
+    async def _prepare_revision(self, name: HunkName) -> HunkName:
+        """Check that an agent may propose a hunk anew. One in conflict is rejected first, as for a rerun, so that the job
+        works on the lines of the file. Raises ``ReviewError``; then nothing has changed.
+        """
+        review = await self._files.refresh(name.file_path)
+        hunk = review.hunk(name.hunk_id)
+        revisable(review, hunk.id)
+        if hunk.conflict and hunk.is_shown:
+            make = partial(decided, hunk_ids=[hunk.id], verdict="reject")
+            change = partial(self._files.ledger.change, review.path, "reject", make, rev=review.rev)
+            rejected = await anyio.to_thread.run_sync(partial(change, hunks=(hunk.id,)))
+            await self._registry.publish(rejected.review, "reject", [hunk.id])
+        return HunkName(file_path=review.path, hunk_id=hunk.id)
 
     async def rerun(self, job_id: str) -> JobStarted:
         """Run a job again on the changed files and show the model the changes; see ``_prepare_rerun``."""
@@ -248,6 +265,7 @@ async def job_view(journal: JobJournal, ledger: Ledger) -> JobView:
         applied_files=tuple(state.applied) if state.applied is not None else None,
         error=state.error,
         rerun_of=params.rerun_of or None,
+        revise=params.revise,
     )
 
 

@@ -16,7 +16,7 @@ from newel.agent.messages import AppMessage, Wire, now
 from newel.agent.ports import AgentMode
 from newel.jobs.engine import FINAL, Engine, EngineError, Job, JobOutcome, Lease, LeaseLost
 from newel.review_jobs.errors import NoSuchJob
-from newel.review_jobs.requests import ContextRow
+from newel.review_jobs.requests import ContextRow, HunkName
 from newel.review_jobs.responses import AppliedFile, JobStatus, Question
 from newel.text.json import to_json
 from newel.text.sanitize import plain_line
@@ -58,7 +58,7 @@ RELEASE_TIMEOUT_S = 20.0
 
 class JobParams(Wire, frozen=True, kw_only=True):
     """``key`` is the one that the job was submitted with; ``changed`` is the patch that a rerun shows to the model.
-    ``agent_mode`` is None in jobs from before it existed.
+    ``agent_mode`` is None in jobs from before it existed. ``revise`` is the one hunk that the job may change.
     """
 
     session: str
@@ -69,6 +69,7 @@ class JobParams(Wire, frozen=True, kw_only=True):
     agent_mode: AgentMode | None = None
     rerun_of: str = ""
     changed: str = ""
+    revise: HunkName | None = None
 
     @property
     def title(self) -> str:

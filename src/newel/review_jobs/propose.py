@@ -22,6 +22,7 @@ from newel.review.model.file_review import (
 )
 from newel.review.model.history import HistoryEntry, NothingToUndo
 from newel.review.model.proposal import propose
+from newel.review.model.revision import OutsideHunk, revised
 from newel.review.paths import checked_path
 from newel.review.serialize import is_of
 from newel.review.store.ledger import Ledger
@@ -78,8 +79,13 @@ class Proposer:
 
     async def _propose(self, edits: Sequence[ProposedEdit]) -> ProposalOutcome:
         by_path: dict[str, list[ProposedEdit]] = {}
+        scope = self._journal.params.revise
         for edit in edits:
             by_path.setdefault(await checked_path(self._overlay, edit.file_path), []).append(edit)
+        if scope is not None and (others := sorted(by_path.keys() - {scope.file_path})):
+            raise OutsideHunk(
+                f"This task is about one hunk of {scope.file_path}; {others[0]} stays as it is."
+            )
         reviews = {path: await self._validate(path, edits_of_file) for path, edits_of_file in by_path.items()}
         checkpoint = self._journal.state.checkpoint_id
         entries: list[HistoryEntry] = []
@@ -106,11 +112,17 @@ class Proposer:
             raise Conflict(
                 f"{path} has changed since this job read it. Read it again and base the edits on its current content."
             )
-        propose(review, edits, run=self._journal.job, new_id=new_hunk_id, size=self._size)
+        self._proposed(review, edits)
         return review
 
+    def _proposed(self, review: FileReview, edits: Sequence[ProposedEdit]) -> FileReview:
+        run, scope = self._journal.job, self._journal.params.revise
+        if scope is not None:
+            return revised(review, scope.hunk_id, edits, run=run, size=self._size)
+        return propose(review, edits, run=run, new_id=new_hunk_id, size=self._size)
+
     def _add(self, path: str, edits: Sequence[ProposedEdit], rev: int) -> list[HistoryEntry]:
-        make = partial(propose, edits=edits, run=self._journal.job, new_id=new_hunk_id, size=self._size)
+        make = partial(self._proposed, edits=edits)
         entry = self._ledger.change(path, "propose", make, rev=rev, run=self._journal.job).entry
         return [entry] if entry is not None else []
 

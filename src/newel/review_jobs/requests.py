@@ -39,14 +39,24 @@ class ToolConfig(Request, frozen=True):
     max_tool_calls: int | None = None
 
 
+class HunkName(Request, frozen=True):
+    """A hunk of a file as the user saw it."""
+
+    file_path: Name
+    hunk_id: Name
+
+
 class RunRequest(Request, frozen=True):
-    """``agent_mode`` chooses the model that works: ``local``, ``remote`` or ``hybrid_auto``; None is the configured mode."""
+    """``agent_mode`` chooses the model that works: ``local``, ``remote`` or ``hybrid_auto``; None is the configured mode.
+    With ``revise`` the instruction is about that hunk, and the job may propose only a new version of it.
+    """
 
     session_id: Name
     instruction: str
     context_rows: list[ContextRow] = []
     tool_config: ToolConfig = ToolConfig()
     agent_mode: AgentModeName | None = None
+    revise: HunkName | None = None
 
 
 class ClarifyRequest(Request, frozen=True):

@@ -10,7 +10,7 @@ from newel.agent.ports import AgentMode
 from newel.review.model.file_kinds import Change as FileChange
 from newel.review.model.file_lines import Kind
 from newel.review.serialize import ChangeView, DiffBundle, FileView
-from newel.review_jobs.requests import ContextRow
+from newel.review_jobs.requests import ContextRow, HunkName
 from newel.tools.review import ProposedEdit
 
 JobStatus = Literal["queued", "running", "waiting_for_user", "awaiting_review", "completed", "failed"]
@@ -80,8 +80,20 @@ class Question(msgspec.Struct, frozen=True):
     question: str
 
 
+class RevisingJob(Payload, frozen=True):
+    """A job that has not ended and proposes a hunk anew; ``instruction`` is shortened."""
+
+    job_id: str
+    file_path: str
+    hunk_id: str
+    status: JobStatus
+    instruction: str
+
+
 class SessionSummary(Payload, frozen=True):
-    """``title`` is the start of the first instruction, ``asking_job_id`` the job that waits for an answer."""
+    """``title`` is the start of the first instruction, ``asking_job_id`` the job that waits for an answer; ``revising`` are
+    the jobs that are to propose a hunk anew and have not yet done so.
+    """
 
     id: str
     status: SessionStatus
@@ -92,6 +104,7 @@ class SessionSummary(Payload, frozen=True):
     last_job_id: str | None
     pending_review: PendingReview | None
     asking_job_id: str | None
+    revising: tuple[RevisingJob, ...] = ()
 
 
 class SessionList(Payload, frozen=True):
@@ -108,7 +121,7 @@ class AppliedFile(Payload, frozen=True):
 
 class JobView(Payload, frozen=True):
     """A job. ``diff_bundle`` is set while the job awaits review, and afterwards as far as the ledger still has its hunks;
-    ``question`` is set while the job waits for the user.
+    ``question`` is set while the job waits for the user, ``revise`` for a job that may change one hunk only.
     """
 
     id: str
@@ -129,6 +142,7 @@ class JobView(Payload, frozen=True):
     applied_files: tuple[AppliedFile, ...] | None
     error: str | None
     rerun_of: str | None
+    revise: HunkName | None = None
 
 
 class JobSummary(Payload, frozen=True):

@@ -34,12 +34,15 @@ from newel.concurrency import background_tasks
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, LeaseLost
 from newel.permissions.secret_paths import GuardedWorkspace
 from newel.review.model.file_lines import text_hash
+from newel.review.model.file_review import buffer
+from newel.review.model.revision import revisable
 from newel.review.serialize import bundle
 from newel.review_jobs.dependencies import ReviewDependencies, ReviewLimits
 from newel.review_jobs.journal import TITLE_LENGTH, JobEvent, JobJournal, JobState, event, message_entry
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
+from newel.review_jobs.prompts import describe_hunk, system_prompt, task
 from newel.review_jobs.propose import Proposer, proposed_event, reviews_of
-from newel.review_jobs.requests import ContextRow
+from newel.review_jobs.requests import HunkName
 from newel.review_jobs.responses import ChatEntry
 from newel.runs.chat_session import is_settled
 from newel.text.json import to_json
@@ -155,7 +158,9 @@ class _ReviewJobRun:
         params = self.journal.params
         prompts: list[AppMessage] = []
         if not messages:
-            prompts = [UserMessage(content=task(params.instruction, params.context_rows, params.changed))]
+            about = await self.revision_task(params.revise) if params.revise is not None else ""
+            words = task(params.instruction, params.context_rows, params.changed, about)
+            prompts = [UserMessage(content=words)]
         history = [*_history(self.chat), *messages]
         failure = ""
         async with background_tasks(self.close_when_cancelled):
@@ -167,6 +172,18 @@ class _ReviewJobRun:
             if self.recorder.is_closed:
                 failure = self.recorder.failure
         return failure
+
+    async def revision_task(self, name: HunkName) -> str:
+        """The hunk that the instruction is about, for the model. The file counts as read. Raises ``ReviewError`` if the hunk
+        is gone, or the user has edited it meanwhile.
+        """
+        review = await self.dependencies.saver.refresh(name.file_path)
+        position = revisable(review, name.hunk_id)
+        if buffer(review):
+            await self.overlay.read_bytes(await self.overlay.resolve(review.path))
+        checkpoints = await anyio.to_thread.run_sync(self.dependencies.ledger.checkpoints)
+        titles = {checkpoint.run: checkpoint.title for checkpoint in checkpoints}
+        return describe_hunk(review, position, titles.get(position.hunk.top.run, ""))
 
     async def close_when_cancelled(self) -> None:
         try:
@@ -234,66 +251,13 @@ def _history(chat: Sequence[ChatEntry]) -> list[AppMessage]:
     ]
 
 
-# -- prompts ------------------------------------------------------------------------------------------
-
-
-SYSTEM: Final = """\
-You propose changes to the files of a project. You never write files: the user reviews each change and accepts or rejects it.
-
-How to work:
-1. Find the relevant code with search_project, list_files and read_file. Read the lines that you are going to change.
-2. If you need information that only the user has, ask one short question with clarify_user. Do not ask what the files can
-   answer.
-3. Propose all edits for the task with propose_edits. Line numbers start at 1, as in read_file; pass expected_hash if
-   read_file returned one. Change only the lines that must change, with a separate edit for each place.
-4. If an edit is rejected, read the file again and propose an edit of its current content. Each accepted proposal shifts
-   the numbers of the lines below it.
-5. Finish with one or two sentences that summarize the proposal, without a tool call.
-
-Paths are relative to the project. You may make at most {max_tool_calls} tool calls."""
-
-NO_CHANGES: Final = "The job ended before it proposed a change. {why}"
-TOO_MANY_FAILURES: Final = "The model made {times} malformed proposals in a row. The last error: {problem}"
-JOURNAL_FULL: Final = "The job was stopped because its journal reached the limit of {limit} entries."
-
-
-def system_prompt(max_tool_calls: int) -> str:
-    return SYSTEM.format(max_tool_calls=max_tool_calls)
-
-
-def task(instruction: str, rows: Sequence[ContextRow], changed: str) -> str:
-    """The user's message. Each context row is in a fence that is longer than any inside it."""
-    parts = [instruction]
-    if rows:
-        parts.append("The user added this context:")
-        parts += [_row(row) for row in rows]
-    if changed:
-        parts.append(
-            "This task was run before, and the files have changed since. Work on their current content. The changes:\n"
-            + _fence(changed)
-        )
-    return "\n\n".join(parts)
-
-
-def _row(row: ContextRow) -> str:
-    place = row.file_path or row.id
-    if row.start_line is not None:
-        place += f", lines {row.start_line} to {row.end_line or row.start_line}"
-    return f"{row.kind}: {place}" + (f"\n{_fence(row.content)}" if row.content else "")
-
-
-def _fence(text: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    lines = text.rstrip("\r\n")
-    return f"{fence}\n{lines}\n{fence}"
-
-
 # -- the journal of a run -----------------------------------------------------------------------------
 
 
 PROPOSE: Final = "propose_edits"
+NO_CHANGES: Final = "The job ended before it proposed a change. {why}"
+TOO_MANY_FAILURES: Final = "The model made {times} malformed proposals in a row. The last error: {problem}"
+JOURNAL_FULL: Final = "The job was stopped because its journal reached the limit of {limit} entries."
 MAX_ARGUMENTS_BYTES: Final = 4096
 """The longest arguments of a call that an event includes."""
 MAX_QUOTE: Final = 500

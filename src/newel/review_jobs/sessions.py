@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -18,6 +18,7 @@ from newel.review_jobs.journal import find_jobs, params_of
 from newel.review_jobs.responses import (
     ChatEntry,
     PendingReview,
+    RevisingJob,
     SessionCreated,
     SessionList,
     SessionStatus,
@@ -26,6 +27,8 @@ from newel.review_jobs.responses import (
 )
 
 _STORE: Final = "review_sessions"
+LIVE: Final = frozenset({"queued", "running", "waiting_for_user"})
+"""The states of a job that has not proposed anything and may do so yet."""
 
 
 class Session(Wire, frozen=True, kw_only=True, tag_field="type", tag="session_kept"):
@@ -207,7 +210,21 @@ def session_summary(session: Session, jobs: Sequence[Job], live: Sequence[Loaded
         asking_job_id=next(
             (job.id for job, journal in live if journal.state.status == "waiting_for_user"), None
         ),
+        revising=tuple(_revising(live)),
     )
+
+
+def _revising(jobs: Sequence[LoadedJob]) -> Iterator[RevisingJob]:
+    for job, journal in jobs:
+        hunk, status = journal.params.revise, journal.state.status
+        if hunk is not None and status in LIVE:
+            yield RevisingJob(
+                job_id=job.id,
+                file_path=hunk.file_path,
+                hunk_id=hunk.hunk_id,
+                status=status,
+                instruction=journal.params.title,
+            )
 
 
 def _pending_review(jobs: Sequence[LoadedJob]) -> PendingReview | None:

@@ -2,6 +2,7 @@
 
 import { countHunks } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
+import { answerOf, revisionOf } from "./revisions.js";
 
 const STATES = { accepted: "accepted", rejected: "rejected", pending: "pending" };
 const SAID = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again" };
@@ -47,9 +48,13 @@ export class EditorDecisions {
   /** How a hunk is shown; see hunk-toolbar.js. */
   shown(hunk, index, total) {
     const wanted = this.wanted(hunk);
-    const { isUp } = this.review.get();
+    const state = this.review.get();
+    const { isUp } = state;
     const isBusy = isUp && wanted !== null && wanted !== hunk.state;
-    return { hunk, number: index + 1, total, isBusy, waits: isUp ? null : wanted, isAsking: this.asking === hunk.hunk_id };
+    return {
+      hunk, number: index + 1, total, isBusy, waits: isUp ? null : wanted, isAsking: this.asking === hunk.hunk_id,
+      revision: revisionOf(state, this.path, hunk), answer: answerOf(state, this.path, hunk),
+    };
   }
 
   /** The counts of hunks, with pending decisions applied. */
@@ -139,6 +144,16 @@ export class EditorDecisions {
       return false;
     }
   }
+
+  /** Replace a hunk by its parts. */
+  split = async (hunk) => {
+    const done = await this.#try(async () => {
+      await this.waiting.settled(this.path);
+      const isSplit = await this.sync.do((rev) => this.#taken(this.api.decide(this.path, rev, "split", { hunks: [hunk.seen_id] })), () => false);
+      if (!isSplit) throw new Error("The file was changed in another window. Check it, then split again.");
+    });
+    if (done) this.announce(`Split. ${this.#left()}`);
+  };
 
   async save() {
     const done = await this.#try(async () => {

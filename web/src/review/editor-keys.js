@@ -5,6 +5,7 @@ const COMMANDS = {
   k: (editor) => editor.move(-1),
   a: (editor) => editor.decideCurrent("accept"),
   r: (editor) => editor.decideCurrent("reject"),
+  c: (editor) => editor.reviseCurrent(),
 };
 
 /** Key bindings of the text. They stop here, as the page uses some of them, too. */

@@ -16,6 +16,7 @@ import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor, selectedLines } from "./editor-setup.js";
 import { HunkMarks, hunkField, positionIn } from "./hunks.js";
 import { formatPlace, describeHunk } from "./hunk-format.js";
+import { isRevisable, revisionOf } from "./revisions.js";
 import { BinaryFileView } from "./binary-file-view.js";
 
 const fromElsewhere = Annotation.define();
@@ -23,9 +24,11 @@ const NO_TEXT = { directory: "is a folder", special: "is no regular file" };
 
 export class FileEditor {
   /** A view of the page: {el, load(), shown(), hidden(), focus(), destroy()}; `announce(text)` speaks to a screen reader. */
-  constructor({ path, review, api, waiting, unsent, announce }) {
+  constructor({ path, review, api, waiting, unsent, announce, nextFile, revise, cancelRevision, versions }) {
     Object.assign(this, { path, review, api, waiting, unsent, announce });
+    this.revisions = { ask: revise, cancel: cancelRevision, versions };
     this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": revealPath(path) });
+    this.nextFile = () => nextFile(path);
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
     this.current = null; // the id of the hunk that the keys apply to
@@ -98,14 +101,15 @@ export class FileEditor {
     this.readers.add(reader);
   }
 
-  /** Go to a hunk or a line: {hunk} or {line}. */
+  /** Go to a hunk, a line, or the first undecided hunk: {hunk}, {line} or {isUndecided}. */
   reveal(place) {
     this.wanted = place;
-    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === rootOf(place.hunk ?? ""));
+    const isWanted = (each) => (place.isUndecided ? each.state === "pending" && each.origin === "agent" : each.hunk_id === rootOf(place.hunk ?? ""));
+    const hunk = this.deciding?.hunks.find(isWanted);
     if (!this.view || (place.hunk && !hunk)) return;
     this.wanted = null;
     if (hunk) this.#goTo(hunk);
-    else this.#draw(this.view.state.doc.line(Math.min(place.line, this.view.state.doc.lines)).from);
+    else if (place.line) this.#draw(this.view.state.doc.line(Math.min(place.line, this.view.state.doc.lines)).from);
   }
 
   // -- what keys and buttons do ---------------------------------------------------------------------
@@ -118,9 +122,13 @@ export class FileEditor {
     this.isFollowing = false;
   }
 
-  /** Go to the next hunk, or with -1 to the previous one; rejected ones are skipped. */
+  /** Go to the next hunk, or with -1 to the previous one; rejected ones are skipped. From a reviewed file, the next undecided hunk
+   * is in another file.
+   */
   move(by) {
     const hunks = this.deciding?.hunks.filter((hunk) => (this.deciding.wanted(hunk) ?? hunk.state) !== "rejected") ?? [];
+    const isReviewed = this.deciding?.counts.undecided === 0;
+    if (by > 0 && isReviewed && this.nextFile()) return;
     if (hunks.length === 0) return;
     const at = hunks.findIndex((hunk) => hunk.hunk_id === this.current);
     const first = by > 0 ? 0 : hunks.length - 1;
@@ -143,6 +151,19 @@ export class FileEditor {
     if (this.deciding.asking === hunk.hunk_id) this.#focusHunk(hunk);
     else if (action !== "reopen" && next) this.#goTo(next, { isQuiet: true });
     await done;
+  }
+
+  /** Ask for a sentence by which an agent proposes the current hunk anew. */
+  reviseCurrent() {
+    const hunk = this.deciding?.hunks.find((each) => each.hunk_id === this.current);
+    if (hunk) this.revise(hunk);
+    else this.move(1);
+  }
+
+  async revise(hunk) {
+    if (!isRevisable(hunk) || this.sync.touches(hunk)) return this.announce("An agent does not change your own lines, nor whole files.");
+    if (!revisionOf(this.review.get(), this.path, hunk)) await this.revisions.ask(this.path, hunk);
+    this.el.focus({ preventScroll: true });
   }
 
   fold(hunk) {
@@ -191,7 +212,8 @@ export class FileEditor {
     this.detach = this.waiting.attach(this.path, (act) => sync.do(() => act(sync.known.view)));
     const on = this.deciding;
     this.marks = new HunkMarks({
-      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, withdraw: on.withdraw,
+      decide: (...words) => this.decide(...words), fold: (hunk) => this.fold(hunk), ask: on.ask, withdraw: on.withdraw, split: on.split,
+      revise: (hunk) => this.revise(hunk), cancelRevision: this.revisions.cancel, versions: (hunk) => this.revisions.versions(this.path, hunk),
     });
     this.bar = new EditorBar({
       path: this.path,
@@ -226,12 +248,13 @@ export class FileEditor {
     this.sync = this.deciding = this.bar = this.view = null;
   }
 
-  #applyView({ files, isUp, waiting }) {
+  #applyView({ files, isUp, waiting, revising, answers }) {
     const view = files[this.path];
     if (view) this.#show(view);
     if (!this.sync) return;
     if (view) this.sync.applyView(view);
-    if (isUp !== this.isUp || waiting[this.path] !== this.waits) this.#draw();
+    const isNew = isUp !== this.isUp || waiting[this.path] !== this.waits || revising !== this.revising || answers !== this.answers;
+    if (isNew) this.#draw();
     else this.#state();
     if (this.wanted) this.reveal(this.wanted);
   }
@@ -271,8 +294,8 @@ export class FileEditor {
 
   #shown() {
     const { deciding } = this;
-    const { isUp, waiting } = this.review.get();
-    [this.isUp, this.waits] = [isUp, waiting[this.path]];
+    const { isUp, waiting, revising, answers } = this.review.get();
+    Object.assign(this, { isUp, waits: waiting[this.path], revising, answers });
     const { hunks } = deciding;
     return hunks.map((hunk, index) => ({
       ...deciding.shown(hunk, index, hunks.length), isOpen: this.opened.has(hunk.hunk_id), isCurrent: this.current === hunk.hunk_id,

@@ -20,6 +20,9 @@ export function formatPlace({ start_line: start, end_line: end }) {
   return start === end ? `line ${start}` : `lines ${start}–${end}`;
 }
 
+/** Whether a hunk is worth splitting: only new lines can be told apart. */
+export const isSplittable = (hunk) => hunk.kind === "lines" && linesOf(hunk).added.length > 1;
+
 /** Describe the state of a hunk. */
 export function describeHunk(hunk) {
   const words = [];

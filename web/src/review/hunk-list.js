@@ -5,6 +5,7 @@ import { fill, h, icon, reconcile, setAttr, setText } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
 import { formatPlace } from "./hunk-format.js";
+import { movesOf } from "./change-labels.js";
 import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
 import { PendingDecisionsCard } from "./pending-decisions-card.js";
@@ -13,8 +14,8 @@ const MAX_AUTO_UNFOLDED = 40; // hunks up to which all files are unfolded initia
 const PAGE_SIZE = 100; // files that are listed at first
 
 export class HunkList {
-  constructor({ api, review, waiting, openFile, origins, announce }) {
-    Object.assign(this, { api, review, waiting, openFile, origins, announce });
+  constructor({ api, review, waiting, openFile, origins, announce, revise }) {
+    Object.assign(this, { api, review, waiting, openFile, origins, announce, revise });
     this.card = new PendingDecisionsCard({ waiting });
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
@@ -55,7 +56,10 @@ export class HunkList {
     const empty = pending === null ? "" : "Nothing to review.";
     setText(this.note, problem || (count === 0 ? empty : ""));
     setAttr(this.note, "class", problem ? "bad-text" : "dim");
-    this.#rows(this.files.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
+    const moves = movesOf(this.files);
+    const gone = new Set([...moves.values()].map((file) => file.file_path));
+    const listed = this.files.filter((file) => !gone.has(file.file_path)).map((file) => ({ file, from: moves.get(file.file_path) ?? null }));
+    this.#rows(listed.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
     this.more.hidden = count <= this.shown;
     setText(this.more, `Show more of ${pluralize(count, "file")}`);
   }
@@ -63,13 +67,15 @@ export class HunkList {
   #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
     const hadFocus = this.list.contains(document.activeElement);
     reconcile(this.list, this.rows, shown, {
-      keyOf: ({ file_path: path }) => path,
-      create: ({ file_path: path }) => this.#row(path, this.folds.get(path) ?? unfold),
-      update: (row, file) => row.update({ file, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
+      keyOf: ({ file, from }) => `${from !== null} ${file.file_path}`, // a move has no hunks to unfold
+      create: ({ file: { file_path: path }, from }) => this.#row(path, from === null && (this.folds.get(path) ?? unfold)),
+      update: (row, { file, from }) => row.update({ file, from, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
       remove: (row) => row.destroy(),
     });
     if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
   }
+
+  #rowOf = (path) => [...this.rows.values()].find((row) => row.path === path || row.movedFrom?.file_path === path);
 
   #row(path, isUnfolded) {
     const row = new FileRow({
@@ -77,8 +83,9 @@ export class HunkList {
       actions: {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
+        revise: (at, hunk) => this.revise(at, hunk),
         withdraw: (at, hunk) => this.waiting.withdraw(at, hunk.hunk_id),
-        all: (file, action) => this.#file(file, action),
+        all: (file, action, from) => Promise.all([from, file].filter(Boolean).map((each) => this.#file(each, action))),
         toggled: (at, isOpen) => {
           this.folds.set(at, isOpen);
           this.update(this.review.get());
@@ -102,7 +109,7 @@ export class HunkList {
   /** Decide all undecided hunks of a file that were shown, but accept no conflict and reject no lines of the user's own. */
   async #file(file, action) {
     const path = file.file_path;
-    const setText = (words) => this.rows.get(path)?.say(words);
+    const setText = (words) => this.#rowOf(path)?.say(words);
     try {
       setText("");
       const known = this.review.get().files[path];
@@ -133,7 +140,7 @@ export class HunkList {
     fill(this.problem);
     try {
       const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
-      if (action === "reject") for (const file of done) if (file.left > 0) this.rows.get(file.file_path)?.say(describeSkipped(file.left));
+      if (action === "reject") for (const file of done) if (file.left > 0) this.#rowOf(file.file_path)?.say(describeSkipped(file.left));
       const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide each one individually.` : "";
       this.announce(`${DONE_LABELS[action]} ${pluralize(done.length, "file")}.${rest}`);
     } catch (error) {
@@ -176,7 +183,7 @@ export class HunkList {
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const act = { j: () => this.#go(1), k: () => this.#go(-1), a: () => this.#verdict("accept"), r: () => this.#verdict("reject") }[event.key.toLowerCase()];
+    const act = { j: () => this.#go(1), k: () => this.#go(-1), a: () => this.#verdict("accept"), r: () => this.#verdict("reject"), c: () => this.#revise() }[event.key.toLowerCase()];
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
@@ -193,6 +200,12 @@ export class HunkList {
     const items = this.#items();
     const index = items.indexOf(this.#current()?.querySelector("[data-item]"));
     items[Math.max(0, Math.min(items.length - 1, index + by))]?.focus();
+  }
+
+  #revise() {
+    const row = this.#current()?.row;
+    if (row instanceof FileRow || !row || row.revise.hidden) return;
+    row.revise.click();
   }
 
   /** Decide on the focused item, and move to the next undecided one. */

@@ -1,9 +1,12 @@
 // The toolbar above each hunk in the editor: its state, its buttons, and the lines it removes.
 
 import { WidgetType } from "@codemirror/view";
-import { h, onceClicked, setText } from "../dom.js";
-import { truncate, pluralize, reveal } from "../format.js";
-import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision } from "./hunk-format.js";
+import { h, icon, onceClicked } from "../dom.js";
+import { plain, truncate, pluralize, reveal } from "../format.js";
+import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision, isSplittable } from "./hunk-format.js";
+import { withMarks } from "./patch-view.js";
+import { changedIn } from "../word-diff.js";
+import { describeRevision, isRevisable } from "./revisions.js";
 
 const FOLDED_LINES = 3; // lines that are shown while folded
 const MAX_LINE_LENGTH = 2_000; // characters that are shown of a line
@@ -16,7 +19,9 @@ export const isSameView = (one, other) => one && other && Object.keys(one).every
 export class HunkToolbar extends WidgetType {
   /**
    * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is its decision that is pending
-   * until the connection is back, or null. `actions`: {decide(hunk, action, mine), withdraw(hunk), fold(hunk), ask(hunk)}.
+   * until the connection is back, or null; `revision` is the job that proposes it anew, or null; `answer` is why the last such
+   * job proposed nothing. `actions`: {decide(hunk, action, mine), withdraw(hunk), fold(hunk), ask(hunk), split(hunk),
+   * revise(hunk), cancelRevision(job), versions(hunk)}.
    */
   constructor(shown, actions) {
     super();
@@ -46,7 +51,7 @@ export class HunkToolbar extends WidgetType {
   }
 
   toDOM() {
-    const { hunk, number, total, isBusy, waits, isCurrent } = this.shown;
+    const { hunk, number, total, isBusy, waits, isCurrent, revision, answer } = this.shown;
     const kind = hunk.state === "rejected" ? "rejected" : hunk.origin === "user" ? "own" : "proposed";
     return h("div",
       {
@@ -57,9 +62,22 @@ export class HunkToolbar extends WidgetType {
       h("div", { class: "hunk-bar" },
         h("span", { class: "hunk-name" }, `${number}/${total}`),
         h("span", { class: "hunk-state" }, waits ? describePendingDecision(waits) : isBusy ? "…" : describeHunk(hunk)),
-        h("span", { class: "spacer" }),
+        revision && h("span", { class: "hunk-revision" }, icon("edit"), reveal(describeRevision(revision))),
+        h("span", { class: "spacer" }), ...this.#more(),
         this.#buttons()),
+      answer && !revision && h("p", { class: "hunk-answer" }, icon("info"), h("span", {}, `No new version: ${plain(answer)}`)),
       this.#text());
+  }
+
+  /** What is done more rarely than to accept or reject. */
+  #more() {
+    const { hunk, isAsking, waits, revision } = this.shown;
+    if (waits || isAsking) return [];
+    return [
+      hunk.earlier.length > 0 && this.#button("Earlier version", "versions"),
+      hunk.state === "pending" && !revision && isSplittable(hunk) && this.#button("Split", "split"),
+      revision ? this.#button("Cancel revision", "cancelRevision") : isRevisable(hunk) && this.#button("Revise", "revise", null, { title: "Say what should be different (C)" }),
+    ];
   }
 
   #buttons() {
@@ -79,13 +97,16 @@ export class HunkToolbar extends WidgetType {
     ];
   }
 
-  #button(words, action, mine = null) {
-    const { hunk, number, total, isBusy } = this.shown;
-    const run = { withdraw: () => this.actions.withdraw(hunk), cancel: () => this.actions.ask(null) }[action];
+  #button(words, action, mine = null, props = {}) {
+    const { hunk, number, total, isBusy, revision } = this.shown;
+    const run = {
+      withdraw: () => this.actions.withdraw(hunk), cancel: () => this.actions.ask(null), revise: () => this.actions.revise(hunk),
+      split: () => this.actions.split(hunk), cancelRevision: () => this.actions.cancelRevision(revision), versions: () => this.actions.versions(hunk),
+    }[action];
     return h("button", {
       type: "button", class: `hunk-${action}`, disabled: isBusy,
       "aria-label": `${words} hunk ${number} of ${total}, ${formatPlace(hunk)}`,
-      onclick: onceClicked(run ?? (() => this.actions.decide(hunk, action, mine))),
+      onclick: onceClicked(run ?? (() => this.actions.decide(hunk, action, mine))), ...props,
     }, words);
   }
 
@@ -107,16 +128,16 @@ export class HunkToolbar extends WidgetType {
   #text() {
     const { hunk, number, total, isOpen } = this.shown;
     if (this.lines.length === 0) return null;
-    const line = (text) => {
-      const row = h(hunk.state === "rejected" ? "span" : "del", { class: "hunk-line" });
-      setText(row, reveal(truncate(text, MAX_LINE_LENGTH)) || " ");
-      return row;
-    };
+    const isRejected = hunk.state === "rejected";
+    const show = (text) => reveal(truncate(text, MAX_LINE_LENGTH));
+    const { removed, added } = linesOf(hunk);
+    const changed = isRejected ? new Map() : changedIn(removed.map(show), added.map(show)).old;
+    const line = (text, at) => h(isRejected ? "span" : "del", { class: "hunk-line" }, withMarks(show(text), changed.get(at)) || " ");
     const more = this.lines.length - FOLDED_LINES;
     const words = isOpen ? "Fewer lines" : `… ${more} more ${more === 1 ? "line" : "lines"}`;
     return [
       this.count > 0 && h("div", { class: "hunk-text" }, ...this.lines.slice(0, this.count).map(line)),
-      more > 0 && hunk.state !== "rejected" && this.#fold(words, `${words} removed by hunk ${number} of ${total}`),
+      more > 0 && !isRejected && this.#fold(words, `${words} removed by hunk ${number} of ${total}`),
     ];
   }
 }

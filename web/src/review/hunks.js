@@ -2,6 +2,8 @@
 
 import { StateEffect, StateField } from "@codemirror/state";
 import { Decoration, EditorView } from "@codemirror/view";
+import { changedIn } from "../word-diff.js";
+import { linesOf } from "./hunk-format.js";
 import { HunkToolbar, isSameView } from "./hunk-toolbar.js";
 
 const REBUILD_SHARE = 0.5; // the share of changed hunks from which all marks are rebuilt
@@ -28,6 +30,17 @@ function lineClass(hunk) {
 /** The position of a hunk in the server's `text`. */
 export const positionIn = (text, { start_line: line }) => (line > text.lines ? text.length : text.line(line).from);
 
+const MAX_MARKED = 200; // lines of a hunk in which words are marked
+
+/** The changed words in the lines of a hunk: ranges by line, counted from the hunk's first. */
+function changedLines(text, hunk) {
+  const { removed } = linesOf(hunk);
+  const last = Math.min(hunk.end_line, text.lines);
+  if (hunk.kind !== "lines" || removed.length === 0 || Math.max(removed.length, last - hunk.start_line) > MAX_MARKED) return new Map();
+  const lines = Array.from({ length: Math.max(last - hunk.start_line + 1, 0) }, (_, at) => text.line(hunk.start_line + at).text);
+  return changedIn(removed, lines).fresh;
+}
+
 /** The marks of one hunk in the server's `text`; each has the hunk's id. */
 function marksOf(text, shown, actions) {
   const { hunk } = shown;
@@ -39,8 +52,12 @@ function marksOf(text, shown, actions) {
   const isOwn = (line) => hunk.own_lines.some(([first, last]) => first <= line && line <= last);
   const usual = Decoration.line({ id, class: lineClass(hunk) });
   const own = Decoration.line({ id, class: "line-own" });
+  const words = Decoration.mark({ id, class: "changed-word" });
+  const changed = changedLines(text, hunk);
   for (let line = hunk.start_line; line <= Math.min(hunk.end_line, text.lines); line += 1) {
-    marks.push((isOwn(line) ? own : usual).range(text.line(line).from));
+    const { from } = text.line(line);
+    marks.push((isOwn(line) ? own : usual).range(from));
+    for (const [start, end] of changed.get(line - hunk.start_line) ?? []) marks.push(words.range(from + start, from + end));
   }
   return marks;
 }

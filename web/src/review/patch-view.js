@@ -2,6 +2,7 @@
 
 import { h } from "../dom.js";
 import { reveal, revealPath } from "../format.js";
+import { changedInDiff, cutAt } from "../word-diff.js";
 import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
 
@@ -25,15 +26,26 @@ export function printable(text) {
   return cut ? `${words}… (${(text.length - MAX_LINE_LENGTH).toLocaleString("en")} more characters)` : words;
 }
 
-function lineView({ kind, text, old, new: fresh }) {
+/** A text with its changed words marked. */
+export const withMarks = (text, ranges) =>
+  ranges ? cutAt(text, ranges).map((piece) => (piece.isChanged ? h("span", { class: "changed-word" }, piece.text) : piece.text)) : text;
+
+function lineView({ kind, text, old, new: fresh, changed }) {
   return h(MARK[kind] ?? "span", { class: `patch-line ${kind}` },
     h("span", { class: "number", "data-number": old ?? "" }), h("span", { class: "number", "data-number": fresh ?? "" }),
-    h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : `${printable(text)}\n`));
+    h("span", { class: "sign" }, SIGN[kind]), h("span", { class: "text" }, kind === "note" ? `(${text.trim()})` : withMarks(text, changed), "\n"));
+}
+
+/** The lines as they are shown, with the ranges of their changed words. */
+function withChanges(lines) {
+  const shown = lines.map((line) => (line.kind === "note" ? line : { ...line, text: printable(line.text) }));
+  const changed = changedInDiff(shown);
+  return shown.map((line, at) => ({ ...line, changed: changed.get(at) }));
 }
 
 /** The lines of hunks, the first ones at once, the others on request. `heads`: whether the hunks have a head line. */
 export function hunksView(hunks, { label = "Changes", heads = true, first = FIRST_LINES } = {}) {
-  const lines = hunks.flatMap((hunk) => [...(heads ? [{ kind: "head", text: hunk.head }] : []), ...hunk.lines]);
+  const lines = hunks.flatMap((hunk) => [...(heads ? [{ kind: "head", text: hunk.head }] : []), ...withChanges(hunk.lines)]);
   const code = h("div", { class: "patch-lines", role: "group", "aria-label": label, tabindex: "0" });
   const render = (line) => (line.kind === "head" ? h("span", { class: "patch-line hunk-head" }, reveal(line.text)) : lineView(line));
   return pagedList(code, lines, { first, step: PAGE_SIZE, noun: "line", render });

@@ -2,13 +2,14 @@
 // page, and only visible files are read.
 
 import { h, icon, onceClicked, setText, setAttr } from "../dom.js";
-import { pluralize, reveal, revealPath } from "../format.js";
-import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
+import { plain, pluralize, reveal, revealPath } from "../format.js";
+import { KEEP_FILE, describePendingDecision, formatPlace, isSplittable, keepLabel } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { currentKey, firstHunk, nextHunk, pendingRows, totals } from "./pending-list-rows.js";
 import { choiceOf } from "./pending-decisions.js";
 import { describeChange, describeWholeFile } from "./change-labels.js";
+import { describeRevision, isRevisable } from "./revisions.js";
 import { VirtualList } from "./virtual-list.js";
 
 const FIRST = 30; // lines of a hunk that are shown at first
@@ -16,8 +17,8 @@ const MAX_HELD_FILES = 40; // files that are kept up to date at once
 const KEYS = { j: 1, k: -1 };
 
 export class PendingDiffView {
-  constructor({ api, review, waiting, openFile, origins, announce }) {
-    Object.assign(this, { api, review, decisions: waiting, openFile, origins, announce });
+  constructor({ api, review, waiting, openFile, origins, announce, revise, cancelRevision, versions }) {
+    Object.assign(this, { api, review, decisions: waiting, openFile, origins, announce, revise, cancelRevision, versions });
     this.views = new Map(); // path → {rev, hunks}
     this.held = new Map(); // path → function that releases it; the latest last
     this.notes = new Map(); // by row: a message, or {choose} to ask about the user's own lines
@@ -90,13 +91,13 @@ export class PendingDiffView {
   }
 
   #draw() {
-    this.rows = pendingRows(this);
+    this.rows = pendingRows({ ...this, state: this.review.get() });
     const at = currentKey(this.rows, this.at);
     const moves = at !== this.at && this.el.contains(document.activeElement); // the focused row is about to be replaced
     this.at = at;
     const { files, pending, accepted, conflicts } = totals(this.pending);
     const parts = [
-      `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}`,
+      pending > 0 ? `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}` : `All reviewed in ${pluralize(files, "file")}`,
       conflicts > 0 && pluralize(conflicts, "conflict"),
       accepted > 0 && `${accepted.toLocaleString("en")} accepted, unsaved`,
     ];
@@ -181,7 +182,7 @@ export class PendingDiffView {
     if (!problem && hadFocus && next) this.#go(next);
   }
 
-  #hunkRow({ key, file, from, hunk, place, count, note, waits }) {
+  #hunkRow({ key, file, from, hunk, place, count, note, waits, revision, answer }) {
     if (from) return this.#moveRow({ key, file, from, note });
     const path = file.file_path;
     this.#hold(path);
@@ -201,8 +202,10 @@ export class PendingDiffView {
       hunk.warning && h("span", { class: "badge waiting" }, icon("warn"), hunk.warning),
       hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, unsaved"),
       waits && h("span", { class: "badge waiting" }, describePendingDecision(waits)),
-      h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),
+      revision && h("span", { class: "hunk-revision" }, icon("edit"), reveal(describeRevision(revision))),
+      h("span", { class: "spacer" }), ...(waits || note?.choose ? [] : this.#more(path, hunk, revision)), ...this.#buttons(path, hunk, key, note, waits)),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
+    answer && !revision && h("p", { class: "hunk-answer" }, icon("info"), h("span", {}, `No new version: ${plain(answer)}`)),
     patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${revealPath(path)}` })
       : h("p", { class: "dim note" }, describeWholeFile(hunk, file)));
   }
@@ -223,6 +226,18 @@ export class PendingDiffView {
     if (hunk.conflict) return [button(keepLabel(hunk), decide("accept")), button(KEEP_FILE, decide("reject", hunk.mine ? "base" : null), keys)];
     if (hunk.origin === "user") return [button("Discard", decide("reject", "base"), keys)];
     return [button("Accept", decide("accept"), { "aria-keyshortcuts": "A" }), button("Reject", decide("reject"), keys)];
+  }
+
+  /** What is done more rarely than to accept or reject. */
+  #more(path, hunk, revision) {
+    const button = (words, run, props = {}) => h("button", { type: "button", class: "quiet", onclick: onceClicked(run), ...props }, words);
+    const revise = () => this.revise(path, hunk);
+    return [
+      hunk.earlier.length > 0 && button("Earlier version", () => this.versions(path, hunk)),
+      hunk.state === "pending" && !revision && isSplittable(hunk) && button("Split", () => this.#split(path, hunk), { "aria-keyshortcuts": "S" }),
+      revision ? button("Cancel revision", () => this.cancelRevision(revision))
+        : isRevisable(hunk) && button("Revise", revise, { "aria-keyshortcuts": "C", title: "Say what should be different (C)" }),
+    ];
   }
 
   // -- what is done ---------------------------------------------------------------------------------
@@ -261,6 +276,20 @@ export class PendingDiffView {
     if (isDone) this.announce({ accept: "Accepted", reject: "Rejected", reopen: "Undecided again" }[action]);
     if (isDone && hadFocus && next && this.isUp) this.#go(next);
     if (problem) this.#refused(problem, key, path);
+  }
+
+  async #split(path, hunk) {
+    const key = `hunk/${path}/${hunk.hunk_id}`;
+    this.#say(key, null);
+    try {
+      await this.decisions.settled(path);
+      const { rev } = await this.api.file(path);
+      await this.review.take(path, this.api.decide(path, rev, "split", { hunks: [hunk.seen_id] }));
+      this.announce("Split");
+      this.#go(`hunk/${path}/${hunk.hunk_id}-1`);
+    } catch (error) {
+      this.#refused(error.message, key, path);
+    }
   }
 
   async #acceptAll(path) {
@@ -304,7 +333,7 @@ export class PendingDiffView {
     if (KEYS[key]) {
       const next = nextHunk(this.rows, this.at, KEYS[key]);
       if (next) this.#go(next);
-    } else if (row && (key === "a" || key === "r")) {
+    } else if (row && "arcs".includes(key)) {
       this.window.reveal(row.key).querySelector(`[aria-keyshortcuts="${key.toUpperCase()}"]:enabled`)?.click();
     } else return;
     event.preventDefault();

@@ -2,12 +2,15 @@
 
 import { describeChange, movesOf } from "./change-labels.js";
 import { isOpen } from "./pending-decisions.js";
+import { answerOf, revisionOf } from "./revisions.js";
 
 const HEAD = 44; // px, until they are measured
 const HUNK = 60;
 const LINE = 20;
 const SHOWN_LINES = 30; // of a hunk at first
 const UNKNOWN = "unknown/"; // the prefix of the keys of files whose hunks are not loaded
+
+const NO_REVISIONS = { revising: [], answers: [] };
 
 const isShown = ({ state }) => state === "pending" || state === "accepted";
 
@@ -20,9 +23,9 @@ const linesOf = (patch) => {
 /**
  * The rows of `pending`, with the hunks of `views` (path → {rev, hunks}) that are loaded: [{key, stamp, height,
  * kind: "file" | "hunk" | "unknown", file, hunk}]. `notes` are messages about hunks and files, by key; `waiting` the pending
- * decisions, by path.
+ * decisions, by path; `state` has the revisions under way, see revisions.js.
  */
-export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
+export function pendingRows({ pending, views, notes, folded, waiting = {}, state = NO_REVISIONS }) {
   const moves = movesOf(pending ?? []);
   const gone = new Set([...moves.values()].map((file) => file.file_path));
   return (pending ?? []).flatMap((file) => {
@@ -38,7 +41,7 @@ export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
     if (isFolded) return [head];
     const view = views.get(path);
     if (!view) return [head, { key: UNKNOWN + path, kind: "unknown", file, stamp: "", height: file.hunk_ids.length * (HUNK + 4 * LINE) }];
-    return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, place, all.length, notes, waiting[path]))];
+    return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, { place, count: all.length, notes, waiting: waiting[path], state }))];
   });
 }
 
@@ -49,15 +52,17 @@ function moveRow(file, from, notes) {
   return { key, kind: "hunk", file, from, note, height: HUNK, stamp: JSON.stringify([file, from, note]) };
 }
 
-function hunkRow(file, hunk, place, count, notes, waiting) {
+function hunkRow(file, hunk, { place, count, notes, waiting, state: review }) {
   const key = `hunk/${file.file_path}/${hunk.hunk_id}`;
   const note = notes.get(key) ?? null;
   const decision = waiting?.get(hunk.hunk_id);
   const waits = isOpen(decision) ? decision.choice : null;
-  const { state, conflict, mine, patch, start_line: start, end_line: end } = hunk;
+  const { state, conflict, mine, patch, seen_id: seen, start_line: start, end_line: end } = hunk;
+  const revision = revisionOf(review, file.file_path, hunk);
+  const answer = answerOf(review, file.file_path, hunk);
   return {
-    key, kind: "hunk", file, hunk, place: place + 1, count, note, waits, height: HUNK + LINE * linesOf(patch),
-    stamp: JSON.stringify([state, conflict, mine, start, end, place, count, note, waits, patch.length, patch.slice(-200)]),
+    key, kind: "hunk", file, hunk, place: place + 1, count, note, waits, revision, answer, height: HUNK + LINE * linesOf(patch),
+    stamp: JSON.stringify([seen, state, conflict, mine, start, end, place, count, note, waits, revision, answer, patch.length, patch.slice(-200)]),
   };
 }
 

@@ -8,6 +8,7 @@ import { ReviewApi } from "./api.js";
 import { RunChanges } from "./changes.js";
 import { ThreeWayView } from "./three-way-view.js";
 import { LazyView } from "./lazy-view.js";
+import { askRevision, showVersions } from "./revise-dialog.js";
 import { RunOrigins } from "./run-origin.js";
 import { compareId, fileId, foldersOf, parsePlace, requestId, titleOf } from "./routes.js";
 import { PendingDiffView } from "./pending-diff-view.js";
@@ -50,6 +51,10 @@ export class ReviewLayout {
       this.toggle("review", true);
       return this.sidebar.again(job);
     };
+    parts.nextFile = (path) => this.#nextFile(path);
+    parts.revise = (path, hunk) => askRevision({ path, hunk, send: (words) => this.sidebar.revise(path, hunk, words) });
+    parts.cancelRevision = (job) => this.sidebar.work.cancelRevision(job);
+    parts.versions = (path, hunk) => showVersions({ path, hunk, titleOf: (run) => origins.titleOf(run) });
     parts.selection = () => this.selection();
     parts.asked = (count) => {
       this.questions = count;
@@ -216,6 +221,15 @@ export class ReviewLayout {
     if (first) this.view(fileId(file.file_path)).reveal({ hunk: first.hunk_id });
   };
 
+  /** Show the next file with undecided hunks after `path`, around the end of the list; returns whether there is one. */
+  #nextFile(path) {
+    const others = (this.review.get().pending ?? []).filter((file) => file.pending > 0 && file.file_path !== path && !file.is_binary);
+    const next = others.find((file) => file.file_path > path) ?? others[0];
+    if (!next) return false;
+    this.openFile(next.file_path, { isUndecided: true });
+    return true;
+  }
+
   /** The tabs changed, and with them the origins of hunks. */
   tabsChanged() {
     this.changes.keep(this.serverTabs().map((tab) => tab.session));
@@ -242,7 +256,7 @@ export class ReviewLayout {
     this.show(id);
   }
 
-  /** Show a file, at a hunk or a line if `place` names one: {hunk} or {line}. */
+  /** Show a file, at a hunk or a line if `place` names one: see `reveal` of its editor. */
   openFile(path, place = null) {
     const id = fileId(path);
     this.open(id);

@@ -5,6 +5,7 @@
 //   files     by path: the latest FileView of each file that is held, with a `problem` if it could not be read
 //   problem   why the list could not be read; "" if it could
 //   isUp      whether the server answers
+//   revising, answers   hunks that an agent proposes anew: see revisions.js
 //   waiting   pending decisions by path and hunk, `dropped` the failed ones: see pending-decisions.js
 
 const BATCH_DELAY = 40; // ms: changes within this time are read together
@@ -13,7 +14,7 @@ const FORCE_READ = Infinity; // instead of a revision: read the file in any case
 
 /** `api` is a ReviewApi. Subscribers are called after each change. */
 export function createReview({ api }) {
-  let state = { pending: null, runs: [], files: {}, problem: "", isUp: true, waiting: {}, dropped: [] };
+  let state = { pending: null, runs: [], files: {}, problem: "", isUp: true, waiting: {}, dropped: [], revising: [], answers: [] };
   const readers = new Set();
   const held = new Map(); // path → number of holders
   const wanted = new Map(); // path → the minimum revision; an older file is read again

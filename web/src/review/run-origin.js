@@ -38,6 +38,9 @@ export class RunOrigins {
     return this.byRun;
   }
 
+  /** What a run was asked for; "" for an unknown one. */
+  titleOf = (run) => this.#known().get(run)?.title ?? "";
+
   /** The origin of a hunk: "from Agent-1"; "" if the whole file has the same. */
   wordsOf(hunk, file) {
     const isPlain = this.of(file.run_ids).length < 2 || hunk.run_ids.length === 0;

@@ -5,6 +5,7 @@ import { pluralize, revealPath } from "../format.js";
 import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
+import { answerOf, revisionOf } from "./revisions.js";
 
 const PAGE_SIZE = 50; // hunks that are shown at first
 
@@ -12,6 +13,8 @@ const PAGE_SIZE = 50; // hunks that are shown at first
 export const describeCounts = ({ pending, unsaved, conflicts }) =>
   [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && pluralize(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
+
+const describeMove = ({ pending }) => (pending > 0 ? "1 to decide" : "1 to save");
 
 /** How many lines hunks add and remove: "+3 −1". */
 export function formatLineCounts(hunks) {
@@ -26,7 +29,7 @@ export function formatLineCounts(hunks) {
 }
 
 export class FileRow {
-  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), withdraw(path, hunk), all(file, action), toggled(path, isOpen). */
+  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), withdraw(path, hunk), revise(path, hunk), all(file, action, from), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
     this.name = h("span", { class: "file-name", title: revealPath(path) }, revealPath(path));
@@ -36,8 +39,8 @@ export class FileRow {
       type: "button", class: "file-head", "aria-expanded": "false", "data-item": "file", onclick: () => this.fold(!this.isUnfolded, true),
     }, icon("right"), this.name, this.lines, this.count);
     const button = (words, act) => h("button", { type: "button", "aria-label": `${words} ${revealPath(path)}`, onclick: onceClicked(act) }, words);
-    this.accept = button("Accept file", () => actions.all(this.file, "accept"));
-    this.reject = button("Reject file", () => actions.all(this.file, "reject"));
+    this.accept = button("Accept file", () => actions.all(this.file, "accept", this.movedFrom));
+    this.reject = button("Reject file", () => actions.all(this.file, "reject", this.movedFrom));
     this.open = button("Open", () => actions.open(path, null));
     this.from = h("p", { class: "origins" });
     this.note = h("p", { class: "hunk-note", hidden: true });
@@ -51,17 +54,31 @@ export class FileRow {
     this.problem = "";
   }
 
-  /** `file` is a PendingFile, `view` its FileView or undefined, `waiting` its pending decisions or undefined. */
-  update({ file, view, waiting, isUp, isBusy }) {
-    this.file = file;
-    [this.waiting, this.isUp] = [waiting, isUp];
-    setText(this.count, [describeChange(file), describeCounts(file)].filter(Boolean).join(" · "));
+  /** `file` is a PendingFile, `from` the one that is deleted if it is a move, else null; `view` is its FileView or undefined, `waiting` its pending decisions or undefined. */
+  update({ file, from, view, waiting, isUp, isBusy }) {
+    Object.assign(this, { file, movedFrom: from, waiting, isUp });
+    const name = from ? `${revealPath(from.file_path)} → ${revealPath(this.path)}` : revealPath(this.path);
+    setText(this.name, name);
+    setAttr(this.name, "title", name);
+    setAttr(this.el, "data-move", from !== null);
+    if (from) this.fold(false);
+    this.head.disabled = from !== null;
+    setText(this.count, from ? `moved, unchanged · ${describeMove(file)}` : [describeChange(file), describeCounts(file)].filter(Boolean).join(" · "));
     this.origins.show(this.from, file.run_ids);
     setAttr(this.el, "data-conflict", file.conflicts > 0);
     const isOff = isBusy || (!isUp && !view?.hunks); // the hunks to decide on are unknown
+    if (from) this.accept.disabled = this.reject.disabled = isBusy || !isUp || file.pending === 0;
+    else this.#bounds(file, isOff);
+    if (!this.isUnfolded) return;
+    this.#view(view);
+  }
+
+  #bounds(file, isOff) {
     this.accept.disabled = isOff || file.pending - file.conflicts <= 0;
     this.reject.disabled = isOff || file.pending === 0;
-    if (!this.isUnfolded) return;
+  }
+
+  #view(view) {
     const problem = view?.problem ?? ""; // why it could not be read
     if (problem !== this.problem) this.say(problem);
     this.problem = problem;
@@ -102,18 +119,23 @@ export class FileRow {
     const hunks = all.slice(0, this.shown);
     this.more.hidden = all.length <= hunks.length;
     setText(this.more, `Show ${Math.min(PAGE_SIZE, all.length - hunks.length)} more of ${all.length}`);
-    const { open, withdraw, decide } = this.actions;
+    const { open, withdraw, decide, revise } = this.actions;
+    const state = this.review.get();
     reconcile(this.list, this.rows, hunks, {
       keyOf: (hunk) => hunk.hunk_id,
       create: () => new HunkRow({
         open: (hunk) => open(this.path, hunk),
         withdraw: (hunk) => withdraw(this.path, hunk),
+        revise: (hunk) => revise(this.path, hunk),
         decide: (hunk, action, mine) => decide(this.path, hunk, action, mine),
       }),
       update: (row, hunk) => {
         const decision = this.waiting?.get(hunk.hunk_id);
         const wanted = isOpen(decision) ? decision.choice : null;
-        row.update({ hunk, file: this.file, wanted, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file) });
+        row.update({
+          hunk, file: this.file, wanted, isUp: this.isUp, from: this.origins.wordsOf(hunk, this.file),
+          revision: revisionOf(state, this.path, hunk), answer: answerOf(state, this.path, hunk),
+        });
       },
     });
   }

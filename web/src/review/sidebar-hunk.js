@@ -1,9 +1,12 @@
 // A hunk in the list of pending changes: its place, a preview, its buttons.
 
 import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
-import { truncate, diffLines, pluralize, reveal } from "../format.js";
+import { truncate, diffLines, plain, pluralize, reveal } from "../format.js";
 import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
+import { withMarks } from "./patch-view.js";
+import { changedInDiff } from "../word-diff.js";
 import { describeWholeFile } from "./change-labels.js";
+import { describeRevision, isRevisable } from "./revisions.js";
 
 const MAX_LINES = 5; // lines of a hunk that are shown
 const MAX_LINE_LENGTH = 160; // characters of a line
@@ -15,27 +18,33 @@ export function previewPatch(patch) {
   return { lines, more: all.length - lines.length };
 }
 
+/** A line of the preview with its sign, and its changed words marked. */
+function previewLine({ kind, text }, changed) {
+  return h("span", { class: kind }, text.slice(0, 1), withMarks(text.slice(1), changed));
+}
+
 const STATES = { pending: "", accepted: "accepted, unsaved", rejected: "rejected", applied: "saved" };
 
 export class HunkRow {
-  /** `actions`: open(hunk), withdraw(hunk), decide(hunk, action, mine), which resolves to an error message, or "". */
+  /** `actions`: open(hunk), withdraw(hunk), revise(hunk), decide(hunk, action, mine), which resolves to an error message, or "". */
   constructor(actions) {
     this.actions = actions;
     this.where = h("span", { class: "hunk-where" });
     this.peek = h("span", { class: "peek mono" });
     this.main = h("button", { type: "button", class: "hunk-main", "data-item": "hunk", onclick: () => actions.open(this.hunk) }, this.where, this.peek);
-    const button = (words, act) => h("button", { type: "button", onclick: onceClicked(act) }, words);
+    const button = (words, act, props = {}) => h("button", { type: "button", onclick: onceClicked(act), ...props }, words);
     this.accept = button("Accept", () => this.decide("accept"));
     this.reject = button("Reject", () => this.decide("reject"));
     this.reopen = button("Undo accept", () => this.decide("reopen"));
     this.back = button("Undo", () => actions.withdraw(this.hunk));
+    this.revise = button("Revise", () => actions.revise(this.hunk), { class: "quiet", title: "Say what should be different (C)" });
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.peel = button("Discard only my lines", () => this.decide("reject", "peel"));
     this.choice = h("div", { class: "row", role: "group", "aria-label": "What to discard", hidden: true }, h("span", {}, "It contains your lines."),
       this.peel, button("Revert to file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
     this.el = h("li", { class: "listed-hunk" }, this.main,
       // "Undo accept" takes the place of "Accept": a second click there must not reject.
-      h("div", { class: "row" }, this.accept, this.reopen, this.reject, this.back), this.choice, this.note);
+      h("div", { class: "row" }, this.accept, this.reopen, this.reject, this.back, this.revise), this.choice, this.note);
     this.el.row = this;
     this.problem = ""; // why the last decision failed
   }
@@ -46,21 +55,22 @@ export class HunkRow {
 
   /**
    * `wanted` is its pending decision or null: shown as made, or as pending while there is no connection. `from` describes its
-   * origin, "" for none.
+   * origin, "" for none; `revision` and `answer` as in revisions.js.
    */
-  update({ hunk, file, wanted, isUp, from }) {
+  update({ hunk, file, wanted, isUp, from, revision, answer }) {
     const { conflict, mine, origin } = hunk;
     const isBusy = isUp && wanted !== null;
     const waits = isUp ? null : wanted;
     const state = isUp && wanted in STATES ? wanted : hunk.state;
     for (const each of [this.accept, this.reject, this.reopen]) each.disabled = isBusy;
     setAttr(this.el, "aria-busy", isBusy);
-    if (hunk === this.hunk && from === this.from && waits === this.waits && state === this.state) return;
+    const next = { hunk, from, waits, state, revision, answer };
+    if (Object.keys(next).every((name) => next[name] === this[name])) return;
     if (this.state !== state) this.choice.hidden = true;
-    Object.assign(this, { hunk, from, waits, state });
+    Object.assign(this, next);
     const words = [
       hunk.kind === "lines" && formatPlace(hunk), conflict && "conflict", hunk.warning, hunk.oversized_hunk && "large",
-      origin === "user" ? "yours" : mine && "edited by you", STATES[state], waits && describePendingDecision(waits), from,
+      origin === "user" ? "yours" : mine && "edited by you", STATES[state], waits && describePendingDecision(waits), revision && reveal(describeRevision(revision)), from,
     ];
     setText(this.where, words.filter(Boolean).join(" · "));
     setAttr(this.el, "data-state", state);
@@ -69,9 +79,10 @@ export class HunkRow {
     setAttr(this.el, "data-conflict", conflict);
     setAttr(this.el, "data-warning", Boolean(hunk.warning));
     const { lines, more } = previewPatch(hunk.patch);
+    const changed = changedInDiff(lines.map(({ kind, text }) => ({ kind, text: text.slice(1) })));
     fill(this.peek,
       lines.length === 0 && h("span", { class: "same" }, describeWholeFile(hunk, file)),
-      ...lines.map(({ kind, text }) => h("span", { class: kind }, text)),
+      ...lines.map((line, at) => previewLine(line, changed.get(at))),
       more > 0 && h("span", { class: "same" }, `… ${pluralize(more, "more line")}`));
     const isOwn = origin === "user";
     this.back.hidden = waits === null;
@@ -79,6 +90,7 @@ export class HunkRow {
     this.reject.hidden = waits !== null || (state !== "pending" && state !== "accepted");
     this.reopen.hidden = waits !== null || (state !== "rejected" && (state !== "accepted" || isOwn));
     this.peel.hidden = isOwn;
+    this.revise.hidden = waits !== null || revision !== null || !isRevisable(hunk);
     setText(this.accept, conflict ? keepLabel(hunk) : "Accept");
     setText(this.reject, conflict ? KEEP_FILE : isOwn ? "Discard" : "Reject");
     setText(this.reopen, state === "rejected" ? "Restore" : "Undo accept");
@@ -108,7 +120,8 @@ export class HunkRow {
   /** Show why the last decision failed, or a hint about a conflict. */
   #note(problem) {
     const { conflict } = this.hunk;
-    const words = problem || (conflict && this.state === "pending" ? `The file changed here. ${keepLabel(this.hunk)} overwrites the current text.` : "");
+    const answer = this.answer && !this.revision ? `No new version: ${plain(this.answer)}` : "";
+    const words = problem || answer || (conflict && this.state === "pending" ? `The file changed here. ${keepLabel(this.hunk)} overwrites the current text.` : "");
     this.note.hidden = words === "";
     fill(this.note, icon("warn"), h("span", {}, words));
   }

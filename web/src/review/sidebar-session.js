@@ -9,6 +9,7 @@
 
 import { pluralize } from "../format.js";
 import { emptyJob, isLive, withPage } from "./job-state.js";
+import { Revisions } from "./revisions.js";
 
 const PAGE_SIZE = 500; // events in one answer
 const LONG_POLL_SECONDS = 10; // s for which the server holds a request without events
@@ -22,6 +23,7 @@ export class ReviewSession {
   constructor({ api, review, announce, changed }) {
     Object.assign(this, { api, review, announce, changed });
     this.state = { session: undefined, job: null, others: 0, problem: "", trouble: "", isBusy: false };
+    this.revisions = new Revisions({ api, review, announce });
     this.pollInterval = 2_000; // ms between polls while nothing runs
     this.polling = Promise.resolve();
     this.due = null; // the poll that is queued
@@ -64,6 +66,24 @@ export class ReviewSession {
     });
   }
 
+  /** Let an agent propose a hunk anew; resolves to an error message, or "". */
+  async revise(path, hunk, instruction, mode) {
+    try {
+      const session = this.state.session?.id ?? (await this.api.createSession()).session_id;
+      const name = { file_path: path, hunk_id: hunk.seen_id };
+      const { job_id, status } = await this.api.run({ session_id: session, instruction, agent_mode: mode || null, revise: name });
+      this.revisions.started({ job_id, ...name, status, instruction });
+      return "";
+    } catch (error) {
+      return error.code === "stale_revision" ? "The hunk has just changed. Close this, and look at it again." : error.message;
+    } finally {
+      this.hint();
+    }
+  }
+
+  /** Stop a job that proposes a hunk anew. */
+  cancelRevision = ({ job_id: id }) => this.#ask(() => this.api.cancel(id));
+
   newSession = () => this.#ask(() => this.api.createSession());
   cancel = () => this.#ask(() => this.api.cancel(this.state.job.id));
   rerun = () => this.#ask(() => this.api.rerun(this.state.job.id));
@@ -71,8 +91,8 @@ export class ReviewSession {
 
   /** Submit a job's instruction again, as a new job of the current session. */
   again = ({ id }) => this.#ask(async () => {
-    const { session_id: own, instruction, context_rows, agent_mode } = await this.api.job(id);
-    await this.api.run({ session_id: this.state.session?.id ?? own, instruction, context_rows, agent_mode });
+    const { session_id: own, instruction, context_rows, agent_mode, revise } = await this.api.job(id);
+    await this.api.run({ session_id: this.state.session?.id ?? own, instruction, context_rows, agent_mode, revise });
   });
 
   /** Resolves to an error message, or "". */
@@ -99,6 +119,7 @@ export class ReviewSession {
 
   async #poll() {
     const sessions = await this.api.sessions();
+    this.revisions.take(sessions.flatMap((each) => each.revising));
     const asking = sessions.filter((each) => each.asking_job_id);
     const latest = asking.at(-1) ?? sessions.find((each) => each.status === "active");
     const { session, job } = this.state;

@@ -16,13 +16,13 @@ const STARTED_FOR = "review-draft-for"; // the question that was open when the d
 
 export class Sidebar {
   /** `asked(count)` is called with the number of open questions. */
-  constructor({ review, api, waiting, selection, openFile, open, origins, announce, asked = () => {} }) {
+  constructor({ review, api, waiting, selection, openFile, open, origins, announce, revise, asked = () => {} }) {
     Object.assign(this, { review, asked });
     const work = new ReviewSession({ api, review, announce, changed: () => this.#schedule() });
     this.work = work;
     this.clarify = new ClarifyCard({ answer: (question, text) => work.answer(question, text) });
     this.job = new JobCard({ cancel: work.cancel, rerun: work.rerun, again: () => work.again(work.state.job), end: work.end });
-    this.hunks = new HunkList({ api, review, waiting, openFile, origins, announce });
+    this.hunks = new HunkList({ api, review, waiting, openFile, origins, announce, revise });
     this.context = new PromptContext({ api, selection, announce });
     this.chat = new SessionChat({ newSession: work.newSession, requests: () => open("requests") });
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
@@ -109,6 +109,9 @@ export class Sidebar {
       this.update();
     });
   }
+
+  /** Let an agent propose a hunk anew, in the chosen mode; resolves to an error message, or "". */
+  revise = (path, hunk, words) => this.work.revise(path, hunk, words, this.mode.value);
 
   /** Submit a job's instruction again; resolves to whether that succeeded. */
   again = (job) => this.work.again(job);

@@ -45,6 +45,12 @@ def propose(
     Raises ``BadRange`` for lines that do not exist and for overlapping edits, ``Conflict`` if the file differs
     from the text that an edit expects, and ``Contested`` if an edit touches the user's lines.
     """
+    changes = changes_of(review, edits, run)
+    return marked(written(review, changes, new_id=new_id, size=size), run, size)
+
+
+def changes_of(review: FileReview, edits: Sequence[ProposedEdit], run: str) -> list[Piece]:
+    """A model's edits as changes of the buffer, in its order. Raises ``BadRange`` and ``Conflict``."""
     text = buffer(review)
     for one, other in _overlaps(edits):
         raise BadRange(f"{review.path}: edits {one} and {other} overlap. Merge them into one edit.")
@@ -53,8 +59,7 @@ def propose(
         start, end = place(text, change)
         layer = Layer(origin="agent", lines=_lines(change, text, end), run=run, edits=(change.edit_id,))
         changes.append((start, end, layer))
-    changes = behind_mark(text, changes)
-    return marked(written(review, changes, new_id=new_id, size=size), run, size)
+    return behind_mark(text, changes)
 
 
 def written(review: FileReview, changes: Sequence[Piece], *, new_id: NewId, size: HunkSize) -> FileReview:

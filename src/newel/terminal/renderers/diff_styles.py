@@ -16,6 +16,7 @@ from rich.text import Text
 
 from newel.agent.formatting import pluralize
 from newel.diff.unified import HUNK, MINUS, DiffLine, diff_lines
+from newel.diff.words import changed_words, line_pairs
 from newel.terminal.renderers.palette import ADDED, DIM, REMOVED
 from newel.text.sanitize import escape_invisible, sanitize
 
@@ -29,12 +30,6 @@ SHOWN_CONTEXT: Final = 1
 
 CHANGED_WORD: Final = "bold underline"
 """Visible without colours, too."""
-ALIKE: Final = 0.4
-"""Part of two lines that has to be equal for the rest to be marked as changed words."""
-MAX_WORDS: Final = 400
-"""Words of a line that are compared with another."""
-MAX_PAIRS: Final = 1_000
-"""Pairs of lines that are compared to find those that replace each other."""
 DETAILED: Final = 2_000
 """Lines of a text, and of a hunk, in which words are compared and hunks parsed."""
 MAX_PARSED: Final = 60_000
@@ -81,9 +76,6 @@ _TOKENS: Final = (
     ("Token.Name.Tag", "magenta"),
 )
 """Styles that cannot be taken for added or removed; everything else has the colour of its change."""
-
-_WORD = re.compile(r"\w+|\s+|[^\w\s]")
-
 
 SPACED: Final = {"+": "+ ", "-": f"{MINUS} ", " ": "  "}
 EXACT: Final = {"+": "+", "-": "-", " ": " "}
@@ -224,9 +216,9 @@ def paint_lines(lines: Sequence[DiffLine], language: str, marks: Mapping[str, st
     for side in ("-", "+"):
         _add_syntax(lines, side, language, spans)
     for removed, added in _pairs(lines):
-        old, new = changed_words(lines[removed].text, lines[added].text)
-        spans[removed] += old
-        spans[added] += new
+        words = changed_words(lines[removed].text, lines[added].text)
+        for at, ranges in ((removed, words.old), (added, words.new)):
+            spans[at] += [Span(start, end, CHANGED_WORD) for start, end in ranges]
     painted = [_paint_plainly(line, marks) for line in lines]
     width = len(marks["+"])
     for text, marked in zip(painted, spans, strict=True):
@@ -248,23 +240,11 @@ def _pairs(lines: Sequence[DiffLine]) -> Iterable[tuple[int, int]]:
     while at < min(len(lines), DETAILED):
         removed = _run(lines, at, "-")
         added = _run(lines, removed, "+")
-        old, new = range(at, removed), range(removed, added)
-        if len(old) == len(new) or len(old) * len(new) > MAX_PAIRS:
-            yield from zip(old, new, strict=False)
-        else:
-            yield from _likely_pairs(lines, old, new)
+        old, new = (
+            [line.text for line in lines[first:end]] for first, end in ((at, removed), (removed, added))
+        )
+        yield from ((at + one, removed + other) for one, other in line_pairs(old, new))
         at = max(added, at + 1)
-
-
-def _likely_pairs(lines: Sequence[DiffLine], old: range, new: range) -> Iterable[tuple[int, int]]:
-    """Each removed line with the added one that has most words in common with it, in order."""
-    words = {at: frozenset(_WORD.findall(lines[at].text)) for at in (*old, *new)}
-    first = new.start
-    for removed in old:
-        alike = [(len(words[removed] & words[added]), -added) for added in range(first, new.stop)]
-        if alike and (best := max(alike))[0] >= ALIKE * len(words[removed]):
-            yield removed, -best[1]
-            first = 1 - best[1]
 
 
 def _run(lines: Sequence[DiffLine], at: int, mark: str) -> int:
@@ -273,29 +253,6 @@ def _run(lines: Sequence[DiffLine], at: int, mark: str) -> int:
     while end < len(lines) and lines[end].mark == mark and lines[end].hunk == lines[at].hunk:
         end += 1
     return end
-
-
-def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """The words in which two lines differ; none where the lines have too little in common."""
-    from newel.diff.patience import diff
-
-    a, b = _WORD.findall(old), _WORD.findall(new)
-    if len(a) > MAX_WORDS or len(b) > MAX_WORDS:
-        return [], []
-    found = diff(a, b)
-    gone = sum(len("".join(a[span.a0 : span.a1]).strip()) for span in found)
-    if len(old.strip()) - gone < ALIKE * max(len(old.strip()), len(new.strip())):
-        return [], []
-    return _spans(a, [(span.a0, span.a1) for span in found]), _spans(
-        b, [(span.b0, span.b1) for span in found]
-    )
-
-
-def _spans(words: Sequence[str], found: Sequence[tuple[int, int]]) -> list[Span]:
-    ends = [0]
-    for word in words:
-        ends.append(ends[-1] + len(word))
-    return [Span(ends[start], ends[end], CHANGED_WORD) for start, end in found if start < end]
 
 
 def _add_syntax(lines: Sequence[DiffLine], side: str, language: str, spans: list[list[Span]]) -> None:

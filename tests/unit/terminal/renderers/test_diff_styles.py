@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from newel.diff.unified import MINUS, compare, split_lines, unified_diff
-from newel.terminal.renderers.diff_styles import CHANGED_WORD, changed_words, diff_block, with_diff
+from newel.diff.words import changed_words
+from newel.terminal.renderers.diff_styles import CHANGED_WORD, diff_block, with_diff
 from newel.terminal.renderers.palette import ADDED, REMOVED
 from newel.text.sanitize import escape_invisible
 
@@ -51,7 +52,7 @@ def test_the_words_that_changed_are_marked() -> None:
 )
 def test_words_are_compared_in_lines_that_have_something_in_common(old: str, new: str, marked: str) -> None:
     spans = zip((old, new), changed_words(old, new), strict=True)
-    found = ["".join(line[span.start : span.end] for span in side) for line, side in spans]
+    found = ["".join(line[start:end] for start, end in side) for line, side in spans]
     assert "/".join(found) == marked
 
 
