@@ -59,7 +59,7 @@ class Fetched(HTMLParser):
         self.feed(page.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        wanted = FETCHING | ({"href"} if tag in {"link", "use", "image", "base"} else set())
+        wanted = FETCHING | ({"href"} if tag in {"link", "use", "image", "base"} else set[str]())
         self.addresses += [value for name, value in attrs if name in wanted and value]
         for name, value in attrs:
             if name == "style" and value:

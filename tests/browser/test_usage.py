@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from playwright.sync_api import Locator, Page
 
@@ -37,7 +38,7 @@ def cells(dialog: Locator, row: str) -> Locator:
 def write_session(bench: Workbench, project: str, model: str) -> None:
     folder = project_folder(bench.newel.home / ".newel" / "sessions", project)
     folder.mkdir(parents=True)
-    lines = [
+    lines: list[dict[str, Any]] = [
         {"type": "metadata", "id": "1", "timestamp": "2026-01-02T10:00:00.000Z", "cwd": project, "config": {}},
         {"type": "message", "message": {"role": "assistant", "content": [], "model": model, "cost": 1.25, "id": "a",
          "usage": {"input": 2000, "output": 100, "cacheRead": 500}, "timestamp": "2026-01-02T12:00:00.000Z"}},

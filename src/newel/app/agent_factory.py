@@ -289,13 +289,7 @@ async def build_agent(
     agent.rules = shared.book
     known.attend(agent)
     _attend(agent, shared, offered)
-    if shared.hooks is not None:
-        shared.hooks.attend(agent)
     subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
-    if signals := settings.otel.signals(os.environ):
-        from newel.app.telemetry import attend_telemetry
-
-        attend_telemetry(agent, settings, signals)
     return agent
 
 
@@ -355,6 +349,12 @@ def _attend(agent: CodingAgent, shared: SharedParts, own_tools: Sequence[Tool]) 
         from newel.app.background import attend_background
 
         attend_background(agent, context.background, shared.workspaces)
+    if shared.hooks is not None:
+        shared.hooks.attend(agent)
+    if signals := shared.settings.otel.signals(os.environ):
+        from newel.app.telemetry import attend_telemetry
+
+        attend_telemetry(agent, shared.settings, signals)
     _prepare_commands(agent, context, shared.workspaces, own_tools)
 
 

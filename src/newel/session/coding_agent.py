@@ -56,12 +56,13 @@ class CodingAgent(Agent):
     opened is ``earlier`` and stays in its file; ``state.messages`` are those after it.
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
-    ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
+    ``attachable`` bounds which files a prompt may attach, ``attachable_by_prompts`` which the text of a prompt template may. ``open_session`` opens a session by its id, or a new one for None.
     ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode,
     ``find_policy`` the policy of an approval mode.
     Screens show ``approve`` (the approval mode), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that),
     ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
-    location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
+    location, where its name does not say it). ``rules`` are the permission rules and ``background`` the commands in the background, if there
+    can be any. ``journal`` is awaited with each event before the session gets it.
     """
 
     def __init__(
@@ -90,7 +91,6 @@ class CodingAgent(Agent):
         self.workspace = workspace
         self.attachable: Attachable = attachable or Attachable(workspace)
         self.attachable_by_prompts: Attachable = self.attachable
-        """The same for what the text of a prompt template names."""
         self.skills: SkillBook | None = None
         self.start_notices: Sequence[str] = ()
         """What the user should know at the start, such as a skill that is left out."""
@@ -112,11 +112,9 @@ class CodingAgent(Agent):
         self.secrets: Callable[[], Sequence[str]] = tuple
         """Returns the values that an export must mask."""
         self.rules: RuleBook | None = None
-        """The permission rules, if it works under some."""
         self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
         """Returns the name and the state of each MCP server."""
         self.background: BackgroundCommands | None = None
-        """Its commands in the background, where there can be any."""
         self.before_prompt: list[Callable[[], Awaitable[UserMessage | None]]] = []
         """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
