@@ -386,6 +386,6 @@ def test_events_can_be_printed_as_json(with_agent: WithAgent) -> None:
 def test_the_documentation_names_exactly_the_existing_options(with_agent: WithAgent) -> None:
     newel = with_agent(scenario("Make", {"content": "Hm."}))
     text = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
-    told = set(re.findall(r"`(--[a-z][a-z-]+)", text)) | {"--help"}
+    told = set(re.findall(r"`(--[a-z][a-z-]+)", text)) | {"--help", "--version"}
     known = set(re.findall(r"--[a-z][a-z-]+", newel("agent", "--help").stdout))
     assert told - {"--session", "--all"} == known
