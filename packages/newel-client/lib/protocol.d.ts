@@ -612,8 +612,8 @@ export interface Interrupted {
 /**
  * Something failed; `code` is that of the error's class in `newel.agent.errors`.
  *
- * Other codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `telemetry` that
- * none is exported.
+ * Some codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `hook` what a hook says
+ * to the user, or what is wrong with it, `telemetry` that none is exported.
  */
 export interface ErrorEvent {
     type: "error";

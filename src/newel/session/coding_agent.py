@@ -65,6 +65,8 @@ class CodingAgent(Agent):
     can be any. ``journal`` is awaited with each event before the session gets it.
     """
 
+    earlier: History
+
     def __init__(
         self,
         *,

@@ -148,14 +148,15 @@ class Terminal:
         self._master = self.slave = -1
         return self.errors
 
-    def wait_for(self, condition: str | Callable[[], bool]) -> None:
-        """Read until the screen shows this text, or the condition holds, and is painted."""
+    def wait_for(self, condition: str | Callable[[], bool], *, painted: bool = True) -> None:
+        """Read until the screen shows this text, or the condition holds; and until it is ``painted``, which may be a moment later."""
         holds = (lambda: condition in self.screen.text) if isinstance(condition, str) else condition
         deadline = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < deadline, f"{condition!r} never came. The screen:\n{self.screen.text}"
             self._read(0.05)
-        wait_until_painted(self.process.pid, partial(self._read, 0))
+        if painted:
+            wait_until_painted(self.process.pid, partial(self._read, 0))
 
     def watch(self, seconds: float) -> None:
         """Read what the program shows for a while, and all that it has shown by then."""

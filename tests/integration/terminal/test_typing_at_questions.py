@@ -40,7 +40,7 @@ class HastyTypist:
         self.terminal.send(f"run {' && '.join(f'touch q{number}' for number in range(QUESTIONS))}\r")
         for number in range(QUESTIONS):
             self._type_meanwhile(f"    touch q{number}\n")
-            self.terminal.wait_for(self._is_answerable)
+            self.terminal.wait_for(self._is_answerable, painted=False)
             assert f"    touch q{number}\n" in self._shown()
             assert f": touch q{number}\n" not in self._shown(), "answered before it could be read"
             assert not (self.project / f"q{number}").exists()
@@ -57,7 +57,7 @@ class HastyTypist:
         letters = "".join(self._random.choices(string.ascii_lowercase, k=self._random.randint(0, 6)))
         after = self._random.random() < 0.5
         if after:
-            self.terminal.wait_for(lambda: question in self._shown())
+            self.terminal.wait_for(lambda: question in self._shown(), painted=False)  # the moment counts
         last = time.monotonic()
         delay = self._random.uniform(0, QUIET_S / 3)
         for key in f"{letters}y\r":
@@ -73,7 +73,7 @@ class HastyTypist:
         is_yes = self._random.random() < 0.25
         self.terminal.send("y\r" if is_yes else self._random.choice(["\r", "n\r"]))
         line = f"{'Allowed once' if is_yes else 'Denied'}: touch q{number}\n"
-        self.terminal.wait_for(lambda: line in self._shown())
+        self.terminal.wait_for(lambda: line in self._shown(), painted=False)
         if is_yes:
             self.terminal.wait_for((self.project / f"q{number}").exists)
 
