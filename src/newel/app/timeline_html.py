@@ -159,7 +159,7 @@ def _table(rows: Sequence[tuple[TimelineStep, int]], axis: _Axis, mask: Callable
 
 
 def _row(step: TimelineStep, depth: int, axis: _Axis, mask: Callable[[str], str], *, day: str) -> str:
-    """``day`` is told where it has changed."""
+    """``day`` is the heading of a new day, "" within one."""
     kind = "note-step" if step.kind == "note" else step.kind
     classes = f"{kind}{f' d{min(depth, 3)}' if depth else ''}{' failed' if step.failed else ''}"
     start, end = axis.at(step.start), axis.at(step.end)

@@ -1,4 +1,4 @@
-"""The skills of an agent: what its model is told of them, their instructions, and the files beside them."""
+"""The skills of an agent: the list for its model, their instructions, and the files beside them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from newel.context.skills import FILE_NAME, MAX_BYTES, Skill, read_instructions
 from newel.text.format import join_names, one_line
 
 MAX_LISTED: Final = 100
-"""Skills that a model is told of."""
+"""Skills in the list for a model."""
 MAX_CHARACTERS: Final = 12_000
 """Of all descriptions together: about 3,000 tokens."""
 LEAST: Final = 60

@@ -21,7 +21,7 @@ SUBAGENT: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("subagent", d
 
 AFTERWARDS: Final = "[A hook changed {files} after this call. Read it again before you edit it.]"
 MAX_FILES: Final = 10
-"""Changed files that the model is told."""
+"""Changed files that are named to the model."""
 
 
 class CallHooks:

@@ -18,7 +18,7 @@ MAX_HOOKS: Final = 200
 """Of one file."""
 
 MAX_PROBLEMS: Final = 20
-"""Of one file, that are told."""
+"""Reported for one file."""
 
 MAX_NAME: Final = 80
 """Characters of the name of an event in a message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -14,6 +15,13 @@ BLOCKED: Final = 2
 
 TAKES_TEXT: Final = frozenset({"SessionStart", "UserPromptSubmit"})
 """Events whose hooks add what they print, if it is no JSON, to the conversation."""
+
+Decision = Literal["", "allow", "ask", "deny"]
+
+DECISIONS: Final[Mapping[str, Decision]] = {
+    "allow": "allow", "approve": "allow", "ask": "ask", "block": "deny", "deny": "deny"
+}  # fmt: skip
+"""What the words for a decision mean; others mean none."""
 
 _CUT: Final = "\n[… cut: the hook wrote {size:,} characters …]"
 
@@ -41,7 +49,7 @@ class HookReply(msgspec.Struct, frozen=True, kw_only=True):
     replace those of a call, ``context`` is for the model, ``message`` for the user. ``problem`` says what is wrong with the hook.
     """
 
-    decision: Literal["", "allow", "ask", "deny"] = ""
+    decision: Decision = ""
     reason: str = ""
     arguments: dict[str, Any] | None = None
     context: str = ""
@@ -86,14 +94,11 @@ def _parse(text: str, *, is_cut: bool) -> tuple[_Output | None, str]:
 
 def _from_output(output: _Output) -> HookReply:
     specific = output.specific or _Specific()
-    by_word = {"approve": "allow", "allow": "allow", "ask": "ask", "block": "deny", "deny": "deny"}
-    decision = specific.permission or by_word.get(output.decision or "", "")
+    word = specific.permission or output.decision or ""
     reason = specific.reason if specific.permission else output.reason
-    problem = ""
-    if decision == "defer":
-        decision, problem = "", "`defer` is not supported here; the call is judged as usual"
+    problem = "`defer` is not supported here; the call is judged as usual" if word == "defer" else ""
     return HookReply(
-        decision=decision,  # type: ignore[arg-type]
+        decision=DECISIONS.get(word, ""),
         reason=_shown(reason or ""),
         arguments=specific.input,
         context=_shown(specific.context or ""),

@@ -40,7 +40,7 @@ class _Captured:
         (self.stdout if stream == "stdout" else self.stderr).add(chunk)
 
     async def flush(self, now: float, /, *, final: bool = False) -> None:
-        """Nobody watches a hook."""
+        """A hook's output is not shown as it arrives."""
 
     def close(self) -> None:
         pass

@@ -24,7 +24,7 @@ from newel.text.sanitize import escape_line
 CHANGED: Final = "A hook changed this call before it ran ({where}). Its arguments were: {arguments}\n\n"
 REFUSED: Final = "Not run: a hook changed this call ({where}) to one that the tool refuses. {error}"
 MAX_SHOWN: Final = 2_000
-"""Characters of the changed arguments that the model is told."""
+"""Characters of the changed arguments that the model sees."""
 
 
 class HookedJudge:

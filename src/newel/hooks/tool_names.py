@@ -20,14 +20,14 @@ _THEIRS: Final[Mapping[str, tuple[str, ...]]] = {
     "task": ("Agent", "Task"),
     "bash_output": ("BashOutput", "TaskOutput"),
 }
-"""The first name is the one that hooks are told."""
+"""Hooks get the first name as ``tool_name``."""
 
 _PATHS: Final = ("file_path", "path")
 _OF_SERVER: Final = "__"
 
 
 def hook_names(tool: str) -> Sequence[str]:
-    """The names that matchers may have for a tool; the first is the one that hooks are told."""
+    """The names that matchers may have for a tool; hooks get the first as ``tool_name``."""
     if tool in _THEIRS:
         return [*_THEIRS[tool], tool]
     return [f"mcp__{tool}", tool] if _OF_SERVER in tool else [tool]

@@ -188,7 +188,7 @@ def approval_policy(
     """The policy of an approval mode. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
     open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning; ``fetches``: pages of the
-    web may be called for; ``is_open``: commands may reach every server. ``report`` is told of answers that cannot be saved.
+    web may be called for; ``is_open``: commands may reach every server. ``report`` gets a message for each answer that cannot be saved.
     """
     ask_first = partial(_AskFirst, mode, ask, folder, places, report=report, is_open=is_open)
     if mode == "auto" and (judge is None or not judge.may_stop_calls):

@@ -17,7 +17,7 @@ By = Literal["model", "project", "day", "tool"]
 UNKNOWN: Final = "(unknown)"
 OTHERS: Final = "(others)"
 MAX_CELLS: Final = 20_000
-"""Combinations of a row and a day that are told apart: bounds the memory, whatever files claim."""
+"""Combinations of a row and a day that are counted separately. It bounds the memory, whatever files claim."""
 MAX_NAME: Final = 400
 """Characters of a row's name."""
 MAX_PROBLEMS: Final = 100
