@@ -66,6 +66,18 @@ def test_a_call_expands_to_its_input_output_and_changes(workbench: Make) -> None
     expect(page.locator("ins")).to_be_visible()
 
 
+def test_a_call_expanded_while_it_is_written_stays_expanded(workbench: Make) -> None:
+    slowly = {"token_delay_ms": 40, "response": bash("echo " + "word " * 20)}
+    page = workbench(scenarios(answering("run it", slowly, {"content": "It ran."}))).page()
+    open_chat(page)
+    say(page, "run it")
+    page.locator(".call[data-phase=writing] .call-head").click()
+    for _ in range(2):
+        expect(answers(page).last).to_have_text("It ran.")
+        expect(page.get_by_label("Command", exact=True)).to_contain_text("word word")
+        page.reload()
+
+
 @pytest.mark.core
 def test_a_stop_shows_at_once_and_the_chat_continues(workbench: Make) -> None:
     bench = workbench(

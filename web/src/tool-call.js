@@ -50,6 +50,7 @@ export class ToolCallView {
     setText(this.how, PHASE_LABELS[how]);
     this.#aside(how);
     this.#lastLine();
+    if (isNew && !this.body.hidden) remember(part.id, true); // unfolded while it was being written, without an id
     if (isNew && unfolded.has(part.id)) this.#open(true);
     else if (!this.body.hidden) this.#body();
   }
