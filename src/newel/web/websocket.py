@@ -327,7 +327,15 @@ async def run_command(workbench: Workbench, request: protocol.Command) -> protoc
     tab: Tab | None = None
     match request:
         case protocol.OpenChat():
-            tab = (await workbench.open_chat(session=request.session, model=request.model)).state
+            mode = read_agent_mode(request.agent_mode) if request.agent_mode else None
+            opened = await workbench.open_chat(
+                session=request.session,
+                model=request.model,
+                agent_mode=mode,
+                approve=request.approve,
+                thinking=request.thinking,
+            )
+            tab = opened.state
         case protocol.OpenAgent():
             tab = (await workbench.open_agent()).state
         case protocol.CloseTab():

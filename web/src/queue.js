@@ -1,0 +1,58 @@
+// The queued messages of a chat, above the message box: each can be edited, withdrawn or sent now.
+
+import { h, icon, iconButton, onceClicked, reconcile, setAttr, setText } from "./dom.js";
+import { plain } from "./format.js";
+import { textOf } from "./message.js";
+
+export class QueuedMessages {
+  /** `actions`: edit(message), withdraw(message), sendNow(message), each with a message of the queue. */
+  constructor(actions) {
+    this.actions = actions;
+    this.views = new Map();
+    this.list = h("ul", { class: "queue-list" });
+    this.note = h("p", { class: "queue-note dim" });
+    this.el = h("section", { class: "queue", "aria-label": "Queued messages", hidden: true }, this.note, this.list);
+  }
+
+  /** `queued` as `divideQueue` returns them. */
+  update(queued) {
+    this.el.hidden = queued.length === 0;
+    const isHeld = queued.some(({ held }) => held);
+    setText(this.note, isHeld ? "The run was stopped, so these messages are held." : "Sent after the current tools. Stop holds them back.");
+    const canSend = queued.find(({ message, held }) => message && !held)?.message.id;
+    reconcile(this.list, this.views, queued, {
+      keyOf: ({ id, message }) => id ?? message.id,
+      create: () => new QueuedMessage(this.actions),
+      update: (view, each) => view.update(each, { canSend: each.held || (each.message?.id === canSend) }),
+    });
+  }
+}
+
+class QueuedMessage {
+  constructor(actions) {
+    this.text = h("span", { class: "queued-text", dir: "auto" });
+    this.state = h("span", { class: "aside" });
+    const click = (action) => onceClicked(() => actions[action](this.message));
+    this.buttons = [
+      h("button", { type: "button", class: "quiet", onclick: click("sendNow") }, icon("send"), "Send now"),
+      iconButton("edit", "Edit", click("edit"), { title: "Move it back to the message box" }),
+      iconButton("close", "Withdraw", click("withdraw")),
+    ];
+    this.el = h("li", { class: "queued" }, this.text, this.state, h("span", { class: "queued-actions" }, this.buttons));
+  }
+
+  /** A message of the queue, or one that is on its way there and has no actions yet. */
+  update({ message = null, held = false, text, attachments = message?.attachments ?? [] }, { canSend }) {
+    this.message = message;
+    const said = plain(message ? textOf(message) : text).trim();
+    const files = attachments.length ? ` (${attachments.map(({ fileName }) => plain(fileName)).join(", ")})` : "";
+    setText(this.text, said + files);
+    setAttr(this.text, "title", said);
+    setText(this.state, held ? "held" : message ? "queued" : "sending");
+    setAttr(this.el, "data-state", held ? "held" : "queued");
+    for (const button of this.buttons) button.hidden = !message;
+    const [now] = this.buttons;
+    now.hidden = !message || !canSend;
+    setAttr(now, "title", held ? null : "Stop the run now and send the queued messages");
+  }
+}
