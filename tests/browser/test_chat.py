@@ -179,7 +179,6 @@ def test_an_earlier_conversation_can_be_reopened(workbench: Make) -> None:
     expect(page.get_by_role("tab")).not_to_contain_text("Running")
     page.get_by_role("tab").press("Delete")
     expect(page.get_by_role("heading", name="New chat")).to_be_visible()
-    expect(page.get_by_text("let it work until the contract is fulfilled")).to_be_visible()
     page.keyboard.press("Alt+o")
     page.get_by_role("option", name="remember the newel").click()
     expect(page.get_by_text("I remember.")).to_be_visible()

@@ -1,7 +1,7 @@
-import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 // The commands of the page: what buttons, keys and the palette do. A command asks where it has to, then calls an action or
 // changes what is shown.
 
+import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 import { askText, confirm } from "./dialog.js";
 import { formatMoment, plain, pluralize } from "./format.js";
 import { localStore } from "./local-storage.js";
@@ -11,8 +11,10 @@ import { isBusy, isEmptyChat } from "./store.js";
 import { setTheme } from "./theme.js";
 import { openUsage } from "./usage.js";
 
+const BLOCKED = "The browser blocks notifications for this address. Allow them in its settings; over a network they need HTTPS.";
+
 /** `view()` is the PageView; it is made after the commands, which it shows. */
-export function createCommands({ store, state, actions, router, review, view }) {
+export function createCommands({ store, state, actions, router, review, notifications, view }) {
   const activeTab = () => state.tab(store.get().active);
   /** The chat that is shown, or the settings of the next one where no tab is open; null elsewhere. */
   function shownChat() {
@@ -118,6 +120,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
           view().header.showTheme();
         },
       })),
+      { title: `Notifications: ${notifications.state === "on" ? "off" : "on"}`, detail: "when a run ends or asks", run: commands.toggleNotifications },
       { title: "Keyboard shortcuts", keys: "?", run: showKeys },
     ].filter(Boolean);
   }
@@ -143,6 +146,9 @@ export function createCommands({ store, state, actions, router, review, view }) 
     toggleReview: () => review.toggle("review"),
     openUsage: () => openUsage(actions),
     openPermissions: () => view().openPermissions(store.get()),
+    async toggleNotifications() {
+      if ((await notifications.toggle()) === "blocked") actions.refuse(BLOCKED);
+    },
     toggleTools() {
       view().showTools(!isToolsOpen(), store.get().servers);
       actions.refresh();

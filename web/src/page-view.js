@@ -62,7 +62,7 @@ export class PageView {
     if (!hello) return;
     const title = documentTitle(model);
     if (document.title !== title) document.title = title;
-    this.header.update({ hello, tab: tab ?? { kind: "chat", ...model.newChat }, servers, isToolsOpen: this.tools.isOpen });
+    this.header.update({ hello, tab: tab ?? { kind: "chat", ...model.newChat }, servers, isToolsOpen: this.tools.isOpen, notifications: model.notifications });
     this.tabs.update({ tabs, active: tab?.id, stopping });
     this.tools.update(servers);
     this.permissions.update(model.permissionChanges);
@@ -79,7 +79,7 @@ export class PageView {
   /** Show or hide the panel of MCP servers; its button gets the focus back. */
   showTools(isOpen, servers) {
     this.tools.setOpen(isOpen, servers);
-    if (!isOpen) this.header.tools.focus();
+    if (!isOpen) this.header.focusTools();
   }
 }
 

@@ -10,7 +10,9 @@ export class QueuedMessages {
     this.actions = actions;
     this.views = new Map();
     this.list = h("ul", { class: "queue-list" });
-    this.note = h("p", { class: "queue-note dim" });
+    this.state = h("span", {});
+    this.words = h("span", { class: "hint" }, " Stop and Esc hold messages back.");
+    this.note = h("p", { class: "queue-note dim" }, this.state, this.words);
     this.el = h("section", { class: "queue", "aria-label": "Queued messages", hidden: true }, this.note, this.list);
   }
 
@@ -18,12 +20,15 @@ export class QueuedMessages {
   update(queued) {
     this.el.hidden = queued.length === 0;
     const isHeld = queued.some(({ held }) => held);
-    setText(this.note, isHeld ? "The run was stopped, so these messages are held." : "Sent after the current tools. Stop holds them back.");
-    const canSend = queued.find(({ message, held }) => message && !held)?.message.id;
+    setText(this.state, isHeld
+      ? `${queued.length} held · The run was stopped. Continue sends all.`
+      : `${queued.length} queued · Sent after the current tools.`);
+    this.words.hidden = isHeld;
+    const first = queued.find(({ message, held }) => message && !held)?.message.id;
     reconcile(this.list, this.views, queued, {
       keyOf: ({ id, message }) => id ?? message.id,
       create: () => new QueuedMessage(this.actions),
-      update: (view, each) => view.update(each, { canSend: each.held || (each.message?.id === canSend) }),
+      update: (view, each) => view.update(each, { canSend: each.held || each.message?.id === first }),
     });
   }
 }
@@ -48,11 +53,10 @@ class QueuedMessage {
     const files = attachments.length ? ` (${attachments.map(({ fileName }) => plain(fileName)).join(", ")})` : "";
     setText(this.text, said + files);
     setAttr(this.text, "title", said);
-    setText(this.state, held ? "held" : message ? "queued" : "sending");
-    setAttr(this.el, "data-state", held ? "held" : "queued");
-    for (const button of this.buttons) button.hidden = !message;
-    const [now] = this.buttons;
+    setText(this.state, message ? "" : "sending");
+    const [now, ...others] = this.buttons;
     now.hidden = !message || !canSend;
+    for (const button of others) button.hidden = !message;
     setAttr(now, "title", held ? null : "Stop the run now and send the queued messages");
   }
 }

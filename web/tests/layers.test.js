@@ -28,7 +28,7 @@ const LAYERS = {
     "review/changes", "review/paged-list", "review/patch-view", "review/revise-dialog", "review/run-origin", "review/virtual-list",
   ],
   state: [
-    "actions", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
+    "actions", "notifications", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
     "review/checkpoint-pages", "review/editor-deciding", "review/editor-sync", "review/job-state", "review/pending-decisions",
     "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],
