@@ -114,6 +114,8 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
     prompts: async () => (await connection.request("getPrompts")).prompts ?? [],
+    /** What the path of a mention may become; the folder is anywhere. */
+    paths: async (part) => (await connection.request("getPaths", { part })).paths ?? [],
     models: async (tab) => (await connection.request("getModels", { tab })).models ?? [],
     /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],

@@ -62,6 +62,7 @@ export class ChatView {
         chooseThinking: actions.chooseThinking,
         editLast: () => this.#editLast(),
         findFiles: actions.findFiles,
+        paths: actions.paths,
         chatCommands: actions.chatCommands,
       },
     });

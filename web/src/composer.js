@@ -10,7 +10,7 @@ import { StopButton } from "./stop-button.js";
 const COMMAND = /^\/([A-Za-z0-9][\w.-]*)(?:\s[\s\S]*)?$/;
 
 export class Composer {
-  /** `actions`: send(text, attachments), which resolves to false if the message stays in the box, stop(now), refuse(words), editLast(), findFiles(part), chatCommands(), chooseApprove(), chooseThinking(). */
+  /** `actions`: send(text, attachments), which resolves to false if the message stays in the box, stop(now), refuse(words), editLast(), findFiles(part), paths(part), chatCommands(), chooseApprove(), chooseThinking(). */
   constructor({ tab, actions }) {
     Object.assign(this, { tab, actions });
     this.attachments = new Attachments({ refuse: actions.refuse, changed: () => this.#ready() });
@@ -25,7 +25,7 @@ export class Composer {
       onpaste: (event) => event.clipboardData.files.length && this.#files(event, event.clipboardData.files),
     });
     this.completion = new Completion({
-      area: this.area, files: actions.findFiles, commands: actions.chatCommands, changed: () => this.#drafted(),
+      area: this.area, files: actions.findFiles, paths: actions.paths, commands: actions.chatCommands, changed: () => this.#drafted(),
     });
     this.send = h(
       "button",

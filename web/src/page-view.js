@@ -28,7 +28,7 @@ export class PageView {
     this.tools = new ToolsPanel({ actions, close: commands.toggleTools });
     this.permissions = new PermissionsDialog({ actions });
     const ofComposer = {
-      refuse: actions.refuse, chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
+      refuse: actions.refuse, paths: actions.paths, chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
       findFiles: (part) => review.api.find(part).then(({ files }) => files),
       chatCommands: async () => [...CHAT_COMMANDS.map(([name, detail, run]) => ({ name, detail, run: () => commands[run]() })), ...(await actions.prompts()).map(
         ({ name, description: detail, takesArguments }) => ({ name, detail, takesArguments }))],

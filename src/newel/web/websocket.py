@@ -319,6 +319,9 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
                 for name, each in (await workbench.factory.list_templates()).items()
             ]
             return protocol.ReplyMessage(re=request.id, prompts=prompts)
+        case protocol.GetPaths():
+            paths = await workbench.factory.complete_path(request.part)
+            return protocol.ReplyMessage(re=request.id, paths=paths)
         case protocol.Ping():
             return protocol.ReplyMessage(re=request.id)
 
