@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -214,7 +215,7 @@ def answers(page: Page) -> Locator:
 
 def open_menu(page: Page) -> None:
     """On a narrow page, open the menu with the rest of the header."""
-    more = page.get_by_role("button", name="More", exact=True)
+    more = page.get_by_role("banner").get_by_role("button", name=re.compile("^More"))
     if more.is_visible() and more.get_attribute("aria-expanded") == "false":
         more.click()
 

@@ -66,7 +66,9 @@ def test_a_file_is_completed_and_attached_by_the_server(shop: tuple[Workbench, P
     expect(page.get_by_role("article", name="You").locator(".chip")).to_have_count(2)
 
 
-def test_files_outside_the_project_are_completed_and_attached_but_no_secrets(shop: tuple[Workbench, Page]) -> None:
+def test_files_outside_the_project_are_completed_and_attached_but_no_secrets(
+    shop: tuple[Workbench, Page],
+) -> None:
     bench, page = shop
     home = bench.newel.home
     for name, text in (("papers/plan.md", "THE PLAN"), (".ssh/id_rsa", "THE KEY")):
@@ -91,7 +93,7 @@ def test_files_outside_the_project_are_completed_and_attached_but_no_secrets(sho
         expect(choices(page)).to_have_count(0)
     message_box(page).fill("What does @~/.ssh/id_rsa say?")
     message_box(page).press("Enter")
-    expect(page.get_by_text("holds secrets")).to_be_visible()
+    expect(page.get_by_text("@~/.ssh/id_rsa was not attached")).to_be_visible()
     assert "THE KEY" not in json.dumps(bench.newel.server.requests)
 
 

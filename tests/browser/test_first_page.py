@@ -48,6 +48,7 @@ def test_the_first_message_opens_a_chat_in_the_chosen_modes(workbench: Make) -> 
 def test_a_message_stays_in_the_box_while_its_chat_cannot_be_opened(workbench: Make) -> None:
     bench = workbench(TALK)
     page = bench.page()
+    expect(message_box(page)).to_be_focused()
     bench.kill()
     expect(page.get_by_text("Connection to Newel lost")).to_be_visible()
     say(page, "hello")

@@ -63,6 +63,5 @@ def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: M
         page.get_by_role("banner").get_by_role("button", name=name).click()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        open_menu(page)
-    tools.hover()
+        tools.hover()
         assert axe_violations(page) == []

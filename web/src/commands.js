@@ -50,8 +50,8 @@ export function createCommands({ store, state, actions, router, review, notifica
 
   /** Show an empty chat: one without a message and a draft, or else a new one. */
   function newChat() {
-    const { tabs, transcripts } = store.get();
-    const empty = tabs.findLast((tab) => isEmptyChat(tab, transcripts[tab.id]) && !localStore.get(`draft:${tab.id}`));
+    const current = store.get();
+    const empty = current.tabs.findLast((tab) => isEmptyChat(current, tab) && !localStore.get(`draft:${tab.id}`));
     return empty ? router.show(empty.id) : actions.newChat();
   }
 

@@ -47,8 +47,8 @@ export class Header {
     this.menuCounts = h("span", { class: "counts" });
     this.menuWarning = h("span", { class: "bad-text", hidden: true }, icon("warn"), h("span", { class: "sr-only" }, "sandbox problem"));
     this.more = h("button", {
-      type: "button", class: "quiet", "aria-label": "More", "aria-expanded": "false", "aria-controls": "head-menu", onclick: () => this.#openMenu(this.menu.hidden),
-    }, icon("more"), this.menuWarning, this.menuCounts);
+      type: "button", class: "quiet", "aria-expanded": "false", "aria-controls": "head-menu", onclick: () => this.#openMenu(this.menu.hidden),
+    }, icon("more"), h("span", { class: "sr-only" }, "More "), this.menuWarning, this.menuCounts);
     this.el = h("div", { class: "head" });
     this.el.addEventListener("keydown", (event) => this.#key(event));
     addEventListener("pointerdown", ({ target }) => this.menu.contains(target) || this.more.contains(target) || this.#openMenu(false));

@@ -20,9 +20,8 @@ export class QueuedMessages {
   update(queued) {
     this.el.hidden = queued.length === 0;
     const isHeld = queued.some(({ held }) => held);
-    setText(this.state, isHeld
-      ? `${queued.length} held · The run was stopped. Continue sends all.`
-      : `${queued.length} queued · Sent after the current tools.`);
+    const held = `${queued.length} held · The run was stopped. Continue sends all.`;
+    setText(this.state, isHeld ? held : queued.length > 0 ? `${queued.length} queued · Sent after the current tools.` : "");
     this.words.hidden = isHeld;
     const first = queued.find(({ message, held }) => message && !held)?.message.id;
     reconcile(this.list, this.views, queued, {

@@ -51,9 +51,9 @@ const serverOf = (given) => ({
 
 export const isBusy = (tab) => tab.status === "running" || tab.status === "waiting";
 
-/** Whether nothing has been said in a chat; `transcript` is undefined if it is not watched. */
-export const isEmptyChat = (tab, transcript) =>
-  tab.kind === "chat" && tab.status === "idle" && !tab.run && tab.activity === 0 && tab.queued === 0 && tab.title === "Chat" && !transcript?.entries.length;
+/** Whether nothing has been said in a chat of the state, nor is on its way. */
+export const isEmptyChat = ({ transcripts, pending }, { id, kind, status, run, activity, queued, title }) =>
+  kind === "chat" && status === "idle" && !run && activity === 0 && queued === 0 && title === "Chat" && !pending[id] && !transcripts[id]?.entries.length;
 
 /** Whether the project's host, if it has one, cannot be reached. */
 export const isHostAway = (host) => Boolean(host) && host.state !== "up" && host.state !== "slow";
