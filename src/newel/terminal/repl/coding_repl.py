@@ -235,7 +235,7 @@ class CodingRepl(Repl[CommandContext]):
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
         elif self._agent.approve == "plan" and self._agent.state.messages:
-            lines.append("/implement carries out the plan · /implement auto without asking")
+            lines.append("/implement starts on the plan · /implement auto without asking")
         elif not self._agent.state.messages:
             lines.append(
                 "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"
