@@ -65,10 +65,20 @@ def test_a_newcomer_is_asked_and_then_answered(newel: Newel) -> None:
 def test_a_server_can_be_named_and_another_answer_is_explained(newel: Newel) -> None:
     with on_screen(newel, "setup") as screen:
         screen.wait_for("Number, 1 to ")
-        screen.type("https://api.example/v1", "Enter")
+        screen.type("nothing", "Enter")
         screen.wait_for("or a part of one name.")
         screen.type("Another", "Enter")
         screen.wait_for("Address of the server")
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_an_address_can_be_entered_at_once(newel: Newel, scheme: str) -> None:
+    with on_screen(newel, "setup") as screen:
+        screen.wait_for("Number, 1 to ")
+        screen.type(newel.server.url.replace("http://", scheme), "Enter")
+        screen.wait_for("Key for http://")
+        screen.type("", "Enter")
+        screen.wait_for("Save? [Y/n]")
 
 
 def test_the_settings_that_are_there_stay_and_the_old_servers_key_goes(newel: Newel) -> None:
