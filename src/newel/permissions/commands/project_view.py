@@ -162,7 +162,7 @@ class WorkspaceView:
                 hooks.append(posixpath.join(top, re.sub("^~(?=/|$)", lambda _: self._files.home, value)))
                 if value.startswith("~") and not value.startswith("~/"):
                     return None  # the home of another user
-            if scope in {b"local", b"worktree"} and GIT_SETTINGS.fullmatch(name):
+            if scope in {b"local", b"worktree"} and re.fullmatch(GIT_SETTINGS, name):
                 return None
         entries = [entry.partition(b"\t") for entry in index.split(b"\0")[:-1]]
         if any(what.startswith(b"160000") for what, _, _ in entries):

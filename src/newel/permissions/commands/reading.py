@@ -28,14 +28,13 @@ class Reads(NamedTuple):
         return not (self.paths or self.recurses or self.uses_git)
 
 
-GIT_SETTINGS: Final = re.compile(
-    r"core\.(?:fsmonitor|pager|editor|sshcommand|askpass|gitproxy|alternaterefscommand|attributesfile)|diff\.external|diff\..*\.(?:command|textconv)"
+GIT_SETTINGS: Final = (
+    r"(?i)core\.(?:fsmonitor|pager|editor|sshcommand|askpass|gitproxy|alternaterefscommand|attributesfile)|diff\.external|diff\..*\.(?:command|textconv)"
     r"|filter\..*|merge\..*\.driver|pager\..*|gpg\..*|log\.showsignature|interactive\.difffilter|include(?:if)?\..*|credential\..*|browser\..*|man\..*"
     r"|alias\..*|extensions\..*|trailer\..*|uploadpack\..*|remote\..*\.(?:uploadpack|receivepack|vcs|proxy|promisor|partialclonefilter)|core\.worktree|submodule\..*\.update|grep\.fallbacktonoindex"
-    r"|lfs\.(?:extension|customtransfer)\..*|lfs\.standalonetransferagent|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule|diff\.orderfile|blame\.ignorerevsfile|mailmap\..*",
-    re.IGNORECASE,
+    r"|lfs\.(?:extension|customtransfer)\..*|lfs\.standalonetransferagent|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule|diff\.orderfile|blame\.ignorerevsfile|mailmap\..*"
 )
-"""Settings of a repository with which a command of git that reads might start a program, or read another place."""
+"""The names of settings of a repository with which a command of git that reads might start a program, or read another place."""
 
 
 def find_reads(words: Sequence[str]) -> Reads | None:
