@@ -4,6 +4,7 @@ wished it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ TALK = scenarios(
     answering("wait", bash(WAIT), {"content": "THE ANSWER"}),
     answering("ask", bash("touch made"), {"content": "Made."}),
 )
-# A browser without a desktop shows no notifications and has each page in front. These stand for the desktop.
+# A browser without a desktop shows no notifications and has each page in front. These replace the desktop's part.
 DESKTOP = """
   window.shown = [];
   window.asked = 0;
@@ -99,6 +100,8 @@ def test_a_question_is_notified_only_while_no_window_is_in_front(workbench: Make
     form = page.get_by_role("form", name="Allow “touch made”?")
     form.get_by_role("button", name="Run once").click()
     expect(answers(page).last).to_contain_text("Made.")
+    for each in (page, window):
+        expect(each.get_by_role("tab", name="ask me")).not_to_contain_text(re.compile("Running|Question"))
     assert shown(page, window) == []
     leave(page, window)
     message_box(page).fill("ask me")
