@@ -41,7 +41,7 @@ class _CachedFile(NamedTuple):
     after: str
 
 
-class _Known(NamedTuple):
+class _LedgerFile(NamedTuple):
     """A file at a revision: all its hunks, and the file itself if some are pending."""
 
     revision: Revision
@@ -57,7 +57,7 @@ class Overview:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _LedgerFile] = {}
         """All files."""
         self._decided: dict[str, _CachedFile] = {}
         """Files without pending hunks that a checkpoint list needed."""
@@ -135,10 +135,10 @@ class Overview:
                 self._loaded_runs = runs
             return [self._with_sessions(cached) for cached in files]
 
-    def _look(self, path: str, revision: Revision) -> _Known:
+    def _look(self, path: str, revision: Revision) -> _LedgerFile:
         hunks = hunk_runs(self._ledger, path)
         is_pending = any(hunk.state in {"pending", "accepted"} for hunk in hunks)
-        return _Known(revision, hunks, self._read(path, revision) if is_pending else None)
+        return _LedgerFile(revision, hunks, self._read(path, revision) if is_pending else None)
 
     def _read(self, path: str, revision: Revision) -> _CachedFile:
         review = self._ledger.get(path)
