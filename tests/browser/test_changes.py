@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, find_flaws, open_chat, say
@@ -68,14 +67,13 @@ def test_accepting_a_hunk_moves_no_button_under_the_pointer(workbench: Make) -> 
     assert second.bounding_box() == before
 
 
-@pytest.mark.core
 def resting_place(button: Locator) -> tuple[float, float]:
-    """Where a button is once the column above it, which still loads, has stopped to move."""
+    """Where a button ends once the column above it, which still loads, has stopped to move."""
     places: list[tuple[float, float]] = []
     while len(places) < 5 or len(set(places[-5:])) > 1:
         box = button.bounding_box()
         assert box is not None
-        places.append((box["x"], box["y"]))
+        places.append((box["x"] + box["width"], box["y"]))
         button.page.wait_for_timeout(100)
     return places[-1]
 
@@ -114,7 +112,6 @@ def test_a_file_with_a_proposal_opens_at_its_first_hunk(workbench: Make) -> None
     page.evaluate("location.hash = '#/file/long.md'")
     expect(page.locator(".inline-hunk")).to_be_in_viewport()
     page.locator(".file-about").click()
-    page.keyboard.press("j")
     page.keyboard.press("a")
     expect(page.locator(".inline-hunk")).to_contain_text("accepted")
 

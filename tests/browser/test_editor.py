@@ -198,7 +198,7 @@ def test_a_change_on_the_disk_is_a_conflict_with_three_resolutions(workbench: Ma
     path.write_text(outside)
     page.get_by_role("button", name="Save", exact=True).click()
     trouble = page.locator(".file-trouble")
-    expect(trouble).to_contain_text("notes.md changed on disk")
+    expect(trouble).to_contain_text("the same lines changed on disk")
     expect(trouble.get_by_role("button", name="Re-run")).to_be_visible()
     assert "second, from outside" in path.read_text()
     trouble.get_by_role("button", name="Keep proposal").click()
@@ -236,9 +236,11 @@ def test_rejecting_a_hunk_with_the_users_lines_asks_which_to_drop(workbench: Mak
 
 def test_the_editor_works_by_keyboard_and_with_a_screen_reader(workbench: Make) -> None:
     _, page, path, text = proposed(workbench)
+    expect(page.get_by_role("status").filter(has_text="Hunk 1 of 2, line 1")).to_have_count(1)
     page.locator(".file-editor").focus()
     page.keyboard.press("j")
-    expect(page.get_by_role("status").filter(has_text="Hunk 1 of 2, line 1")).to_have_count(1)
+    expect(page.get_by_role("status").filter(has_text="Hunk 2 of 2, line 5")).to_have_count(1)
+    page.keyboard.press("k")
     page.keyboard.press("r")
     expect(summary(page)).to_contain_text("1 rejected")
     text.focus()
@@ -296,7 +298,7 @@ def test_deleting_an_open_file_loses_no_typed_text(workbench: Make) -> None:
         "dispatchEvent(new Event('focus'))"
     )  # as if the user returned from where the file was deleted
     trouble = page.locator(".file-trouble:visible")
-    expect(trouble).to_contain_text("notes.md no longer exists on disk.")
+    expect(trouble).to_contain_text("The file no longer exists on disk.")
     with page.expect_event("dialog", lambda dialog: dialog.type == "beforeunload") as asked:
         page.close(run_before_unload=True)
     asked.value.dismiss()

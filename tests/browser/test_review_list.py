@@ -185,7 +185,7 @@ def test_proposals_of_chats_and_agents_are_one_list_and_decisions_show_everywher
     # The chat's transcript shows the decisions of the list, also after a reload.
     hunks(page, "notes.md").nth(0).get_by_role("button", name="Reject").click()
     file(page, f"{WAY}/made.md").get_by_role("button", name="Accept file").click()
-    sidebar(page).get_by_role("button", name="Save accepted changes in 2 files").click()
+    sidebar(page).get_by_role("button", name="All reviewed: Save 2 files").click()
     expect(count(page)).to_be_hidden()
     tab(page, "shout").click()
     for _ in range(2):

@@ -180,4 +180,4 @@ def test_j_leads_from_a_reviewed_file_to_the_next_undecided_hunk(workbench: Make
     page.keyboard.press("a")
     page.goto(page.url.partition("#")[0] + "#/pending")
     region = page.get_by_role("region", name="All pending changes")
-    expect(region).to_contain_text("All reviewed in 2 files · 3 accepted, unsaved")
+    expect(region).to_contain_text("3 of 3 decided")

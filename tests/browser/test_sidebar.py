@@ -108,7 +108,7 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     expect(hunk.locator(".hunk-where")).not_to_contain_text("accepted")
     bench.complaints.clear()  # the browser logs the response
     hunk.get_by_role("button", name="Accept", exact=True).click()
-    expect(hunks(second, "plan.md").locator(".hunk-where")).to_contain_text("accepted")
+    expect(file(second, "plan.md")).to_contain_text("1 to save")
     file(second, "notes.md").get_by_role("button", name="Accept file notes.md").click()
     expect(hunks(first, "notes.md").locator(".hunk-where").last).to_contain_text("accepted")
 
@@ -126,7 +126,7 @@ def test_a_file_changed_outside_is_a_conflict_and_the_job_can_be_rerun_on_it(wor
     expect(hunks(page, "plan.md").locator(".add")).to_have_text("+1. MEASURE TWICE")
     hunks(page, "plan.md").get_by_role("button", name="Accept", exact=True).click()
     expect(hunks(page, "plan.md").locator(".hunk-where")).to_contain_text("accepted")
-    sidebar(page).get_by_role("button", name="Save accepted changes").click()
+    sidebar(page).get_by_role("button", name="All reviewed: Save 3 files").click()
     expect(files(page)).to_have_count(0)
     assert (bench.newel.project / "plan.md").read_bytes() == PLAN.replace("measure", "MEASURE TWICE").encode()
 

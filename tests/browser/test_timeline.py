@@ -77,7 +77,7 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
     page.keyboard.press("a")
     expect(region.locator("[aria-current]")).to_contain_text("# NOTES")
     page.keyboard.press("a")
-    expect(region).to_contain_text("1 hunk to decide in 2 files · 2 accepted, unsaved")
+    expect(region).to_contain_text("1 hunk to decide in 2 files")
     assert saved(bench) == BEFORE
     region.get_by_role("button", name="Save accepted").click()
     expect(region).to_contain_text("1 hunk to decide in 1 file")
@@ -86,7 +86,7 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
         "notes.md": NOTES.replace("Notes", "NOTES"),
         "guide/index.md": "# Guide\n",
     }
-    region.get_by_role("button", name="Reject").click()
+    region.get_by_role("button", name="Reject", exact=True).click()
     expect(region).to_contain_text("No pending changes.")
     were_refused(bench)  # if it was made before the window knew of the save, it was made again
 
@@ -108,7 +108,7 @@ def test_the_keys_wait_for_a_file_that_is_still_loading(workbench: Make) -> None
     expect(focused).to_contain_text("# More")
     page.keyboard.press("a")
     expect(focused).to_contain_text("# NOTES")
-    expect(region).to_contain_text("2 hunks to decide in 2 files · 1 accepted, unsaved")
+    expect(region).to_contain_text("2 hunks to decide in 2 files")
 
 
 def test_a_decision_on_a_changed_hunk_is_refused_and_can_be_repeated(workbench: Make) -> None:
@@ -132,7 +132,7 @@ def test_a_decision_on_a_changed_hunk_is_refused_and_can_be_repeated(workbench: 
     own.get_by_role("button", name="Discard").click()
     expect(own).to_have_count(0)
     region.get_by_role("button", name="Accept", exact=True).first.click()
-    expect(region).to_contain_text("accepted, unsaved")
+    expect(region).to_contain_text("1 accepted")
     assert ["409" in words for words in bench.complaints] == [True]  # the browser logs the response
     bench.complaints.clear()
 

@@ -25,7 +25,7 @@ const LAYERS = {
   ],
   elements: [
     "agent-modes", "attachments", "completion", "dialog", "diff", "dom", "elapsed-timer", "host-status", "markdown", "picker", "streaming-markdown",
-    "review/changes", "review/paged-list", "review/patch-view", "review/revise-dialog", "review/run-origin", "review/virtual-list",
+    "review/changes", "review/paged-list", "review/patch-view", "review/progress-bar", "review/revise-dialog", "review/run-origin", "review/virtual-list",
   ],
   state: [
     "actions", "notifications", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
@@ -34,7 +34,7 @@ const LAYERS = {
   ],
   values: [
     "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "word-diff", "review/change-labels",
-    "review/editor-keys", "review/hunk-format", "review/patch", "review/routes", "review/splices", "review/text-hash",
+    "review/editor-keys", "review/hunk-format", "review/patch", "review/review-progress", "review/routes", "review/splices", "review/text-hash",
   ],
 };
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { currentKey, firstHunk, nextHunk, pendingRows, totals } from "../src/review/pending-list-rows.js";
+import { currentKey, firstHunk, nextHunk, pendingRows } from "../src/review/pending-list-rows.js";
 import { foldersOf, rowsOf, step, findByPrefix, indexPending } from "../src/review/tree-rows.js";
 
-const file = (file_path, fields = {}) => ({ file_path, pending: 1, accepted: 0, conflicts: 0, hunk_ids: ["h"], ...fields });
+const file = (file_path, fields = {}) => ({ file_path, pending: 1, accepted: 0, rejected: 0, applied: 0, conflicts: 0, hunk_ids: ["h"], ...fields });
 const entry = (name, kind = "file") => ({ name, kind });
 const tree = ({ pending = [], open = [], folders }) =>
   rowsOf({ folders: new Map(Object.entries(folders)), open: new Set(open), waits: indexPending(pending) });
@@ -53,21 +53,22 @@ test("saved and rejected hunks are not in the list of pending changes", () => {
   const pending = [file("a", { hunk_ids: ["1", "2", "3"] }), file("b")];
   const hunk = (hunk_id, state) => ({ hunk_id, state, patch: "@@ -1 +1 @@\n-a\n+b\n" });
   const views = new Map([["a", { rev: 1, hunks: [hunk("1", "pending"), hunk("2", "rejected"), hunk("3", "accepted")] }]]);
-  const rows = pendingRows({ pending, views, notes: new Map(), folded: new Set() });
+  const rows = pendingRows({ pending, views, notes: new Map(), folds: new Map() });
   assert.deepEqual(rows.map((row) => row.key), ["file/a", "hunk/a/1", "hunk/a/3", "file/b", "unknown/b"]);
   assert.equal(firstHunk(rows), "hunk/a/1");
   assert.equal(nextHunk(rows, null, 1), "hunk/a/1");
-  assert.equal(nextHunk(rows, "hunk/a/1", 1), "hunk/a/3");
-  assert.equal(nextHunk(rows, "hunk/a/3", 1), "unknown/b"); // not passed over
-  assert.equal(nextHunk(rows, "unknown/b", 1), "unknown/b");
-  assert.deepEqual(pendingRows({ pending, views, notes: new Map(), folded: new Set(["a", "b"]) }).map((row) => row.key), ["file/a", "file/b"]);
-  assert.deepEqual(totals(pending), { files: 2, pending: 2, accepted: 0, conflicts: 0 });
+  assert.equal(nextHunk(rows, "hunk/a/1", 1), "unknown/b"); // decided ones are skipped, files that are not loaded are not
+  assert.equal(nextHunk(rows, "hunk/a/3", -1), "hunk/a/1");
+  assert.equal(nextHunk(rows, "unknown/b", 1), "hunk/a/1");
+  const folds = new Map(["a", "b"].map((path) => [path, { isFolded: true, isDone: false }]));
+  assert.deepEqual(pendingRows({ pending, views, notes: new Map(), folds }).map((row) => row.key), ["file/a", "file/b"]);
 });
 
 test("the keys start at the first hunk, and wait until it is loaded", () => {
   const pending = [file("a"), file("b")];
   const views = new Map([["b", { rev: 1, hunks: [{ hunk_id: "1", state: "pending", patch: "@@ -1 +1 @@\n-a\n+b\n" }] }]]);
-  const rows = (...folded) => pendingRows({ pending, views, notes: new Map(), folded: new Set(folded) });
+  const rows = (...folded) =>
+    pendingRows({ pending, views, notes: new Map(), folds: new Map(folded.map((path) => [path, { isFolded: true, isDone: false }])) });
   assert.equal(firstHunk(rows()), null);
   assert.equal(firstHunk(rows("a")), "hunk/b/1"); // the user has collapsed it
   assert.equal(firstHunk(rows("a", "b")), null);
@@ -76,9 +77,19 @@ test("the keys start at the first hunk, and wait until it is loaded", () => {
 test("the keys stay on a file while its hunks are loaded", () => {
   const pending = [file("a"), file("b")];
   const view = { rev: 1, hunks: [{ hunk_id: "1", state: "pending", patch: "@@ -1 +1 @@\n-a\n+b\n" }] };
-  const rows = (...paths) => pendingRows({ pending, views: new Map(paths.map((path) => [path, view])), notes: new Map(), folded: new Set() });
+  const rows = (...paths) => pendingRows({ pending, views: new Map(paths.map((path) => [path, view])), notes: new Map(), folds: new Map() });
   assert.equal(currentKey(rows("a"), "unknown/b"), "unknown/b");
   assert.equal(currentKey(rows("a", "b"), "unknown/b"), "hunk/b/1");
   assert.equal(currentKey(rows("a"), "hunk/a/1"), "hunk/a/1");
   assert.equal(currentKey(rows("a"), null), null);
+});
+
+test("a reviewed file is folded until the user unfolds it, and its accepted hunks are visited only if all are decided", () => {
+  const pending = [file("a", { pending: 0, accepted: 1 }), file("b", { pending: 0, accepted: 1 })];
+  const view = { rev: 1, hunks: [{ hunk_id: "1", state: "accepted", patch: "@@ -1 +1 @@\n-a\n+b\n" }] };
+  const rows = (...folds) => pendingRows({ pending, views: new Map([["a", view], ["b", view]]), notes: new Map(), folds: new Map(folds) });
+  assert.deepEqual(rows().map((row) => row.key), ["file/a", "file/b"]);
+  const unfolded = rows(["a", { isFolded: false, isDone: true }], ["b", { isFolded: false, isDone: false }]);
+  assert.deepEqual(unfolded.map((row) => row.key), ["file/a", "hunk/a/1", "file/b"]); // b was unfolded before it was reviewed
+  assert.equal(nextHunk(unfolded, null, 1), "hunk/a/1");
 });

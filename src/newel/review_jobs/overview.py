@@ -16,6 +16,7 @@ from newel.review.model.file_lines import head_of, is_blob, lines_of, text_hash
 from newel.review.model.file_review import FileReview, Lines, buffer
 from newel.review.model.patch import patch_size
 from newel.review.serialize import runs_of
+from newel.review.store.hunk_runs import HunkRuns, hunk_runs
 from newel.review.store.ledger import Checkpoint, Ledger, Revision
 from newel.review.undo_order import UndoOrder
 from newel.review_jobs.responses import (
@@ -40,6 +41,14 @@ class _CachedFile(NamedTuple):
     after: str
 
 
+class _LedgerFile(NamedTuple):
+    """A file at a revision: all its hunks, and the file itself if some are pending."""
+
+    revision: Revision
+    hunks: Sequence[HunkRuns]
+    file: _CachedFile | None
+
+
 class Overview:
     """Lists files and runs. Windows poll, and a ledger may hold many files, so a file is read again only if its revision
     has changed.
@@ -48,8 +57,8 @@ class Overview:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._pending: dict[str, tuple[Revision, _CachedFile | None]] = {}
-        """All files; None for one without pending hunks."""
+        self._known: dict[str, _LedgerFile] = {}
+        """All files."""
         self._decided: dict[str, _CachedFile] = {}
         """Files without pending hunks that a checkpoint list needed."""
         self._runs: dict[str, Checkpoint] = {}
@@ -76,9 +85,22 @@ class Overview:
         for cached in files:
             for run in cached.file.run_ids:
                 counts.setdefault(run, []).append(cached.runs[run])
-        runs = [_pending_run(run, self._runs.get(run), counts[run]) for run in counts]
+        closed = [
+            (path, hunk)
+            for path, known in self._known.items()
+            for hunk in known.hunks
+            if hunk.state in {"rejected", "applied"} and not hunk.runs.isdisjoint(counts)
+        ]
+        in_file = Counter((path, hunk.state) for path, hunk in closed)
+        of_run = Counter((run, hunk.state) for _, hunk in closed for run in hunk.runs)
+        listed = [_with_closed(file, in_file) for file in _with_moves(files)]
+        runs = [_pending_run(run, self._runs.get(run), counts[run], of_run) for run in counts]
+        decided = len(closed) + sum(file.accepted for file in listed)
         return PendingFiles(
-            files=tuple(_with_moves(files)), runs=tuple(sorted(runs, key=lambda run: run.created_at))
+            files=tuple(listed),
+            runs=tuple(sorted(runs, key=lambda run: run.created_at)),
+            decided=decided,
+            total=decided + sum(file.pending for file in listed),
         )
 
     def _list_checkpoints(self, limit: int, before: str, session: str) -> CheckpointList:
@@ -101,22 +123,22 @@ class Overview:
     def _load_pending(self) -> list[_CachedFile]:
         """The files with pending hunks."""
         with self._lock:
-            cache = self._pending
-            self._pending = {
-                path: cache[path]
-                if path in cache and cache[path][0] == rev
-                else (
-                    rev,
-                    self._read(path, rev) if set(self._ledger.hunk_states(path)) - {"rejected"} else None,
-                )
+            cache = self._known
+            self._known = {
+                path: cache[path] if path in cache and cache[path].revision == rev else self._look(path, rev)
                 for path, rev in self._ledger.revisions().items()
             }
-            files = [cached for _, cached in self._pending.values() if cached is not None]
+            files = [known.file for known in self._known.values() if known.file is not None]
             runs = {run for cached in files for run in cached.file.run_ids}
             if runs - self._loaded_runs:
                 self._runs = self._ledger.checkpoints_of_runs(runs)
                 self._loaded_runs = runs
             return [self._with_sessions(cached) for cached in files]
+
+    def _look(self, path: str, revision: Revision) -> _LedgerFile:
+        hunks = hunk_runs(self._ledger, path)
+        is_pending = any(hunk.state in {"pending", "accepted"} for hunk in hunks)
+        return _LedgerFile(revision, hunks, self._read(path, revision) if is_pending else None)
 
     def _read(self, path: str, revision: Revision) -> _CachedFile:
         review = self._ledger.get(path)
@@ -145,15 +167,17 @@ class Overview:
     def _runs_of(self, path: str, revision: Revision | None) -> Mapping[str, FileCounts]:
         if revision is None:
             return {}
-        _, pending = self._pending.get(path, (None, None))
-        for cached in (self._decided.get(path), pending):
+        known = self._known.get(path)
+        for cached in (self._decided.get(path), known and known.file):
             if cached is not None and cached.revision == revision:
                 return cached.runs
         self._decided[path] = self._read(path, revision)
         return self._decided[path].runs
 
 
-def _pending_run(run: str, checkpoint: Checkpoint | None, files: Sequence[FileCounts]) -> PendingRun:
+def _pending_run(
+    run: str, checkpoint: Checkpoint | None, files: Sequence[FileCounts], closed: Counter[tuple[str, str]]
+) -> PendingRun:
     return PendingRun(
         run_id=run,
         session_id=checkpoint.session if checkpoint else "",
@@ -162,7 +186,14 @@ def _pending_run(run: str, checkpoint: Checkpoint | None, files: Sequence[FileCo
         files=len(files),
         pending=sum(file.pending for file in files),
         accepted=sum(file.accepted for file in files),
+        rejected=closed[run, "rejected"],
+        applied=closed[run, "applied"],
     )
+
+
+def _with_closed(file: PendingFile, closed: Counter[tuple[str, str]]) -> PendingFile:
+    path = file.file_path
+    return msgspec.structs.replace(file, rejected=closed[path, "rejected"], applied=closed[path, "applied"])
 
 
 def _no_hunks(path: str) -> FileCounts:

@@ -227,7 +227,8 @@ class PendingFile(Payload, frozen=True):
     the jobs and other runs of the hunks, ``session_ids`` their sessions: reviews, chats, agents. ``kind``, ``change`` and
     ``about`` describe the file once all is saved, as in ``BundleFile``; ``is_binary``: it has no lines; ``base_mode`` and
     ``mode`` are its permissions before and after, in octal, null without a file. A deleted and a created file with the same
-    content are a move: ``moved_to`` and ``moved_from`` name the other.
+    content are a move: ``moved_to`` and ``moved_from`` name the other. ``rejected`` and ``applied`` (saved) count other hunks
+    of the listed runs.
     """
 
     file_path: str
@@ -248,11 +249,14 @@ class PendingFile(Payload, frozen=True):
     mode: str | None
     moved_from: str | None = None
     moved_to: str | None = None
+    rejected: int = 0
+    applied: int = 0
 
 
 class PendingRun(Payload, frozen=True):
     """A run with undecided or unsaved hunks: a job, or the answer to one prompt of a chat or agent. ``title`` is the start of
     the prompt, ``session_id`` the session of the review, chat or agent. A hunk that two runs wrote counts for both.
+    ``rejected`` and ``applied`` (saved) include hunks in files that are no longer listed.
     """
 
     run_id: str
@@ -262,13 +266,19 @@ class PendingRun(Payload, frozen=True):
     files: int
     pending: int
     accepted: int
+    rejected: int = 0
+    applied: int = 0
 
 
 class PendingFiles(Payload, frozen=True):
-    """``runs`` are those of the hunks in ``files``, the oldest first."""
+    """``runs`` are those of the hunks in ``files``, the oldest first. Of the ``total`` hunks of these runs, in all files, the user
+    has ``decided`` some: accepted, rejected or saved. Each hunk counts once.
+    """
 
     files: tuple[PendingFile, ...]
     runs: tuple[PendingRun, ...]
+    decided: int = 0
+    total: int = 0
 
 
 class DecidedFile(Payload, frozen=True):

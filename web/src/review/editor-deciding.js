@@ -1,7 +1,9 @@
 // The user's decisions on the hunks of a file. They are shown at once, and corrected by the server's answer.
 
-import { countHunks } from "./hunk-format.js";
+import { pluralize } from "../format.js";
+import { countHunks, isUndecided } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
+import { filesToSave, isReviewed, nextOf } from "./review-progress.js";
 import { answerOf, revisionOf } from "./revisions.js";
 
 const STATES = { accepted: "accepted", rejected: "rejected", pending: "pending" };
@@ -40,10 +42,10 @@ export class EditorDecisions {
   }
 
   /** The pending decision on a hunk: "accepted", "rejected", "pending", "peeled"; null for none. */
-  wanted(hunk) {
+  wanted = (hunk) => {
     const decision = this.#waiting?.get(hunk.hunk_id);
     return isOpen(decision) ? decision.choice : null;
-  }
+  };
 
   /** How a hunk is shown; see hunk-toolbar.js. */
   shown(hunk, index, total) {
@@ -66,8 +68,15 @@ export class EditorDecisions {
   nextAfter(hunk) {
     const { hunks } = this;
     const at = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id);
-    const isNext = (each) => each.state === "pending" && each.origin !== "user" && !this.wanted(each);
-    return [...hunks.slice(at + 1), ...hunks.slice(0, Math.max(at, 0))].find(isNext);
+    return nextOf(hunks, at, 1, (each) => each !== hunks[at] && this.isUndecided(each));
+  }
+
+  isUndecided = (hunk) => isUndecided(hunk) && !this.wanted(hunk);
+
+  /** The other files that are left to save once all is reviewed; none before. */
+  get otherFilesToSave() {
+    const { pending } = this.review.get();
+    return isReviewed(pending) ? filesToSave(pending).filter((file) => file.file_path !== this.path) : [];
   }
 
   ask = (hunk) => {
@@ -171,6 +180,18 @@ export class EditorDecisions {
     return done;
   }
 
+  /** Save this file, and all others once all is reviewed. */
+  async saveReviewed() {
+    const hasOthers = this.otherFilesToSave.length > 0;
+    if (!(await this.save()) || !hasOthers) return;
+    const done = await this.#try(async () => {
+      const saved = await this.waiting.saveAccepted();
+      this.review.touch();
+      this.announce(`Saved. ${pluralize(saved.length, "other file")} saved, too.`);
+    });
+    if (!done) this.review.touch();
+  }
+
   /** Find the job whose proposal is in conflict: it can be re-run. */
   async findJob() {
     if (this.#conflicts().length === 0) {
@@ -212,6 +233,8 @@ export class EditorDecisions {
 
   #left() {
     const { undecided, toSave } = this.counts;
-    return `${undecided} to decide, ${toSave} to save.`;
+    const others = (this.review.get().pending ?? []).filter((file) => file.pending > 0 && file.file_path !== this.path).length;
+    const more = undecided === 0 && others > 0 ? ` ${pluralize(others, "file")} left: J goes to the next.` : "";
+    return `${undecided} to decide, ${toSave} to save.${more}`;
   }
 }

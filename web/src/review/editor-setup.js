@@ -15,7 +15,7 @@ import { EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNum
 import { StyleModule } from "style-mod";
 import { HIDDEN_CHARACTER, formatCodePoint } from "../format.js";
 import { stepOf } from "./editor-keys.js";
-import { hunkField } from "./hunks.js";
+import { hunkField, hunkPointer } from "./hunks.js";
 
 // Hidden and bidirectional characters are written out, except inside emoji.
 const SIGNS = {
@@ -74,7 +74,7 @@ export function createEditor({ path, text, marks, keys, onUpdate, onStep }) {
     keymap.of([...keys, indent, outdent, ...searchKeymap, ...defaultKeymap]),
     lineNumbers(), highlightSpecialChars(SIGNS), highlightActiveLine(), bracketMatching(), indentOnInput(),
     search({ top: true }), highlightSelectionMatches(), syntaxHighlighting(classHighlighter),
-    languageOf(path, text), hunkField.init(() => marks),
+    languageOf(path, text), hunkField.init(() => marks), hunkPointer,
   ];
   return new EditorView({ state: EditorState.create({ doc: text, extensions }) });
 }

@@ -16,6 +16,7 @@ import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor, selectedLines } from "./editor-setup.js";
 import { HunkMarks, hunkField, positionIn } from "./hunks.js";
 import { formatPlace, describeHunk } from "./hunk-format.js";
+import { isReviewed, nextOf } from "./review-progress.js";
 import { isRevisable, revisionOf } from "./revisions.js";
 import { BinaryFileView } from "./binary-file-view.js";
 
@@ -28,10 +29,11 @@ export class FileEditor {
     Object.assign(this, { path, review, api, waiting, unsent, announce });
     this.revisions = { ask: revise, cancel: cancelRevision, versions };
     this.el = h("section", { class: "panel file-editor", tabindex: "-1", "aria-label": revealPath(path) });
-    this.nextFile = () => nextFile(path);
+    this.nextFile = (by) => nextFile(path, by);
     this.readers = new Set();
     this.opened = new Set(); // ids of the hunks whose text is unfolded
     this.current = null; // the id of the hunk that the keys apply to
+    this.endsReview = false; // the user has just decided the last hunk of the file by keyboard
     this.gutter = { // the toolbar above a hunk is as wide as the visible text
       read: (view) => view.dom.querySelector(".cm-gutters").offsetWidth,
       write: (width) => this.el.style.setProperty("--gutter", `${width}px`),
@@ -101,11 +103,12 @@ export class FileEditor {
     this.readers.add(reader);
   }
 
-  /** Go to a hunk, a line, or the first undecided hunk: {hunk}, {line} or {isUndecided}. */
+  /** Go to a hunk, a line, or the first or last undecided hunk: {hunk}, {line}, {undecided: 1} or {undecided: -1}. */
   reveal(place) {
     this.wanted = place;
-    const isWanted = (each) => (place.isUndecided ? each.state === "pending" && each.origin === "agent" : each.hunk_id === rootOf(place.hunk ?? ""));
-    const hunk = this.deciding?.hunks.find(isWanted);
+    const { hunks = [], isUndecided } = this.deciding ?? {};
+    const isWanted = place.undecided ? isUndecided : (each) => each.hunk_id === rootOf(place.hunk ?? "");
+    const hunk = hunks.length > 0 ? nextOf(hunks, -1, place.undecided ?? 1, isWanted) : undefined;
     if (!this.view || (place.hunk && !hunk)) return;
     this.wanted = null;
     if (hunk) this.#goTo(hunk);
@@ -122,17 +125,15 @@ export class FileEditor {
     this.isFollowing = false;
   }
 
-  /** Go to the next hunk, or with -1 to the previous one; rejected ones are skipped. From a reviewed file, the next undecided hunk
-   * is in another file.
-   */
+  /** Go to the next undecided hunk, or with -1 to the previous one, in this file or another; if all are decided, to the next one here that is not rejected. */
   move(by) {
-    const hunks = this.deciding?.hunks.filter((hunk) => (this.deciding.wanted(hunk) ?? hunk.state) !== "rejected") ?? [];
-    const isReviewed = this.deciding?.counts.undecided === 0;
-    if (by > 0 && isReviewed && this.nextFile()) return;
-    if (hunks.length === 0) return;
+    const { hunks = [], isUndecided, wanted } = this.deciding ?? {};
     const at = hunks.findIndex((hunk) => hunk.hunk_id === this.current);
-    const first = by > 0 ? 0 : hunks.length - 1;
-    this.#goTo(hunks[at < 0 ? first : (at + by + hunks.length) % hunks.length]);
+    const ahead = by > 0 ? hunks.slice(at + 1) : hunks.slice(0, at < 0 ? hunks.length : at);
+    if (!ahead.some(isUndecided) && this.nextFile(by)) return;
+    if (hunks.length === 0) return;
+    const next = nextOf(hunks, at, by, isUndecided) ?? nextOf(hunks, at, by, (hunk) => (wanted(hunk) ?? hunk.state) !== "rejected");
+    if (next) this.#goTo(next);
   }
 
   /** Decide on the current hunk, and go to the next undecided one. */
@@ -150,6 +151,7 @@ export class FileEditor {
     if (hadFocus) this.el.focus({ preventScroll: true });
     if (this.deciding.asking === hunk.hunk_id) this.#focusHunk(hunk);
     else if (action !== "reopen" && next) this.#goTo(next, { isQuiet: true });
+    this.endsReview = hadFocus && !next;
     await done;
   }
 
@@ -219,7 +221,7 @@ export class FileEditor {
       path: this.path,
       actions: {
         next: () => this.move(1), previous: () => this.move(-1), acceptAll: () => on.acceptAll(), rejectAll: () => on.rejectAll(),
-        save: this.save, rerun: () => on.rerun(), keepProposal: () => on.keepProposal(), keepFile: () => on.keepFile(),
+        save: () => on.saveReviewed(), rerun: () => on.rerun(), keepProposal: () => on.keepProposal(), keepFile: () => on.keepFile(),
         resend: () => this.sync.send(),
       },
     });
@@ -234,11 +236,11 @@ export class FileEditor {
     else this.#begin();
   }
 
-  /** Scroll to the first undecided hunk, if there is one. */
+  /** Go to the first undecided hunk, if there is one. */
   #begin() {
-    const first = this.deciding.hunks.find((hunk) => hunk.state === "pending");
-    const { known, local } = this.sync;
-    if (first) this.#draw(local.mapPos(positionIn(known.text, first)));
+    const { hunks, isUndecided } = this.deciding;
+    const first = hunks.find(isUndecided);
+    if (first) this.#goTo(first, { isQuiet: this.el.offsetParent === null });
   }
 
   #stopEditing() {
@@ -305,14 +307,19 @@ export class FileEditor {
   #state() {
     if (!this.bar) return;
     const { hunks, problem, job } = this.deciding;
-    const { isUp, pending } = this.review.get();
+    const { isUp, pending, progress } = this.review.get();
     const file = pending?.find((each) => each.file_path === this.path);
     this.bar.update({
+      progress, otherFiles: this.deciding.otherFilesToSave.length,
       about: file && describeChange(file),
       counts: this.deciding.counts, isTyped: this.sync.isTyped, isAbsent: this.sync.known.view.content === null && !this.sync.isTyped,
       hasHunks: hunks.some((hunk) => hunk.state !== "rejected"), isUp: isUp && !this.sync.isWaiting, isKept: this.unsent.isKept,
       refusal: this.refusal, problem, hasJob: Boolean(job?.id), isGone: this.sync.known.view.base_file_hash === "none",
     });
+    if (this.endsReview && isReviewed(pending)) {
+      this.endsReview = false;
+      if (document.activeElement === this.el) this.bar.save.focus(); // what is left to do
+    }
     this.deciding.findJob();
     for (const reader of this.readers) reader();
   }

@@ -20,6 +20,9 @@ export function formatPlace({ start_line: start, end_line: end }) {
   return start === end ? `line ${start}` : `lines ${start}â€“${end}`;
 }
 
+/** Whether a hunk waits for a decision; the user's own lines do only in a conflict. */
+export const isUndecided = (hunk) => hunk.state === "pending" && (hunk.origin !== "user" || hunk.conflict);
+
 /** Whether a hunk is worth splitting: only new lines can be told apart. */
 export const isSplittable = (hunk) => hunk.kind === "lines" && linesOf(hunk).added.length > 1;
 
@@ -42,6 +45,10 @@ export const keepLabel = (hunk) => (hunk?.origin === "user" ? KEEP_OWN : "Keep p
 export const KEEP_OWN = "Keep my lines";
 export const KEEP_FILE = "Keep file";
 
+/** Why a rejection of all hunks left some. */
+export const describeSkipped = (count) =>
+  count === 1 ? "1 hunk with your own lines was skipped: reject it on its own." : `${count} hunks with your own lines were skipped: reject them one by one.`;
+
 const DECISION_LABELS = { accepted: "accepted", rejected: "rejected", pending: "undecided again", peeled: "without your lines" };
 
 /** Describe a decision that is pending until the connection is back. */
@@ -51,13 +58,13 @@ export const describePendingDecision = (choice) => `${DECISION_LABELS[choice]} Â
 export function countHunks(hunks) {
   const count = (is) => hunks.filter(is).length;
   const pending = (hunk) => hunk.state === "pending";
-  const formatCodePoint = (hunk) => hunk.origin === "user" && pending(hunk);
-  const own = (hunk) => formatCodePoint(hunk) && !hunk.conflict;
+  const isOwn = (hunk) => hunk.origin === "user" && pending(hunk);
+  const own = (hunk) => isOwn(hunk) && !hunk.conflict;
   const inConflict = (hunk) => hunk.conflict && hunk.state !== "rejected";
   const accepted = count((hunk) => hunk.state === "accepted");
   const mine = count(own);
   return {
-    undecided: count((hunk) => pending(hunk) && !own(hunk)), accepted, mine, toSave: accepted + mine, unsaved: accepted + count(formatCodePoint),
+    undecided: count(isUndecided), accepted, mine, toSave: accepted + mine, unsaved: accepted + count(isOwn),
     rejected: count((hunk) => hunk.state === "rejected"), conflicts: count(inConflict), isOwnConflict: hunks.every((hunk) => !inConflict(hunk) || hunk.origin === "user"),
   };
 }
@@ -66,9 +73,9 @@ const COMPARED_FIELDS = ["hunk_id", "seen_id", "patch", "state", "origin", "mine
 
 /** A newer view of a file that reuses the objects of unchanged hunks, so that views of them need no redraw. */
 export function reuseHunks(view, before) {
-  const linesCache = new Map(before.hunks.map((hunk) => [hunk.hunk_id, hunk]));
+  const known = new Map(before.hunks.map((hunk) => [hunk.hunk_id, hunk]));
   const hunks = view.hunks.map((hunk) => {
-    const old = linesCache.get(hunk.hunk_id);
+    const old = known.get(hunk.hunk_id);
     return old && COMPARED_FIELDS.every((name) => old[name] === hunk[name]) ? old : hunk;
   });
   return { ...view, hunks };

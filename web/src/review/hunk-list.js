@@ -4,11 +4,13 @@ import { confirm } from "../dialog.js";
 import { fill, h, icon, reconcile, setAttr, setText } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
-import { formatPlace } from "./hunk-format.js";
+import { describeSkipped, formatPlace } from "./hunk-format.js";
 import { movesOf } from "./change-labels.js";
 import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
 import { PendingDecisionsCard } from "./pending-decisions-card.js";
+import { ProgressBar } from "./progress-bar.js";
+import { filesToSave, isFileReviewed, isReviewed, nextOf, saveLabel } from "./review-progress.js";
 
 const MAX_AUTO_UNFOLDED = 40; // hunks up to which all files are unfolded initially
 const PAGE_SIZE = 100; // files that are listed at first
@@ -17,6 +19,7 @@ export class HunkList {
   constructor({ api, review, waiting, openFile, origins, announce, revise }) {
     Object.assign(this, { api, review, waiting, openFile, origins, announce, revise });
     this.card = new PendingDecisionsCard({ waiting });
+    this.progress = new ProgressBar();
     this.rows = new Map(); // by path
     this.folds = new Map(); // path → whether the user unfolded or folded it
     this.shown = PAGE_SIZE;
@@ -24,7 +27,7 @@ export class HunkList {
     this.title = h("span", { tabindex: "-1" }, "To review");
     this.accept = button("Accept all", () => this.#allFiles("accept"));
     this.reject = button("Reject all", () => this.#allFiles("reject"));
-    this.save = button("Save accepted", () => this.saveAccepted(), { class: "primary", title: "Save accepted changes to the files (Ctrl+S)" });
+    this.save = button("", () => this.saveAccepted(), { title: "Save to the files (Ctrl+S)" });
     this.problem = h("p", { class: "problem bad-text" });
     this.note = h("p", { class: "dim" });
     this.list = h("ul", { class: "files-to-review", "aria-label": "Files to review", onkeydown: (event) => this.#key(event) });
@@ -34,25 +37,28 @@ export class HunkList {
     }, { class: "quiet", hidden: true });
     this.el = h("section", { class: "to-review", "aria-label": "To review" },
       h("div", { class: "section-head" }, this.title, h("span", { class: "row" }, this.accept, this.reject)),
-      this.card.el, this.save, this.problem, this.note, this.list, this.more);
+      this.progress.el, this.card.el, this.save, this.problem, this.note, this.list, this.more);
   }
 
   /** `state` as in review-store.js. */
   update(state) {
     const { pending, files, problem, isUp, waiting } = state;
+    const hasEnded = isReviewed(pending) && !isReviewed(this.files);
+    const hadFocus = this.list.contains(document.activeElement);
     this.card.update(state);
+    this.progress.update(state.progress);
     this.files = pending ?? [];
     const { hunks, files: count, conflicts } = countPending(pending);
-    const toSave = this.files.filter((file) => file.accepted > 0);
     setText(this.title, count > 0 ? `To review · ${pluralize(count, "file")}` : "To review");
     const isOff = !isUp || this.isBusy;
     this.accept.hidden = this.reject.hidden = hunks === 0;
     this.accept.disabled = isOff || hunks - conflicts <= 0;
     this.reject.disabled = isOff;
     // Shown before there is anything to save: appearing, it would move the buttons below from under the pointer.
-    this.save.hidden = count === 0 && toSave.length === 0;
-    this.save.disabled = isOff || toSave.length === 0;
-    setText(this.save, toSave.length > 0 ? `Save accepted changes in ${pluralize(toSave.length, "file")}` : "Save accepted changes");
+    this.save.hidden = count === 0;
+    this.save.disabled = isOff || filesToSave(pending).length === 0;
+    setText(this.save, saveLabel(pending));
+    setAttr(this.save, "class", isReviewed(pending) ? "primary" : null);
     const empty = pending === null ? "" : "Nothing to review.";
     setText(this.note, problem || (count === 0 ? empty : ""));
     setAttr(this.note, "class", problem ? "bad-text" : "dim");
@@ -62,13 +68,14 @@ export class HunkList {
     this.#rows(listed.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
     this.more.hidden = count <= this.shown;
     setText(this.more, `Show more of ${pluralize(count, "file")}`);
+    if (hadFocus && hasEnded && !this.save.disabled) this.save.focus(); // what is left to do
   }
 
   #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
     const hadFocus = this.list.contains(document.activeElement);
     reconcile(this.list, this.rows, shown, {
       keyOf: ({ file, from }) => `${from !== null} ${file.file_path}`, // a move has no hunks to unfold
-      create: ({ file: { file_path: path }, from }) => this.#row(path, from === null && (this.folds.get(path) ?? unfold)),
+      create: ({ file, from }) => this.#row(file.file_path, from === null && (this.folds.get(file.file_path) ?? (unfold && !isFileReviewed(file)))),
       update: (row, { file, from }) => row.update({ file, from, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
       remove: (row) => row.destroy(),
     });
@@ -84,6 +91,7 @@ export class HunkList {
         open: (at, hunk) => this.openFile(at, hunk && { hunk: hunk.hunk_id }),
         decide: (at, hunk, action, mine) => this.#decide(at, hunk, action, mine),
         revise: (at, hunk) => this.revise(at, hunk),
+        split: (at, hunk) => this.#split(at, hunk),
         withdraw: (at, hunk) => this.waiting.withdraw(at, hunk.hunk_id),
         all: (file, action, from) => Promise.all([from, file].filter(Boolean).map((each) => this.#file(each, action))),
         toggled: (at, isOpen) => {
@@ -106,22 +114,36 @@ export class HunkList {
     return problem;
   }
 
+  /** Replace a hunk by its parts. Resolves to an error message, or "". */
+  async #split(path, hunk) {
+    try {
+      await this.waiting.settled(path);
+      const { rev } = await this.api.file(path);
+      await this.review.take(path, this.api.decide(path, rev, "split", { hunks: [hunk.seen_id] }));
+      this.announce("Split.");
+      return "";
+    } catch (error) {
+      this.announce(error.message);
+      return error.message;
+    }
+  }
+
   /** Decide all undecided hunks of a file that were shown, but accept no conflict and reject no lines of the user's own. */
   async #file(file, action) {
     const path = file.file_path;
-    const setText = (words) => this.#rowOf(path)?.say(words);
+    const say = (words) => this.#rowOf(path)?.say(words);
     try {
-      setText("");
+      say("");
       const known = this.review.get().files[path];
       const { hunks } = known?.hunks ? known : await this.review.take(path, this.api.file(path));
       const open = hunks.filter((hunk) => hunk.state === "pending" && file.hunk_ids.includes(hunk.seen_id));
       const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
       const { isDone, problem } = await this.waiting.choose(path, some, choiceOf(action));
-      if (action === "reject" && open.length > some.length) setText(describeSkipped(open.length - some.length));
-      if (problem) setText(problem);
+      if (action === "reject" && open.length > some.length) say(describeSkipped(open.length - some.length));
+      if (problem) say(problem);
       if (problem || isDone) this.announce(problem || `${DONE_LABELS[action]} ${revealPath(path)}.`);
     } catch (error) {
-      setText(error.message);
+      say(error.message);
       this.announce(error.message);
     }
     this.review.touch([path]);
@@ -198,8 +220,10 @@ export class HunkList {
 
   #go(by) {
     const items = this.#items();
+    const isOpen = (item) => item.closest(".listed-hunk, .listed-file").row.isOpen;
+    const isAnyOpen = items.some(isOpen);
     const index = items.indexOf(this.#current()?.querySelector("[data-item]"));
-    items[Math.max(0, Math.min(items.length - 1, index + by))]?.focus();
+    nextOf(items, index, by, (item) => !isAnyOpen || isOpen(item))?.focus();
   }
 
   #revise() {
@@ -225,14 +249,12 @@ export class HunkList {
       return;
     }
     const items = this.#items();
-    const rest = items.slice(items.indexOf(row.main) + 1).concat(items);
-    const next = rest.find((item) => item !== row.main && item.dataset.item === "hunk" && item.closest(".listed-hunk").row.isOpen);
+    const isNext = (item) => item !== row.main && item.dataset.item === "hunk" && item.closest(".listed-hunk").row.isOpen;
+    const next = nextOf(items, items.indexOf(row.main), 1, isNext);
     const done = row.decide(action);
     if (row.choice.hidden) (next ?? row.main).focus();
     await done;
   }
 }
-
-const describeSkipped = (count) => `${pluralize(count, "hunk")} with your lines: say for each what goes.`;
 
 const DONE_LABELS = { accept: "Accepted", reject: "Rejected", reopen: "Undecided again:" };

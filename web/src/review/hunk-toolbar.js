@@ -51,7 +51,7 @@ export class HunkToolbar extends WidgetType {
   }
 
   toDOM() {
-    const { hunk, number, total, isBusy, waits, isCurrent, revision, answer } = this.shown;
+    const { hunk, number, total, isBusy, waits, isAsking, isCurrent, revision, answer } = this.shown;
     const kind = hunk.state === "rejected" ? "rejected" : hunk.origin === "user" ? "own" : "proposed";
     return h("div",
       {
@@ -63,8 +63,8 @@ export class HunkToolbar extends WidgetType {
         h("span", { class: "hunk-name" }, `${number}/${total}`),
         h("span", { class: "hunk-state" }, waits ? describePendingDecision(waits) : isBusy ? "…" : describeHunk(hunk)),
         revision && h("span", { class: "hunk-revision" }, icon("edit"), reveal(describeRevision(revision))),
-        h("span", { class: "spacer" }), ...this.#more(),
-        this.#buttons()),
+        h("span", { class: "spacer" }),
+        h("span", { class: "row-actions", "data-asks": hunk.conflict || isAsking || waits !== null }, ...this.#more(), this.#buttons())),
       answer && !revision && h("p", { class: "hunk-answer" }, icon("info"), h("span", {}, `No new version: ${plain(answer)}`)),
       this.#text());
   }

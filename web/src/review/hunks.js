@@ -21,6 +21,27 @@ export const hunkField = StateField.define({
   provide: (field) => EditorView.decorations.from(field),
 });
 
+/** The id of the hunk that a line of the editor belongs to; null for none. */
+function hunkOfLine(view, line) {
+  const at = view.posAtDOM(line);
+  let id = null;
+  view.state.field(hunkField).between(at, at, (_, __, { spec }) => void (spec.class?.startsWith("line-") && (id = spec.id)));
+  return id;
+}
+
+function point(view, id) {
+  for (const bar of view.dom.querySelectorAll(".inline-hunk")) bar.classList.toggle("is-pointed", bar.dataset.hunk === id);
+}
+
+/** Marks the toolbar of the hunk whose lines the pointer is on with a class: they are not part of the toolbar's element. */
+export const hunkPointer = EditorView.domEventHandlers({
+  mouseover({ target }, view) {
+    const line = target.closest(".cm-line");
+    point(view, line && hunkOfLine(view, line));
+  },
+  mouseleave: (_, view) => point(view, null),
+});
+
 function lineClass(hunk) {
   if (hunk.conflict) return "line-conflict";
   if (hunk.origin === "user") return "line-own";

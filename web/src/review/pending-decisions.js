@@ -4,6 +4,7 @@
 // the request is repeated. Without a connection decisions are queued in order, also over a reload, and can be withdrawn. A hunk
 // that has changed by then, or was decided elsewhere, is skipped, and that is reported.
 
+import { filesToSave } from "./review-progress.js";
 import { hashText } from "./text-hash.js";
 
 const STORAGE_KEY = "decisions"; // their key in UnsentEdits
@@ -75,12 +76,12 @@ export class PendingDecisions {
   /** Resolves once the decisions so far are applied or withdrawn, in a file or, for null, in all. */
   settled = (path = null) => (path === null ? Promise.all(this.running.values()) : this.running.get(path));
 
-  /** Save all accepted changes, including those decided just before; resolves to the saved files. */
+  /** Save the files with accepted changes, including those decided just before; see `filesToSave`. Resolves to the saved files. */
   async saveAccepted() {
     await this.settled();
-    const accepted = (await this.api.pending()).files.filter((file) => file.accepted > 0);
-    if (accepted.length === 0) return [];
-    return (await this.api.save(accepted.map(({ file_path: path, rev }) => ({ path, rev })))).saved_files;
+    const files = filesToSave((await this.api.pending()).files);
+    if (files.length === 0) return [];
+    return (await this.api.save(files.map(({ file_path: path, rev }) => ({ path, rev })))).saved_files;
   }
 
   /** Withdraw the decision on a hunk. */

@@ -3,12 +3,15 @@
 
 import { h, icon, onceClicked, setText, setAttr } from "../dom.js";
 import { plain, pluralize, reveal, revealPath } from "../format.js";
-import { KEEP_FILE, describePendingDecision, formatPlace, isSplittable, keepLabel } from "./hunk-format.js";
+import { KEEP_FILE, describePendingDecision, describeSkipped, formatPlace, isSplittable, keepLabel } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
-import { currentKey, firstHunk, nextHunk, pendingRows, totals } from "./pending-list-rows.js";
+import { currentKey, firstHunk, nextHunk, pendingRows } from "./pending-list-rows.js";
 import { choiceOf } from "./pending-decisions.js";
+import { ProgressBar } from "./progress-bar.js";
+import { filesToSave, isFileReviewed, isReviewed, saveLabel } from "./review-progress.js";
 import { describeChange, describeWholeFile } from "./change-labels.js";
+import { countPending } from "./review-store.js";
 import { describeRevision, isRevisable } from "./revisions.js";
 import { VirtualList } from "./virtual-list.js";
 
@@ -22,16 +25,17 @@ export class PendingDiffView {
     this.views = new Map(); // path → {rev, hunks}
     this.held = new Map(); // path → function that releases it; the latest last
     this.notes = new Map(); // by row: a message, or {choose} to ask about the user's own lines
-    this.folded = new Set();
+    this.folds = new Map(); // by path: {isFolded, isDone}, as the user left it
     this.at = null;
     this.rows = [];
     this.window = new VirtualList({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
     this.sum = h("p", { class: "dim", role: "status" }, "Loading…");
-    this.save = h("button", { type: "button", class: "primary", hidden: true, onclick: () => this.#save() }, "Save accepted");
+    this.save = h("button", { type: "button", hidden: true, onclick: () => this.#save() });
+    this.progress = new ProgressBar();
     this.title = h("h2", { tabindex: "-1" }, "All pending changes");
     this.note = h("p", { class: "warn-text", role: "status", hidden: true });
     this.el = h("section", { class: "panel waiting-list", "aria-label": "All pending changes", onkeydown: (event) => this.#key(event) },
-      h("div", { class: "pending-head" }, this.title, this.sum, h("span", { class: "spacer" }), this.save),
+      h("div", { class: "pending-head" }, this.title, this.sum, h("span", { class: "spacer" }), this.save, this.progress.el),
       this.note, this.window.el);
   }
 
@@ -62,8 +66,10 @@ export class PendingDiffView {
   // -- what is known --------------------------------------------------------------------------------
 
   #take(state) {
+    const wasReviewed = isReviewed(this.pending);
     this.pending = state.pending;
     this.isUp = state.isUp;
+    this.progress.update(state.progress);
     this.waiting = state.isUp ? {} : state.waiting;
     const waits = new Map((state.pending ?? []).map((file) => [file.file_path, file]));
     for (const path of this.views.keys()) if (!waits.has(path)) this.views.delete(path);
@@ -76,7 +82,9 @@ export class PendingDiffView {
       this.held.delete(path);
       release();
     }
+    const hadFocus = this.window.el.contains(document.activeElement);
     this.#draw();
+    if (hadFocus && isReviewed(this.pending) && !wasReviewed) this.save.focus(); // what is left to do
   }
 
   /** Keep a file up to date while it is visible, and a while longer. */
@@ -95,14 +103,15 @@ export class PendingDiffView {
     const at = currentKey(this.rows, this.at);
     const moves = at !== this.at && this.el.contains(document.activeElement); // the focused row is about to be replaced
     this.at = at;
-    const { files, pending, accepted, conflicts } = totals(this.pending);
+    const { files, hunks, conflicts } = countPending(this.pending);
     const parts = [
-      pending > 0 ? `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}` : `All reviewed in ${pluralize(files, "file")}`,
+      hunks > 0 ? `${pluralize(hunks, "hunk")} to decide in ${pluralize(files, "file")}` : pluralize(files, "file"),
       conflicts > 0 && pluralize(conflicts, "conflict"),
-      accepted > 0 && `${accepted.toLocaleString("en")} accepted, unsaved`,
     ];
     if (this.pending) setText(this.sum, files ? parts.filter(Boolean).join(" · ") : "No pending changes. Agents' proposals appear here.");
-    this.save.hidden = accepted === 0;
+    setText(this.save, saveLabel(this.pending));
+    setAttr(this.save, "class", isReviewed(this.pending) ? "primary" : null);
+    this.save.hidden = filesToSave(this.pending).length === 0;
     this.save.disabled = !this.isUp;
     setAttr(this.window.list, "role", this.rows.length ? "list" : "group");
     this.window.set(this.rows.map((row) => ({ ...row, stamp: `${row.stamp} ${this.isUp}` })));
@@ -129,7 +138,7 @@ export class PendingDiffView {
     const path = file.file_path;
     if (!isFolded) this.#hold(path);
     const name = revealPath(path);
-    const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick }, words);
+    const act = (words, onclick) => h("button", { type: "button", "aria-label": `${words} in ${name}`, onclick: onceClicked(onclick) }, words);
     const from = h("span", { class: "origins" });
     this.origins.show(from, file.run_ids);
     const words = describeChange(file);
@@ -140,8 +149,10 @@ export class PendingDiffView {
       h("span", { class: "dim" }, countOf(file)), from,
       note && h("span", { class: "warn-text" }, note),
       h("span", { class: "spacer" }),
-      h("button", { type: "button", class: "quiet", "aria-label": `Open ${name}`, onclick: () => this.openFile(path) }, "Open"),
-      file.pending > file.conflicts && act("Accept all", () => this.#acceptAll(path)));
+      h("span", { class: "row-actions" },
+        h("button", { type: "button", class: "quiet", "aria-label": `Open ${name}`, onclick: () => this.openFile(path) }, "Open"),
+        file.pending > file.conflicts && act("Accept all", () => this.#decideAll(path, "accept")),
+        file.pending > 0 && act("Reject all", () => this.#decideAll(path, "reject"))));
   }
 
   /** A move: one row for two files with the same content. */
@@ -161,10 +172,11 @@ export class PendingDiffView {
       h("span", { class: "dim" }, this.origins.wordsOf({ run_ids: file.run_ids }, file)),
       isAccepted && h("span", { class: "badge completed" }, icon("check"), "Accepted, unsaved"),
       h("span", { class: "spacer" }),
-      h("button", { type: "button", class: "quiet", "aria-label": `Open ${path}`, onclick: () => this.openFile(file.file_path) }, "Open"),
-      isAccepted ? button("Undo accept", "pending") : [
-        button("Accept", "accepted", { "aria-keyshortcuts": "A" }), button("Reject", "rejected", { "aria-keyshortcuts": "R" }),
-      ]),
+      h("span", { class: "row-actions" },
+        h("button", { type: "button", class: "quiet", "aria-label": `Open ${path}`, onclick: () => this.openFile(file.file_path) }, "Open"),
+        isAccepted ? button("Undo accept", "pending") : [
+          button("Accept", "accepted", { "aria-keyshortcuts": "A" }), button("Reject", "rejected", { "aria-keyshortcuts": "R" }),
+        ])),
     typeof note === "string" && h("p", { class: "warn-text" }, note));
   }
 
@@ -203,7 +215,9 @@ export class PendingDiffView {
       hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, unsaved"),
       waits && h("span", { class: "badge waiting" }, describePendingDecision(waits)),
       revision && h("span", { class: "hunk-revision" }, icon("edit"), reveal(describeRevision(revision))),
-      h("span", { class: "spacer" }), ...(waits || note?.choose ? [] : this.#more(path, hunk, revision)), ...this.#buttons(path, hunk, key, note, waits)),
+      h("span", { class: "spacer" }),
+      h("span", { class: "row-actions", "data-asks": hunk.conflict || Boolean(waits || note?.choose) },
+        ...(waits || note?.choose ? [] : this.#more(path, hunk, revision)), ...this.#buttons(path, hunk, key, note, waits))),
     typeof note === "string" && h("p", { class: "warn-text" }, note),
     answer && !revision && h("p", { class: "hunk-answer" }, icon("info"), h("span", {}, `No new version: ${plain(answer)}`)),
     patch ? hunksView(patch.hunks, { heads: false, first: FIRST, label: `Changes of hunk ${place} in ${revealPath(path)}` })
@@ -243,8 +257,7 @@ export class PendingDiffView {
   // -- what is done ---------------------------------------------------------------------------------
 
   #fold(path, isFolded) {
-    if (isFolded) this.folded.add(path);
-    else this.folded.delete(path);
+    this.folds.set(path, { isFolded, isDone: isFileReviewed(this.pending.find((file) => file.file_path === path)) });
     this.#draw();
     this.window.reveal(`file/${path}`)?.querySelector("button").focus();
   }
@@ -292,17 +305,24 @@ export class PendingDiffView {
     }
   }
 
-  async #acceptAll(path) {
-    const hunks = this.views.get(path)?.hunks.filter((hunk) => hunk.state === "pending" && !hunk.conflict) ?? [];
-    const { isDone, problem } = await this.decisions.choose(path, hunks, "accepted");
-    if (isDone) this.announce(`All of ${revealPath(path)} accepted`);
-    if (problem) this.#refused(problem, `file/${path}`, path);
+  /** Decide all undecided hunks of a file; conflicts are not accepted, and the user's own lines not rejected. */
+  async #decideAll(path, action) {
+    const key = `file/${path}`;
+    const { hunk_ids: seen } = this.pending.find((file) => file.file_path === path);
+    const { hunks } = this.views.get(path) ?? (await this.api.file(path)); // a folded one is not loaded
+    const open = hunks.filter((hunk) => hunk.state === "pending" && seen.includes(hunk.seen_id));
+    const some = open.filter((hunk) => !(action === "accept" ? hunk.conflict : hunk.mine));
+    this.#say(key, null);
+    const { isDone, problem } = await this.decisions.choose(path, some, choiceOf(action));
+    if (isDone) this.announce(`${action === "accept" ? "Accepted" : "Rejected"} all of ${revealPath(path)}.`);
+    if (isDone && action === "reject" && some.length < open.length) this.#say(key, describeSkipped(open.length - some.length));
+    if (problem) this.#refused(problem, key, path);
   }
 
-  /** The hunk to go to when the one of `key` is decided. */
+  /** The undecided hunk to go to when the one of `key` is decided; null for none. */
   #after(key) {
     const next = nextHunk(this.rows, key, 1);
-    return next === key ? nextHunk(this.rows, key, -1) : next;
+    return next === key ? null : next;
   }
 
   #refused(words, key, path) {
@@ -341,6 +361,7 @@ export class PendingDiffView {
   }
 }
 
-const countOf = ({ pending, accepted, conflicts }) => [
-  pending > 0 && pluralize(pending, "hunk"), conflicts > 0 && pluralize(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
+const countOf = ({ pending, accepted, unsaved, rejected, conflicts }) => [
+  pending > 0 && `${pending} to decide`, conflicts > 0 && pluralize(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
+  unsaved > accepted && `${unsaved - accepted} yours`, rejected > 0 && `${rejected} rejected`,
 ].filter(Boolean).join(" · ");

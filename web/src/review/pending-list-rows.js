@@ -1,7 +1,9 @@
 // All pending changes, as rows: a head for each file, followed by its hunks. Pure functions.
 
 import { describeChange, movesOf } from "./change-labels.js";
+import { isUndecided } from "./hunk-format.js";
 import { isOpen } from "./pending-decisions.js";
+import { isFileReviewed, nextOf } from "./review-progress.js";
 import { answerOf, revisionOf } from "./revisions.js";
 
 const HEAD = 44; // px, until they are measured
@@ -22,10 +24,10 @@ const linesOf = (patch) => {
 
 /**
  * The rows of `pending`, with the hunks of `views` (path → {rev, hunks}) that are loaded: [{key, stamp, height,
- * kind: "file" | "hunk" | "unknown", file, hunk}]. `notes` are messages about hunks and files, by key; `waiting` the pending
+ * kind: "file" | "hunk" | "unknown", file, hunk}]. `folds` are the user's, by path: {isFolded, isDone}; `notes` are messages about hunks and files, by key; `waiting` the pending
  * decisions, by path; `state` has the revisions under way, see revisions.js.
  */
-export function pendingRows({ pending, views, notes, folded, waiting = {}, state = NO_REVISIONS }) {
+export function pendingRows({ pending, views, notes, folds, waiting = {}, state = NO_REVISIONS }) {
   const moves = movesOf(pending ?? []);
   const gone = new Set([...moves.values()].map((file) => file.file_path));
   return (pending ?? []).flatMap((file) => {
@@ -33,16 +35,23 @@ export function pendingRows({ pending, views, notes, folded, waiting = {}, state
     if (gone.has(path)) return [];
     if (moves.has(path)) return [moveRow(file, moves.get(path), notes)];
     const key = `file/${path}`;
-    const isFolded = folded.has(path);
+    const isFolded = foldOf(file, folds);
     const head = {
       key, kind: "file", file, height: HEAD, isFolded, note: notes.get(key) ?? "",
-      stamp: JSON.stringify([describeChange(file), file.pending, file.accepted, file.conflicts, file.run_ids, isFolded, notes.get(key)]),
+      stamp: JSON.stringify([describeChange(file), file.pending, file.accepted, file.conflicts, file.unsaved, file.rejected, file.run_ids, isFolded, notes.get(key)]),
     };
     if (isFolded) return [head];
     const view = views.get(path);
     if (!view) return [head, { key: UNKNOWN + path, kind: "unknown", file, stamp: "", height: file.hunk_ids.length * (HUNK + 4 * LINE) }];
     return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, { place, count: all.length, notes, waiting: waiting[path], state }))];
   });
+}
+
+/** Whether a file is folded: once it is reviewed, unless the user has unfolded it since. */
+function foldOf(file, folds) {
+  const fold = folds.get(file.file_path);
+  const isDone = isFileReviewed(file);
+  return fold?.isDone === isDone ? fold.isFolded : isDone;
 }
 
 /** A move is one row and one decision; the keys treat it as a hunk. */
@@ -66,21 +75,24 @@ function hunkRow(file, hunk, { place, count, notes, waiting, state: review }) {
   };
 }
 
-/** The key of the first hunk; null until it is loaded, even if hunks further down are. */
+const isHunkUndecided = ({ kind, file, hunk, waits }) => kind !== "file" && (hunk ? isUndecided(hunk) && !waits : file.pending > 0);
+
+/** The rows at which the keys stop: undecided hunks, or all if there are none. A file that is not loaded yet is one, too. */
+function stopsOf(rows) {
+  const undecided = rows.filter(isHunkUndecided);
+  return undecided.length > 0 ? undecided : rows.filter((row) => row.kind !== "file");
+}
+
+/** The key of the first undecided hunk, or of any; null until it is loaded, even if hunks further down are. */
 export function firstHunk(rows) {
-  const first = rows.find((row) => row.kind !== "file");
+  const [first] = stopsOf(rows);
   return first?.kind === "hunk" ? first.key : null;
 }
 
-/**
- * The key of the hunk `by` rows after `at` (−1: before); the first or last if `at` is not a hunk. A file whose hunks are not
- * loaded yet counts as one row, so that no hunk is passed over.
- */
+/** The key of the next undecided hunk after the row `at` (`by` −1: before it), around the end; of any hunk if all are decided. */
 export function nextHunk(rows, at, by) {
-  const stops = rows.filter((row) => row.kind !== "file");
-  const place = stops.findIndex((row) => row.key === at);
-  if (place < 0) return (by > 0 ? stops[0] : stops.at(-1))?.key ?? null;
-  return stops[Math.max(0, Math.min(stops.length - 1, place + by))].key;
+  const stops = new Set(stopsOf(rows));
+  return nextOf(rows, rows.findIndex((row) => row.key === at), by, (row) => stops.has(row))?.key ?? null;
 }
 
 /** The current key of a row: that of a file whose hunks were not loaded becomes that of its first hunk. */
@@ -88,10 +100,4 @@ export function currentKey(rows, key) {
   if (!key?.startsWith(UNKNOWN) || rows.some((row) => row.key === key)) return key;
   const path = key.slice(UNKNOWN.length);
   return rows.find((row) => row.kind === "hunk" && row.file.file_path === path)?.key ?? key;
-}
-
-/** "12 hunks in 3 files, 1 of them a conflict; 4 accepted, unsaved" as parts. */
-export function totals(pending) {
-  const sum = (name) => (pending ?? []).reduce((all, file) => all + file[name], 0);
-  return { files: pending?.length ?? 0, pending: sum("pending"), accepted: sum("accepted"), conflicts: sum("conflicts") };
 }

@@ -16,6 +16,7 @@ import { JobView } from "./job-view.js";
 import { JobList } from "./job-list.js";
 import { Sidebar } from "./sidebar.js";
 import { countPending, createReview } from "./review-store.js";
+import { describeEnd, nextUndecidedFile } from "./review-progress.js";
 import { Timeline } from "./timeline.js";
 import { FileTree } from "./tree.js";
 import { UnsentEdits } from "./unsent-edits.js";
@@ -35,8 +36,10 @@ export class ReviewLayout {
     this.columns = localStore.get("columns") ?? []; // open in this window; a new window starts with the last ones
     this.places = (localStore.get("places") ?? []).filter((id) => parsePlace(id));
     this.views = new Map(); // by the place's id
-    this.live = h("p", { class: "sr-only", role: "status" });
-    this.announce = (text) => setText(this.live, reveal(text));
+    const spoken = h("p", { class: "sr-only", role: "status" });
+    this.end = h("div", { class: "sr-only", role: "status" }); // apart, so that no other message replaces it
+    this.live = h("div", {}, spoken, this.end);
+    this.announce = (text) => setText(spoken, reveal(text));
     this.api = new ReviewApi();
     this.review = createReview({ api: this.api });
     this.unsent = new UnsentEdits();
@@ -51,7 +54,7 @@ export class ReviewLayout {
       this.toggle("review", true);
       return this.sidebar.again(job);
     };
-    parts.nextFile = (path) => this.#nextFile(path);
+    parts.nextFile = (path, by) => this.#nextFile(path, by);
     parts.revise = (path, hunk) => askRevision({ path, hunk, send: (words) => this.sidebar.revise(path, hunk, words) });
     parts.cancelRevision = (job) => this.sidebar.work.cancelRevision(job);
     parts.versions = (path, hunk) => showVersions({ path, hunk, titleOf: (run) => origins.titleOf(run) });
@@ -142,7 +145,10 @@ export class ReviewLayout {
   }
 
   #count() {
-    const { files, hunks, conflicts } = countPending(this.review.get().pending);
+    const { pending } = this.review.get();
+    if (pending !== this.counted) setText(this.end, describeEnd(this.counted, pending));
+    this.counted = pending;
+    const { files, hunks, conflicts } = countPending(pending);
     setAttr(this.buttons.review, "title", files > 0 ? `${pluralize(hunks, "hunk")} to decide, ${pluralize(files, "file")} to review` : null);
     fill(this.count, this.questions > 0 && [icon("question"), h("span", { class: "sr-only" }, pluralize(this.questions, "question"))], files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
       conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, pluralize(conflicts, "conflict"))]);
@@ -221,13 +227,11 @@ export class ReviewLayout {
     if (first) this.view(fileId(file.file_path)).reveal({ hunk: first.hunk_id });
   };
 
-  /** Show the next file with undecided hunks after `path`, around the end of the list; returns whether there is one. */
-  #nextFile(path) {
-    const others = (this.review.get().pending ?? []).filter((file) => file.pending > 0 && file.file_path !== path && !file.is_binary);
-    const next = others.find((file) => file.file_path > path) ?? others[0];
-    if (!next) return false;
-    this.openFile(next.file_path, { isUndecided: true });
-    return true;
+  /** Show the next file (`by` −1: the previous one) with undecided hunks, around the end of the list; returns whether there is one. */
+  #nextFile(path, by) {
+    const next = nextUndecidedFile(this.review.get().pending, path, by);
+    if (next) this.openFile(next, { undecided: by });
+    return next !== null;
   }
 
   /** The tabs changed, and with them the origins of hunks. */

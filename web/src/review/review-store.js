@@ -2,6 +2,7 @@
 //
 //   pending   the files of GET /pending, sorted by name; null until they are loaded
 //   runs      the runs that made their hunks, the oldest first
+//   progress  how many hunks of these runs are decided: {decided, total}
 //   files     by path: the latest FileView of each file that is held, with a `problem` if it could not be read
 //   problem   why the list could not be read; "" if it could
 //   isUp      whether the server answers
@@ -14,7 +15,7 @@ const FORCE_READ = Infinity; // instead of a revision: read the file in any case
 
 /** `api` is a ReviewApi. Subscribers are called after each change. */
 export function createReview({ api }) {
-  let state = { pending: null, runs: [], files: {}, problem: "", isUp: true, waiting: {}, dropped: [], revising: [], answers: [] };
+  let state = { pending: null, runs: [], progress: { decided: 0, total: 0 }, files: {}, problem: "", isUp: true, waiting: {}, dropped: [], revising: [], answers: [] };
   const readers = new Set();
   const held = new Map(); // path → number of holders
   const wanted = new Map(); // path → the minimum revision; an older file is read again
@@ -54,7 +55,7 @@ export function createReview({ api }) {
         requireRevision(path, FORCE_READ); // with the next refresh
       }
     });
-    change({ ...(list.value && { pending: list.value.files, runs: list.value.runs }), problem: list.problem ?? "", files });
+    change({ ...(list.value && listOf(list.value)), problem: list.problem ?? "", files });
   }
 
   function drop(path) {
@@ -118,6 +119,8 @@ export function createReview({ api }) {
   };
   return review;
 }
+
+const listOf = ({ files: pending, runs, decided, total }) => ({ pending, runs, progress: { decided, total } });
 
 /** The newer of two views of a file. */
 const newerOf = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);

@@ -5,13 +5,14 @@ import { pluralize, revealPath } from "../format.js";
 import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
+import { isFileReviewed } from "./review-progress.js";
 import { answerOf, revisionOf } from "./revisions.js";
 
 const PAGE_SIZE = 50; // hunks that are shown at first
 
-/** The counts of a file: "2 to decide · 1 to save · 1 conflict". */
-export const describeCounts = ({ pending, unsaved, conflicts }) =>
-  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, conflicts > 0 && pluralize(conflicts, "conflict")]
+/** The counts of a file: "2 to decide · 1 to save · 1 rejected · 1 conflict". */
+export const describeCounts = ({ pending, unsaved, rejected, conflicts }) =>
+  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, rejected > 0 && `${rejected} rejected`, conflicts > 0 && pluralize(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
 
 const describeMove = ({ pending }) => (pending > 0 ? "1 to decide" : "1 to save");
@@ -29,7 +30,7 @@ export function formatLineCounts(hunks) {
 }
 
 export class FileRow {
-  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), withdraw(path, hunk), revise(path, hunk), all(file, action, from), toggled(path, isOpen). */
+  /** `actions`: open(path, hunk), decide(path, hunk, action, mine), split(path, hunk), withdraw(path, hunk), revise(path, hunk), all(file, action, from), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
     this.name = h("span", { class: "file-name", title: revealPath(path) }, revealPath(path));
@@ -47,21 +48,30 @@ export class FileRow {
     this.list = h("ul", { class: "listed-hunks", "aria-label": `Hunks of ${revealPath(path)}` });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
     this.body = h("div", { class: "file-body", hidden: true }, this.list, this.more);
-    this.el = h("li", { class: "listed-file" }, this.head, this.from, h("div", { class: "row" }, this.accept, this.reject, this.open), this.note, this.body);
+    this.el = h("li", { class: "listed-file", onpointerleave: () => this.#foldIfDone() },
+      this.head, this.from, h("div", { class: "row row-actions" }, this.accept, this.reject, this.open), this.note, this.body);
     this.el.row = this;
     this.rows = new Map(); // by hunk id
     this.shown = PAGE_SIZE;
     this.problem = "";
+    this.mayFold = false; // it was reviewed just now
+  }
+
+  /** Whether it has undecided hunks. */
+  get isOpen() {
+    return this.file.pending > 0;
   }
 
   /** `file` is a PendingFile, `from` the one that is deleted if it is a move, else null; `view` is its FileView or undefined, `waiting` its pending decisions or undefined. */
   update({ file, from, view, waiting, isUp, isBusy }) {
+    const wasReviewed = this.file && isFileReviewed(this.file);
     Object.assign(this, { file, movedFrom: from, waiting, isUp });
     const name = from ? `${revealPath(from.file_path)} → ${revealPath(this.path)}` : revealPath(this.path);
     setText(this.name, name);
     setAttr(this.name, "title", name);
     setAttr(this.el, "data-move", from !== null);
     if (from) this.fold(false);
+    else if (wasReviewed !== undefined && wasReviewed !== isFileReviewed(file)) this.#reviewedOrReopened(!wasReviewed);
     this.head.disabled = from !== null;
     setText(this.count, from ? `moved, unchanged · ${describeMove(file)}` : [describeChange(file), describeCounts(file)].filter(Boolean).join(" · "));
     this.origins.show(this.from, file.run_ids);
@@ -69,8 +79,9 @@ export class FileRow {
     const isOff = isBusy || (!isUp && !view?.hunks); // the hunks to decide on are unknown
     if (from) this.accept.disabled = this.reject.disabled = isBusy || !isUp || file.pending === 0;
     else this.#bounds(file, isOff);
-    if (!this.isUnfolded) return;
-    this.#view(view);
+    this.accept.hidden = this.reject.hidden = isFileReviewed(file) && !this.isUnfolded;
+    if (this.isUnfolded) this.#view(view);
+    else if (this.view && this.view.rev !== file.rev) setText(this.lines, ""); // not known while it is folded
   }
 
   #bounds(file, isOff) {
@@ -95,7 +106,22 @@ export class FileRow {
     setAttr(this.head, "aria-expanded", isOpen);
     if (isOpen) this.release = this.review.hold(this.path);
     else this.release?.();
+    if (isUserAction) this.mayFold = false;
     if (isUserAction) this.actions.toggled(this.path, isOpen);
+  }
+
+  /** A reviewed file is folded, and one with undecided hunks unfolded. */
+  #reviewedOrReopened(isReviewed) {
+    this.mayFold = isReviewed;
+    if (!isReviewed) this.fold(true);
+    else if (!this.el.matches(":hover")) this.#foldIfDone();
+  }
+
+  /** Not under the pointer: all below would move, and a second click hit something else. */
+  #foldIfDone() {
+    if (!this.mayFold) return;
+    this.mayFold = false;
+    this.fold(false);
   }
 
   /** Show a message about the whole file. */
@@ -119,7 +145,7 @@ export class FileRow {
     const hunks = all.slice(0, this.shown);
     this.more.hidden = all.length <= hunks.length;
     setText(this.more, `Show ${Math.min(PAGE_SIZE, all.length - hunks.length)} more of ${all.length}`);
-    const { open, withdraw, decide, revise } = this.actions;
+    const { open, withdraw, decide, revise, split } = this.actions;
     const state = this.review.get();
     reconcile(this.list, this.rows, hunks, {
       keyOf: (hunk) => hunk.hunk_id,
@@ -127,6 +153,7 @@ export class FileRow {
         open: (hunk) => open(this.path, hunk),
         withdraw: (hunk) => withdraw(this.path, hunk),
         revise: (hunk) => revise(this.path, hunk),
+        split: (hunk) => split(this.path, hunk),
         decide: (hunk, action, mine) => decide(this.path, hunk, action, mine),
       }),
       update: (row, hunk) => {

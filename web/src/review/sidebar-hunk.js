@@ -2,7 +2,7 @@
 
 import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
 import { truncate, diffLines, plain, pluralize, reveal } from "../format.js";
-import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
+import { KEEP_FILE, describePendingDecision, formatPlace, isSplittable, isUndecided, keepLabel } from "./hunk-format.js";
 import { withMarks } from "./patch-view.js";
 import { changedInDiff } from "../word-diff.js";
 import { describeWholeFile } from "./change-labels.js";
@@ -26,7 +26,7 @@ function previewLine({ kind, text }, changed) {
 const STATES = { pending: "", accepted: "accepted, unsaved", rejected: "rejected", applied: "saved" };
 
 export class HunkRow {
-  /** `actions`: open(hunk), withdraw(hunk), revise(hunk), decide(hunk, action, mine), which resolves to an error message, or "". */
+  /** `actions`: open(hunk), withdraw(hunk), revise(hunk), split(hunk), decide(hunk, action, mine), which resolves to an error message, or "". */
   constructor(actions) {
     this.actions = actions;
     this.where = h("span", { class: "hunk-where" });
@@ -38,19 +38,20 @@ export class HunkRow {
     this.reopen = button("Undo accept", () => this.decide("reopen"));
     this.back = button("Undo", () => actions.withdraw(this.hunk));
     this.revise = button("Revise", () => actions.revise(this.hunk), { class: "quiet", title: "Say what should be different (C)" });
+    this.split = button("Split", () => this.#split(), { class: "quiet" });
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.peel = button("Discard only my lines", () => this.decide("reject", "peel"));
     this.choice = h("div", { class: "row", role: "group", "aria-label": "What to discard", hidden: true }, h("span", {}, "It contains your lines."),
       this.peel, button("Revert to file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
-    this.el = h("li", { class: "listed-hunk" }, this.main,
-      // "Undo accept" takes the place of "Accept": a second click there must not reject.
-      h("div", { class: "row" }, this.accept, this.reopen, this.reject, this.back, this.revise), this.choice, this.note);
+    // "Undo accept" takes the place of "Accept": a second click there must not reject.
+    this.buttons = h("div", { class: "row row-actions" }, this.accept, this.reopen, this.reject, this.back, this.split, this.revise);
+    this.el = h("li", { class: "listed-hunk" }, this.main, this.buttons, this.choice, this.note);
     this.el.row = this;
     this.problem = ""; // why the last decision failed
   }
 
   get isOpen() {
-    return this.state === "pending" && !this.waits;
+    return this.state === "pending" && isUndecided(this.hunk) && !this.waits;
   }
 
   /**
@@ -77,6 +78,7 @@ export class HunkRow {
     setAttr(this.el, "data-origin", origin);
     setAttr(this.el, "data-waits", waits);
     setAttr(this.el, "data-conflict", conflict);
+    setAttr(this.buttons, "data-asks", (conflict && state === "pending") || waits !== null || null);
     setAttr(this.el, "data-warning", Boolean(hunk.warning));
     const { lines, more } = previewPatch(hunk.patch);
     const changed = changedInDiff(lines.map(({ kind, text }) => ({ kind, text: text.slice(1) })));
@@ -90,6 +92,7 @@ export class HunkRow {
     this.reject.hidden = waits !== null || (state !== "pending" && state !== "accepted");
     this.reopen.hidden = waits !== null || (state !== "rejected" && (state !== "accepted" || isOwn));
     this.peel.hidden = isOwn;
+    this.split.hidden = waits !== null || state !== "pending" || revision !== null || !hunk.oversized_hunk || !isSplittable(hunk);
     this.revise.hidden = waits !== null || revision !== null || !isRevisable(hunk);
     setText(this.accept, conflict ? keepLabel(hunk) : "Accept");
     setText(this.reject, conflict ? KEEP_FILE : isOwn ? "Discard" : "Reject");
@@ -108,6 +111,11 @@ export class HunkRow {
     this.#note(this.problem);
     if (!this.problem) this.choice.hidden = true;
     return !this.problem;
+  }
+
+  async #split() {
+    this.problem = await this.actions.split(this.hunk);
+    this.#note(this.problem);
   }
 
   /** Ask what to discard of a hunk with the user's own lines, or hide that question. */

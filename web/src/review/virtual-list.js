@@ -70,7 +70,6 @@ export class VirtualList {
     let before = null;
     for (const { item, place: at } of [...wanted.values()].sort((one, other) => one.place - other.place)) {
       const el = this.#element(item);
-      this.dress(el, item);
       el.style.top = `${this.tops[at]}px`;
       const next = before ? before.nextSibling : this.list.firstChild;
       if (next !== el) this.list.insertBefore(el, next);
@@ -80,15 +79,17 @@ export class VirtualList {
 
   #element(item) {
     const known = this.drawn.get(item.key);
-    if (known?.item.stamp === item.stamp) return known.el;
-    const el = this.draw(item);
+    const isSame = known?.item.stamp === item.stamp;
+    const el = isSame ? known.el : this.draw(item);
+    this.dress(el, item); // first: without its tabindex a row takes no focus
+    if (isSame) return el;
     el.classList.add("windowed-row");
+    this.drawn.set(item.key, { item, el }); // before the focus, which may render again
     if (known) {
       const hadFocus = known.el.contains(document.activeElement);
       known.el.replaceWith(el);
       if (hadFocus) el.focus();
     }
-    this.drawn.set(item.key, { item, el });
     return el;
   }
 
