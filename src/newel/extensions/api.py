@@ -72,7 +72,7 @@ class ExtensionAPI:
 
     def __init__(self, name: str, file: str) -> None:
         self.name = name
-        self._file = file
+        self.file = file
         self.tools: dict[str, Tool] = {}
         self.hooks: list[FunctionHook] = []
         self.commands: dict[str, ExtensionCommand] = {}
@@ -148,7 +148,7 @@ class ExtensionAPI:
                 command=f"{name.rpartition('.')[2]}()",
                 matcher=matcher,
                 timeout=timeout,
-                file=Path(inspect.getfile(function) if inspect.isfunction(function) else self._file),
+                file=Path(inspect.getfile(function) if inspect.isfunction(function) else self.file),
                 line=line,
                 level="user",
                 function=function,
@@ -169,7 +169,7 @@ class ExtensionAPI:
 
         def add(function: AnyCommand) -> AnyCommand:
             says = description or (inspect.getdoc(function) or "").partition("\n")[0]
-            command = ExtensionCommand(name, says, hint, function, self._file)
+            command = ExtensionCommand(name, says, hint, function, self.file)
             self.commands[_free(name, self.commands, "command")] = command
             return function
 
@@ -189,7 +189,7 @@ class ExtensionAPI:
             raise RegistrationError(f"the provider {name} names no models; give a list of names")
 
         def add(function: Opener) -> Opener:
-            provider = ExtensionProvider(name, [*models], context_window, function, self._file)
+            provider = ExtensionProvider(name, [*models], context_window, function, self.file)
             self.providers[_free(name, self.providers, "provider")] = provider
             return function
 

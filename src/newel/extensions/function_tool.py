@@ -11,6 +11,7 @@ import msgspec
 
 from newel.agent.errors import ToolError
 from newel.agent.ports import OnOutput, ToolResult
+from newel.extensions.recorded_tool import FOLDER
 from newel.hooks.user_function import call_function
 from newel.text.json import to_json
 from newel.tools.base import Parameters, TypedTool
@@ -29,9 +30,7 @@ class ToolContext(msgspec.Struct, frozen=True):
 
 
 class FunctionTool(TypedTool[Parameters]):
-    """Calls ``function`` with the arguments. A parameter of the type ``ToolContext`` is not the model's. ``folder`` is set by the agent
-    that the tool works for.
-    """
+    """Calls ``function`` with the arguments. A parameter of the type ``ToolContext`` is not the model's."""
 
     def __init__(
         self,
@@ -50,7 +49,6 @@ class FunctionTool(TypedTool[Parameters]):
         self.read_only = read_only
         self.timeout = timeout
         self.parameters, self._context = _parameters(function, self.name)
-        self.folder = Path()
         if not self.description:
             raise TypeError(f"the tool {self.name} has no description; give the function a docstring")
 
@@ -69,7 +67,7 @@ class FunctionTool(TypedTool[Parameters]):
 
         given = {field.name: getattr(arguments, field.name) for field in msgspec.structs.fields(arguments)}
         if self._context:
-            given[self._context] = ToolContext(self.folder, on_output)
+            given[self._context] = ToolContext(FOLDER.get(), on_output)
         with anyio.move_on_after(self.timeout):
             return _result(await call_function(self.function, **given))
         raise ToolError(f"{self.name} had not ended after {self.timeout:g} s, and is no longer waited for.")

@@ -60,8 +60,9 @@ class LoadedExtensions(msgspec.Struct, frozen=True):
         return [each.problem for each in self.extensions if each.problem is not None]
 
     @property
-    def tools(self) -> list[Tool]:
-        return [tool for added in self._added() for tool in added.tools.values()]
+    def tools(self) -> list[tuple[Tool, str]]:
+        """The tools, each with the file of its extension."""
+        return [(tool, added.file) for added in self._added() for tool in added.tools.values()]
 
     @property
     def hooks(self) -> list[FunctionHook]:
