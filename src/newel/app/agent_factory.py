@@ -244,8 +244,8 @@ async def build_agent(
 ) -> CodingAgent:
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
-    from newel.app.agent_tools import own_tools, policy_finder, with_more
-    from newel.app.extensions import extension_tools, extensions_of, with_commands
+    from newel.app.agent_tools import extension_tools, own_tools, policy_finder, with_more
+    from newel.app.extensions import extensions_of, with_commands
     from newel.app.known_context import load_context, shorten_for
     from newel.app.run_config import prompt_context, run_config
     from newel.app.subagents import subagent_parts

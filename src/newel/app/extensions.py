@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 from newel.config.extension_files import extension_files, installed_extensions
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Tool
-    from newel.app.agent_context import SharedParts
     from newel.config.endpoint import EndpointSettings
     from newel.config.settings import Settings
     from newel.context.prompt_templates import Template
@@ -52,24 +50,6 @@ def _tell(message: str) -> None:
     from newel.text.sanitize import escape_line
 
     print(f"newel: {escape_line(message, 2_000)}", file=sys.stderr, flush=True)  # noqa: T201 — for the user
-
-
-def extension_tools(shared: SharedParts, loaded: LoadedExtensions | None) -> list[Tool]:
-    """The tools for an agent: in its folder or, with a host, in that in which Newel was started, where nothing is recorded."""
-    if loaded is None:
-        return []
-    from contextlib import nullcontext
-
-    from newel.extensions.recorded_tool import RecordedTool, ToolPlace
-
-    workspaces, context = shared.workspaces, shared.context
-    place = (
-        ToolPlace(shared.settings.cwd, nullcontext)
-        if context.host.connection is not None
-        else ToolPlace(Path(workspaces.works_in.root), workspaces.recorded)
-    )
-    tools = [RecordedTool(tool, place, file) for tool, file in loaded.tools]
-    return [*tools] if context.offered is None else [*context.offered.of(tools)]
 
 
 def with_commands(templates: Mapping[str, Template], loaded: LoadedExtensions | None) -> dict[str, Template]:

@@ -84,6 +84,8 @@ class ExtensionAPI:
     @overload
     def tool(
         self,
+        function: None = None,
+        /,
         *,
         name: str | None = None,
         label: str | None = None,
@@ -141,14 +143,14 @@ class ExtensionAPI:
             raise RegistrationError(f"timeout is {timeout}; give seconds, at most {MAX_TIMEOUT_S:g}")
 
         def add(function: AnyHook) -> AnyHook:
-            line = inspect.unwrap(function).__code__.co_firstlineno if inspect.isfunction(function) else 1
-            name = getattr(function, "__qualname__", type(function).__name__)
+            file, line = _place(function, self.file)
+            name: str = getattr(function, "__qualname__", type(function).__name__)
             hook = FunctionHook(
                 event=event,
                 command=f"{name.rpartition('.')[2]}()",
                 matcher=matcher,
                 timeout=timeout,
-                file=Path(inspect.getfile(function) if inspect.isfunction(function) else self.file),
+                file=Path(file),
                 line=line,
                 level="user",
                 function=function,
@@ -194,6 +196,12 @@ class ExtensionAPI:
             return function
 
         return add
+
+
+def _place(function: object, file: str) -> tuple[str, int]:
+    """The file of a function and its first line; those of the extension for any other callable."""
+    code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else (file, 1)
 
 
 def _free(name: str, taken: dict[str, Any], kind: str) -> str:

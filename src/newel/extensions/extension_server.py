@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from newel.agent.errors import ConfigError, NewelError, ProviderError
 from newel.agent.messages import AssistantMessage
@@ -34,7 +34,7 @@ class ExtensionServer:
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         try:
-            answer: object = await self._provider.complete(request, on_delta)
+            answer = cast("object", await self._provider.complete(request, on_delta))
         except NewelError:
             raise
         except (Exception, SystemExit) as error:

@@ -114,5 +114,3 @@ def _default(value: object) -> object:
         kept = cast("list[object]", value)
         return msgspec.field(default_factory=kept.copy)
     return value
-
-

@@ -87,13 +87,13 @@ def load_extensions(
     taken = {("tool", name): "Newel" for name in own_tools}
     extensions: list[Extension] = []
     with contextlib.redirect_stdout(sys.stderr):
-        for file in files:
-            extensions.append(
-                _load(file.stem, str(file), str(file), partial(_register_of_file, file), taken)
-            )
-        for point in points:
-            found = partial(_register_of_point, point)
-            extensions.append(_load(point.name, point.where, point.metadata, found, taken))
+        extensions += [
+            _load(file.stem, str(file), str(file), partial(_register_of_file, file), taken) for file in files
+        ]
+        extensions += [
+            _load(point.name, point.where, point.metadata, partial(_register_of_point, point), taken)
+            for point in points
+        ]
     return LoadedExtensions(extensions)
 
 
@@ -107,18 +107,23 @@ def _load(
     added = ExtensionAPI(name, file)
     try:
         find_register()(added)
-        names = [
-            *(("tool", each) for each in added.tools),
-            *(("command", each) for each in added.commands),
-            *(("provider", each) for each in added.providers),
-        ]
-        for kind, each in names:
-            if owner := taken.get((kind, each)):
-                raise RegistrationError(f"{owner} has a {kind} named {each} already; rename this one")
-        taken |= dict.fromkeys(names, source)
+        _claim(added, source, taken)
     except (Exception, SystemExit) as error:  # noqa: BLE001 — of the user's code
         return Extension(name, source, added, _problem(error, file))
     return Extension(name, source, added)
+
+
+def _claim(added: ExtensionAPI, source: str, taken: dict[tuple[str, str], str]) -> None:
+    """Take the names of what an extension adds. Raises ``RegistrationError`` if another has one of them."""
+    names = [
+        *(("tool", name) for name in added.tools),
+        *(("command", name) for name in added.commands),
+        *(("provider", name) for name in added.providers),
+    ]
+    for kind, name in names:
+        if owner := taken.get((kind, name)):
+            raise RegistrationError(f"{owner} has a {kind} named {name} already; rename this one")
+    taken |= dict.fromkeys(names, source)
 
 
 def _register_of_file(file: Path) -> Callable[[ExtensionAPI], object]:

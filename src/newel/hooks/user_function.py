@@ -18,7 +18,6 @@ import anyio.lowlevel
 T = TypeVar("T")
 
 
-
 async def call_function(function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
     """Call a function of the user's: one that is not ``async`` in a thread, so that it holds up nothing else. A cancellation does not end
     such a thread; it is no longer waited for, and does not keep Newel from ending. Raises what the function raises.
