@@ -8,8 +8,8 @@ from newel.extensions.api import (
     ExtensionAPI,
     HookEvent,
     OpenProvider,
-    RegistrationError,
 )
+from newel.extensions.errors import RegistrationError
 from newel.extensions.function_tool import ToolContext
 from newel.hooks.function_hook import HookAnswer, HookFunction, HookInput
 from newel.hooks.hook_output import HookReply

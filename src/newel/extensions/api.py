@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeVar, overload
 import msgspec
 
 from newel.agent.ports import Provider, Tool
+from newel.extensions.errors import RegistrationError
 from newel.extensions.function_tool import TIMEOUT_S, FunctionTool
 from newel.hooks.function_hook import FunctionHook, HookFunction
 from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S
@@ -41,10 +42,6 @@ Opener = TypeVar("Opener", bound=OpenProvider)
 
 _TOOL_NAME: Final = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
-
-
-class RegistrationError(Exception):
-    """An extension registers something that cannot be used. The message says what to change."""
 
 
 class ExtensionCommand(msgspec.Struct, frozen=True):

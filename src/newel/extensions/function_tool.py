@@ -11,6 +11,7 @@ import msgspec
 
 from newel.agent.errors import ToolError
 from newel.agent.ports import OnOutput, ToolResult
+from newel.extensions.errors import RegistrationError
 from newel.extensions.recorded_tool import FOLDER
 from newel.hooks.user_function import call_function
 from newel.text.json import to_json
@@ -50,7 +51,7 @@ class FunctionTool(TypedTool[Parameters]):
         self.timeout = timeout
         self.parameters, self._context = _parameters(function, self.name)
         if not self.description:
-            raise TypeError(f"the tool {self.name} has no description; give the function a docstring")
+            raise RegistrationError(f"the tool {self.name} has no description; give the function a docstring")
 
     async def serial_key(self, arguments: Parameters, /) -> str | None:
         del arguments
@@ -86,16 +87,18 @@ def _result(answer: object) -> ToolResult:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[Parameters], str]:
-    """The struct of a function's parameters, and the name of the one that gets the context. Raises ``TypeError``."""
+    """The struct of a function's parameters, and the name of the one that gets the context. Raises ``RegistrationError``."""
     hints = get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     context = ""
     for parameter in inspect.signature(function).parameters.values():
         kind = hints.get(parameter.name)
         if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
-            raise TypeError(f"the tool {name} has the parameter {parameter}; a model can only give names")
+            raise RegistrationError(
+                f"the tool {name} has the parameter {parameter}; a model can only give names"
+            )
         if kind is None:
-            raise TypeError(f"the parameter {parameter.name} of the tool {name} has no type")
+            raise RegistrationError(f"the parameter {parameter.name} of the tool {name} has no type")
         if kind is ToolContext:
             context = parameter.name
         elif parameter.default is parameter.empty:

@@ -17,7 +17,8 @@ import msgspec
 
 from newel.agent.ports import Tool
 from newel.config.extension_files import EntryPoint
-from newel.extensions.api import ExtensionAPI, ExtensionCommand, ExtensionProvider, RegistrationError
+from newel.extensions.api import ExtensionAPI, ExtensionCommand, ExtensionProvider
+from newel.extensions.errors import RegistrationError
 from newel.hooks.function_hook import FunctionHook
 from newel.hooks.user_function import failure_place
 

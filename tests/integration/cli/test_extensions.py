@@ -85,12 +85,12 @@ def test_what_the_tool_of_the_page_writes_is_a_hunk_and_is_undone(with_model: Ma
     assert results(newel) == ["Added to NOTES.md."]
     assert notes.read_text() == "first\nbuy milk\n"
     assert "NOTES.md" in newel("review").stdout
-    assert newel("undo").returncode == 0
+    assert newel("undo", "--yes").returncode == 0
     assert notes.read_text() == "first\n"
 
 
 def test_the_hooks_of_the_page_forbid_a_call_and_add_context(with_model: Make) -> None:
-    newel = with_model(scenario("push", bash("git push --force"), bash("echo fine"), DONE))
+    newel = with_model(scenario("release", bash("git push --force"), bash("echo fine"), DONE))
     from_page(newel, "guard.py")
     done = newel("push")
     assert done.returncode == 0, done.stderr
@@ -152,7 +152,8 @@ def test_a_package_registers_by_its_entry_points(with_model: Make) -> None:
     assert done.returncode == 0, done.stderr
     assert results(newel) == ["HI"]
     listed = newel(str(start), "extensions", command="python").stdout
-    assert "newel_shout-1.0 (newel.hooks: again)" in listed
+    assert listed.count("newel_shout-1.0 (newel.tools: shout)") == 1
+    assert "again" not in listed
 
 
 def test_a_project_brings_no_extensions(with_model: Make) -> None:
@@ -183,7 +184,7 @@ def test_a_project_brings_no_extensions(with_model: Make) -> None:
         ("def other(): ...\n", 1, "There is no function `register(newel)`."),
         (
             "def register(newel):\n    newel.tool(name='bash')(lambda: '')\n",
-            1,
+            2,
             "The tool bash has no description",
         ),
         ("def register(newel):\n    newel.on('BeforeTool')(print)\n", 2, "There is no event 'BeforeTool'"),
@@ -199,9 +200,7 @@ def test_a_project_brings_no_extensions(with_model: Make) -> None:
         ),
     ],
 )
-def test_a_broken_one_is_named_once_and_left_out(
-    with_model: Make, source: str, line: int, says: str
-) -> None:
+def test_a_broken_one_is_named_once_and_left_out(with_model: Make, source: str, line: int, says: str) -> None:
     newel = with_model(scenario("roll", call("roll_dice", sides=1), DONE))
     broken = extension(newel, "broken.py", source)
     from_page(newel, "dice.py")
@@ -348,9 +347,9 @@ def test_a_tool_that_may_change_something_needs_approval(with_model: Make) -> No
 def test_rules_hold_for_tools_of_extensions(with_model: Make) -> None:
     newel = with_model(scenario("note", call("add_note", text="x"), DONE))
     from_page(newel, "notes.py")
-    (newel.home / ".newel" / "config.toml").write_text('[permissions]\ndeny = ["add_note"]\n')
+    (newel.home / ".newel" / "config.toml").write_text('[permissions]\ndeny = ["extension:add_*"]\n')
     newel("note")
-    assert "the user's rule `deny add_note` forbids it" in results(newel)[0]
+    assert "the user's rule `deny extension:add_*` forbids it" in results(newel)[0]
     assert not (newel.project / "NOTES.md").exists()
 
 
@@ -360,7 +359,7 @@ def test_an_agent_cannot_write_an_extension(with_model: Make) -> None:
     newel = with_model(scenario("go", write(path), DONE))
     from_page(newel, "dice.py")
     newel("go", "--cwd", str(newel.home))
-    assert "Not run: " in results(newel)[0] or "closed" in results(newel)[0]
+    assert "was not read: it holds secrets" in results(newel)[0]
     assert not (newel.home / ".newel" / "extensions" / "evil.py").exists()
 
 
@@ -394,7 +393,7 @@ def test_a_start_without_extensions_loads_nothing_of_them(with_model: Make) -> N
     done = newel("--approve", "plan", "hi", PYTHONPROFILEIMPORTTIME="1")
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "newel.app.extensions" in loaded
-    assert not {name for name in loaded if name.startswith(("newel.extensions", "importlib.metadata"))}
+    assert not {name for name in loaded if name.startswith(("newel.extensions", "newel.hooks."))}
 
 
 def test_a_pipe_in_place_of_a_file_does_not_hold_up_the_start(with_model: Make) -> None:
