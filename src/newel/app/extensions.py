@@ -95,6 +95,6 @@ def open_server(settings: Settings, endpoint: EndpointSettings) -> ModelServer:
     loaded = extensions_of(settings)
     providers = loaded.providers if loaded else {}
     if name not in providers:
-        offer = f"There are: {join_names([*providers])}. " if providers else ""
+        offer = f"Extensions add: {join_names([*providers])}. " if providers else ""
         raise ConfigError(UNKNOWN.format(name=name, offer=offer))
     return ExtensionServer(providers[name], endpoint.api_key)

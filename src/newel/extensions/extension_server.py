@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ExtensionServer:
     """Fulfils ``ModelServer``. Raises ``ConfigError`` if the extension cannot open its provider."""
 
-    way: str | None = None
+    way: str | None = "extension"
     is_local = False
     supports_schema = False
 

@@ -54,11 +54,12 @@ def test_a_program_gets_the_tools_and_the_commands(with_model: Make) -> None:
     newel = with_model(scenario("Summarize these commits", call("leave_mark"), DONE))
     extension(newel, "mark.py", WHERE)
     from_page(newel, "standup.py")
-    program = Program(newel.start("rpc", stdin=-1))
-    assert '"standup"' in json.dumps(program.ask("commands"))
-    program.send("prompt", "p", text="/standup 2", expand=True)
-    program.event("agent_end")
-    assert program.end() == 0, program.lines
+    with newel.start("rpc", stdin=-1) as process:
+        program = Program(process)
+        assert '"standup"' in json.dumps(program.ask("commands"))
+        program.send("prompt", "p", text="/standup 2", expand=True)
+        program.event("agent_end")
+        assert program.end() == 0, program.lines
     assert (newel.project / "mark").read_text() == "here\n"
 
 
