@@ -23,7 +23,7 @@ GROUPS: Final = ("newel.tools", "newel.providers", "newel.hooks")
 _NAMES: Final = "entry_points.txt"
 _MOST: Final = 1 << 16
 """Bytes of such a file."""
-_ENTRY: Final = r"\s*([^=\s][^=]*?)\s*=\s*([\w.]+)\s*(?::\s*([\w.]+))?\s*(?:\[.*\])?\s*"
+_ENTRY: Final = r"\s*([^=\s#][^=]*?)\s*=\s*([\w.]+)\s*(?::\s*([\w.]+))?\s*(?:\[.*\])?\s*"
 
 
 class ExtensionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

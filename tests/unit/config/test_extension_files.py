@@ -43,7 +43,7 @@ def test_entry_points_are_those_that_the_standard_library_reads(tmp_path: Path) 
     ]
     found = installed_extensions([str(tmp_path)])
     assert sorted((point.group, point.name, point.module, point.attribute) for point in found) == sorted(
-        (point.group, point.name, point.module, point.attr) for point in standard
+        (point.group, point.name, point.module, point.attr or "") for point in standard
     )
 
 
