@@ -133,6 +133,17 @@ def take_chat(bench: Workbench) -> None:
         expect(page.get_by_role("tab")).to_have_count(0)
 
 
+def take_window(bench: Workbench) -> None:
+    """The page in the size that ``newel desktop`` gives its window, without the frame."""
+    write_sources(bench)
+    page = bench.page(width=900, height=700, scheme="dark")
+    open_chat(page)
+    say(page, "Add a --dry-run flag to the importer, and test it.")
+    expect(page.get_by_text("one new test, which passes")).to_be_visible()
+    message_box(page).focus()
+    save(page, "desktop")
+
+
 def take_agent(bench: Workbench) -> None:
     write_sources(bench, OLD_TEST)
     page = bench.page(scheme="dark")
@@ -183,6 +194,7 @@ def take(browser: Browser, shot: Callable[[Workbench], None], **servers: Any) ->
 def main() -> int:
     with launch_browser() as browser:
         take(browser, take_chat)
+        take(browser, take_window)
         take(browser, take_agent)
         take(
             browser,

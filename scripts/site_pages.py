@@ -32,8 +32,15 @@ SEEDS = (
 HOME = "index.md"
 """What a link to the README at the top of the repository leads to."""
 NOT_SEARCHED = ("adr/", "spec-coverage.md", f"{FOLDER}/CHANGELOG.md")
-REFERENCES = ("protocol.md", "review-api.md", "rpc.md")
-"""Generated, with a heading for each message: in the search they come behind what explains."""
+LATE = (
+    "architecture.md",
+    "protocol.md",
+    "review-api.md",
+    "rpc.md",
+    f"{FOLDER}/benchmarks/README.md",
+    f"{FOLDER}/packages/mock-llm-server/README.md",
+)
+"""References with a heading for each message, and pages for those who change Newel: the search lists them after the others."""
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 FENCE = re.compile(r"^ *(```|~~~)")
 LIST = re.compile(r"^([-*]|\d+\.) ")
@@ -67,7 +74,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     is_listing = uri.startswith(f"{FOLDER}/") and path_of(uri).count(".md") == 0
     if is_listing or uri.startswith(NOT_SEARCHED):
         page.meta["search"] = {"exclude": True}
-    elif uri in REFERENCES:
+    elif uri in LATE:
         page.meta["search"] = {"boost": 0.5}
     return markdown if is_listing else "".join(adapted(markdown, uri))
 

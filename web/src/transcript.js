@@ -13,6 +13,7 @@
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TODO = "todo"; // the tool
+const NOTICE_LEVELS = { connection: "info", hook: "info", not_covered: "warning", progress: "info", telemetry: "info" }; // is_notice in agent/events.py
 const NOTICE = /^(decided|ended|hook)_/; // ids of messages that Newel sends in place of the user: NOTICE_IDS in agent/messages.py
 const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
@@ -111,7 +112,7 @@ function addEventEntry(transcript, event) {
     case "retry":
       return updateRetry(transcript, event) ?? add("retry", retryOf(event));
     case "error":
-      if (["progress", "hook"].includes(event.code)) return add("notice", { level: "info", text: event.message });
+      if (Object.hasOwn(NOTICE_LEVELS, event.code)) return add("notice", { level: NOTICE_LEVELS[event.code], text: event.message });
       return isShown(transcript, event.message) ? transcript : add("error", { text: event.message, code: event.code });
     case "agent_end":
       return endRun(transcript, event);

@@ -154,6 +154,14 @@ test("an edited message removes what followed it", () => {
   assert.equal(cutBefore(transcript, "none"), transcript);
 });
 
+test("what a run did not record is a warning, and no failed run", () => {
+  const transcript = after(emptyTranscript(), [1, { type: "error", code: "not_covered", message: "Not recorded: build/." }]);
+  assert.deepEqual(
+    transcript.entries.map(({ kind, level }) => [kind, level]),
+    [["notice", "warning"]],
+  );
+});
+
 test("a slow activity is shown as a notice, not as an error", () => {
   const transcript = after(emptyTranscript(), [1, { type: "error", code: "progress", message: "Looking at all files." }]);
   assert.deepEqual(transcript.entries.map(({ kind, level, text }) => [kind, level, text]), [["notice", "info", "Looking at all files."]]);

@@ -27,9 +27,9 @@ from newel.concurrency import background_tasks
 from newel.permissions.approval import ApprovalMode, Ask
 from newel.review.tracking.recording_workspace import title_of
 from newel.session.coding_agent import CodingAgent
+from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import rewrite_commands, slash_command
 from newel.terminal.model_names import expand_model_name
-from newel.terminal.repl.repl import Prompt, prepare
 
 T = TypeVar("T")
 

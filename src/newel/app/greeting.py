@@ -45,5 +45,5 @@ def header(agent: CodingAgent, home: Path) -> str:
 def explain_mode(agent: CodingAgent, *, is_recorded: bool) -> str:
     """What the approval mode means, and how to undo what it lets happen."""
     place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(agent.sandbox, "in a sandbox")
-    undo = "; /undo takes it back" if is_recorded and agent.approve in _CHANGES_FILES else ""
+    undo = "; /undo undoes it" if is_recorded and agent.approve in _CHANGES_FILES else ""
     return f"{agent.approve} (Shift+Tab): {_MEANS[agent.approve].format(place=place)}{undo}"

@@ -38,6 +38,8 @@ For any OpenAI-compatible server:
 NOTHING_CONFIGURED = f"""\
 No model is configured, and no server was found on this machine
 (Ollama 11434, LM Studio 1234, llama.cpp 8080, vLLM 8000).
+To choose a server, its key and a model, step by step:
+  newel setup
 {NAME_A_SERVER}
 For a vendor's model, set its key and use --model NAME:
   {_VENDOR_KEYS}

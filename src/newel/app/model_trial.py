@@ -10,7 +10,7 @@ from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRe
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
 from newel.config.endpoint import EndpointSettings
-from newel.providers.http.urls import ollama_http_url
+from newel.providers.http.urls import is_loopback
 from newel.providers.model_server import ModelServer
 
 TIMEOUT_S: Final = 20.0
@@ -20,25 +20,25 @@ ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
 
 
 class ModelTrial(NamedTuple):
-    """``works`` is None if the key could not be tested."""
+    """``works`` is None if it is unknown."""
 
     works: bool | None
     message: str
 
 
 async def try_model(endpoint: EndpointSettings, client: ModelServer, name: str) -> ModelTrial:
-    """Request one token: many servers list their models without a valid key."""
-    if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
-        return ModelTrial(None, "Not tested: Ollama would load the model first, and no key is set.")
+    """Request one token: many servers list their models without a valid key. Ollama loads the model first."""
+    untested = "The key was not tested" if endpoint.api_key else "Not tested"
     request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
     try:
         with anyio.fail_after(TIMEOUT_S):
             await client.complete(request, _ignore)
     except TimeoutError:
-        return ModelTrial(None, f"The key was not tested: {name} did not answer within {TIMEOUT_S:g} s.")
+        loading = " The server may still be loading it." if is_loopback(endpoint.base_url) else ""
+        return ModelTrial(None, f"{untested}: {name} did not answer within {TIMEOUT_S:g} s.{loading}")
     except (RateLimited, RequestRejected) as error:
         if error.status not in {401, 402, 403, 404}:  # some reject so short an answer, or are busy
-            return ModelTrial(None, f"The key was not tested. {error}")
+            return ModelTrial(None, f"{untested}. {error}")
         return ModelTrial(False, f"{error}{remedy(endpoint, error)}")
     except ProviderError as error:
         return ModelTrial(False, f"{error}{remedy(endpoint, error)}")

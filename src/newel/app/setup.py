@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -13,11 +14,20 @@ import msgspec
 
 from newel.agent.errors import ConfigError, NewelError, ProviderError, UsageError
 from newel.app.model_trial import ADDRESSES, ModelTrial, remedy, try_model
-from newel.app.setup_questions import SetupCancelled, ask_line, ask_secret, choose, choose_name, confirm, say
+from newel.app.setup_questions import (
+    SetupCancelled,
+    ask_line,
+    ask_secret,
+    choose_name,
+    choose_or_type,
+    confirm,
+    say,
+)
 from newel.config.editing import FILE, check_config, save
 from newel.config.endpoint import EndpointSettings, Place, choose_endpoint
 from newel.config.keys import KeyStore, check_key, key_name, vendors
 from newel.config.settings import Flags, Settings, load_settings, mask_secret
+from newel.providers.http.urls import is_private
 from newel.providers.model_server import connect
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
@@ -100,13 +110,24 @@ def _choose_server() -> ServerChoice:
     rows = [server.label for server in servers]
     servers += [ServerChoice(server.base_url, server.address, is_found=True) for server in found]
     rows += [f"this machine: {describe(server)}" for server in found]
-    picked = choose("Which server has the model?", [*rows, "another address"])
+    picked = choose_or_type("Which server has the model?", [*rows, "another address"], _is_address)
+    if isinstance(picked, str):
+        return _ask_address(picked)
     return servers[picked] if picked < len(servers) else _ask_address()
 
 
-def _ask_address() -> ServerChoice:
+def _is_address(answer: str) -> bool:
+    return "://" in answer or re.fullmatch(r"[\w.-]+:\d+(?:/.*)?", answer) is not None
+
+
+def _ask_address(typed: str = "") -> ServerChoice:
     while True:
-        base_url = ask_line(f"Address of the server, such as https://api.example/v1.\n{ADDRESSES}\nAddress: ")
+        base_url = typed or ask_line(
+            f"Address of the server, such as https://api.example/v1.\n{ADDRESSES}\nAddress: "
+        )
+        typed = ""
+        if _is_address(base_url) and "://" not in base_url:
+            base_url = f"http://{base_url}" if is_private(f"http://{base_url}") else f"https://{base_url}"
         try:
             endpoint = choose_endpoint([Place("", {}), Place("typed", {"base_url": base_url})])
             if endpoint is None:

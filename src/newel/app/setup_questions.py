@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from newel.agent.errors import NewelError
@@ -52,16 +52,18 @@ def confirm(question: str, *, default: bool) -> bool:
             return answer in {"y", "yes"} or (not answer and default)
 
 
-def choose(title: str, rows: Sequence[str]) -> int:
-    """The position of the row whose number, or a part of whose name, the user enters."""
+def choose_or_type(title: str, rows: Sequence[str], is_typed: Callable[[str], bool]) -> int | str:
+    """The position of the row whose number, or a part of whose name, the user enters; or what was entered, if ``is_typed``."""
     say(title)
     for number, row in enumerate(rows, 1):
         say(f"  {number}  {escape_line(row)}")
     while True:
-        answer = ask_line(f"Number, 1 to {len(rows)}: ").lower()
+        answer = ask_line(f"Number, 1 to {len(rows)}: ")
         if answer.isdecimal() and 1 <= int(answer) <= len(rows):
             return int(answer) - 1
-        named = [position for position, row in enumerate(rows) if answer and answer in row.lower()]
+        if is_typed(answer):
+            return answer
+        named = [position for position, row in enumerate(rows) if answer and answer.lower() in row.lower()]
         if len(named) == 1:
             return named[0]
         say(f"Enter one of the numbers 1 to {len(rows)}, or a part of one name.")

@@ -160,8 +160,8 @@ async def _converse(
     settings: Settings, options: AgentOptions, agent: CodingAgent, screen: str, approver: Approver
 ) -> int:
     from newel.app.greeting import header
+    from newel.session.typed_prompt import Prompt
     from newel.terminal.repl.coding_repl import run_repl
-    from newel.terminal.repl.repl import Prompt
 
     gc.set_threshold(WHILE_TYPING)
     gc.callbacks.append(KeptModules())
@@ -186,8 +186,8 @@ async def _run_prompts(
     approver: Approver | None,
     held: HeldAnswer | None,
 ) -> int:
+    from newel.session.typed_prompt import Prompt
     from newel.terminal.print_mode import run_prompts
-    from newel.terminal.repl.repl import Prompt
 
     prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
     prompts[0] = Prompt(prompts[0].typed, piped)

@@ -48,4 +48,4 @@ async def _demo(flags: Flags) -> int:
 
 def _conclude(folder: Path) -> None:
     created = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
-    print(f"\nIn {folder}: {created}\nTo use your own model, run `newel doctor`: it shows what is missing.")
+    print(f"\nIn {folder}: {created}\nTo use a model of yours: newel setup")

@@ -186,6 +186,8 @@ def _tool_calls(settings: Settings, name: str, client: ModelServer) -> Check:
 
 
 async def _answer(endpoint: EndpointSettings, client: ModelServer, name: str) -> Check:
+    if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
+        return Check(NOTE, "answer", "Not tested: Ollama would load the model first. `newel setup` tests it.")
     tried = await try_model(endpoint, client, name)
     mark = NOTE if tried.works is None else GOOD if tried.works else BAD
     return Check(mark, "answer", tried.message)

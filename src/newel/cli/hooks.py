@@ -18,6 +18,7 @@ from newel.hooks import CLAUDE_SETTINGS
 from newel.hooks.hook import Hook
 from newel.hooks.hook_files import read_hook_files
 from newel.hooks.hook_trust import HookTrust, scripts_of
+from newel.text.format import pluralize
 from newel.text.sanitize import escape_line
 
 EPILOG: Final = """\
@@ -77,7 +78,7 @@ def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
         print(f"{hook.event:<19} {escape_line(hook.matcher or '*'):<20} {state:<10} {_command(hook)}")
         print(f"{'':51} {escape_line(hook.where)}")
     if not rows:
-        print("No hooks here. See docs/hooks.md, or: newel hooks --help")
+        print("No hooks here. `newel hooks --help` says where they are looked for.")
     if not settings.hooks.claude_settings:
         _mention_claude_settings()
     return 0
@@ -88,7 +89,7 @@ def _mention_claude_settings() -> None:
     file = Path.home() / CLAUDE_SETTINGS
     if count := len(read_hook_files([file], "user").hooks):
         print(
-            f"{escape_line(str(file))} has {count} more, which run with `claude_settings = true` in [hooks] of config.toml."
+            f"{escape_line(str(file))} has {pluralize(count, 'hook')} that Newel does not run. To run them, too: newel config set hooks.claude_settings true"
         )
 
 

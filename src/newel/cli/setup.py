@@ -23,6 +23,8 @@ def command_setup(arguments: Sequence[str]) -> int:
             "newel config set model NAME; newel keys set URL < FILE"
         )
     from newel.app.setup import run_setup
+    from newel.app.setup_questions import say
 
     run_setup(newel_home(os.environ))
+    say("To begin, in the folder of a project: newel")
     return 0

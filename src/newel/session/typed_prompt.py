@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
+from newel.agent.messages import Attachment, UserMessage
 from newel.context.mentions import Expansion, expand_mentions
 from newel.context.prompt_templates import find_template
 from newel.session.coding_agent import CodingAgent
 from newel.text.slash_command import parse_command
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images``
+    were pasted.
+    """
+
+    typed: str
+    piped: str = ""
+    images: tuple[Attachment, ...] = ()
 
 
 async def expand_typed(agent: CodingAgent, typed: str) -> Expansion:
@@ -28,3 +43,15 @@ async def expand_typed(agent: CodingAgent, typed: str) -> Expansion:
         template, said.text, attachable=agent.attachable_by_prompts, read_skill=read_skill
     )
     return Expansion(filled.text, [*said.attachments, *filled.attachments], [*said.notes, *filled.notes])
+
+
+async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None]) -> UserMessage:
+    """The message of a prompt, as ``expand_typed`` reads it. ``note`` tells the user which files could not be attached. Raises
+    ``WorkspaceError`` for a template that is not used.
+    """
+    text, attachments, notes = await expand_typed(agent, prompt.typed)
+    if prompt.piped:
+        text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
+    for line in notes:
+        note(line)
+    return UserMessage(content=text, attachments=[*attachments, *prompt.images])

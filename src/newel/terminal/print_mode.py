@@ -18,9 +18,9 @@ from newel.agent.formatting import describe_error
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
+from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_start
-from newel.terminal.repl.repl import Prompt, prepare
 from newel.terminal.review.review_ui import NOT_RECORDING, RunNotice
 from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReporter, describe_session
 from newel.terminal.signals import die_of, exit_code, on_signals

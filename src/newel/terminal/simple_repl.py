@@ -11,9 +11,10 @@ from typing import Any, TextIO
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
+from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
 from newel.terminal.renderers.base import CallOutcome, Renderer, report_start
-from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, prepare, run_command
+from newel.terminal.repl.repl import Repl, error_of, exit_summary, run_command
 from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI

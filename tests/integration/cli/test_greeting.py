@@ -23,11 +23,11 @@ def first_lines(newel: Newel, *words: str) -> str:
     [
         (
             ["--sandbox", "off"],
-            "auto (Shift+Tab): everything runs unasked, without a sandbox; /undo takes it back",
+            "auto (Shift+Tab): everything runs unasked, without a sandbox; /undo undoes it",
         ),
         (
             ["--approve", "ask"],
-            "ask (Shift+Tab): each change and command is shown first; /undo takes it back",
+            "ask (Shift+Tab): each change and command is shown first; /undo undoes it",
         ),
         (
             ["--approve", "plan"],

@@ -710,4 +710,4 @@ def test_who_comes_from_claude_code_is_told_where_their_hooks_are(with_model: Ma
     (newel.home / ".claude" / "settings.json").write_text(
         json.dumps({"hooks": {"Stop": [group(hook("true"))]}})
     )
-    assert "claude_settings = true" in newel("hooks").stdout
+    assert "newel config set hooks.claude_settings true" in newel("hooks").stdout

@@ -76,7 +76,7 @@ def test_a_plan_changes_nothing_and_is_carried_out_by_one_command(with_model: Ma
         terminal.wait_for(MARK)
         terminal.type("think", "Enter")
         terminal.wait_for("First a, then b.")
-        terminal.wait_for("/implement carries out the plan")
+        terminal.wait_for("/implement starts on the plan")
         assert not (newel.project / "a").exists()
         terminal.type("/implement", "Enter")
         terminal.wait_for(f"{MARK} Carry out the plan.")

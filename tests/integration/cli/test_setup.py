@@ -65,10 +65,20 @@ def test_a_newcomer_is_asked_and_then_answered(newel: Newel) -> None:
 def test_a_server_can_be_named_and_another_answer_is_explained(newel: Newel) -> None:
     with on_screen(newel, "setup") as screen:
         screen.wait_for("Number, 1 to ")
-        screen.type("https://api.example/v1", "Enter")
+        screen.type("nothing", "Enter")
         screen.wait_for("or a part of one name.")
         screen.type("Another", "Enter")
         screen.wait_for("Address of the server")
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_an_address_can_be_entered_at_once(newel: Newel, scheme: str) -> None:
+    with on_screen(newel, "setup") as screen:
+        screen.wait_for("Number, 1 to ")
+        screen.type(newel.server.url.replace("http://", scheme), "Enter")
+        screen.wait_for("Key for http://")
+        screen.type("", "Enter")
+        screen.wait_for("Save? [Y/n]")
 
 
 def test_the_settings_that_are_there_stay_and_the_old_servers_key_goes(newel: Newel) -> None:
@@ -148,11 +158,37 @@ def test_of_several_models_one_is_chosen_where_the_error_was(with_model: Make, i
         assert "beta" in newel("hi").stderr  # a script is told the names
 
 
+def test_a_model_of_ollama_is_tried_and_the_next_step_named(with_model: Make) -> None:
+    script = scenario("", {"content": "Hello."}) | {"models": ["qwen3:8b"], "ollama_version": "0.12.9"}
+    newel = with_model(script)
+    for name in ("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"):
+        del newel.environ[name]
+    address = newel.server.url.replace("http://", "ollama://")
+    with on_screen(newel, "setup") as screen:
+        screen.wait_for("Number, 1 to ")
+        screen.type("another", "Enter")
+        screen.wait_for("\nAddress:")
+        screen.type(address, "Enter")
+        screen.wait_for("Key for")
+        screen.type("", "Enter")
+        screen.wait_for("Number, or a part of the name")
+        screen.type("qwen3:8b", "Enter")
+        screen.wait_for("qwen3:8b answers without a key")
+        screen.wait_for("Save? [Y/n]")
+        screen.type("", "Enter")
+        screen.wait_for("To begin, in the folder of a project: newel")
+        screen.wait_for_end()
+    tried = [each for each in newel.server.requests if each["path"] == "/api/chat"]
+    assert [each["body"]["model"] for each in tried] == ["qwen3:8b"]
+
+
 def test_in_a_pipe_it_says_how_a_script_does_it(newel: Newel) -> None:
     ran = newel("setup")
     assert ran.returncode == 2
     assert "newel config set base_url URL" in ran.stderr
-    assert "No model is configured" in newel("hi").stderr
+    unset = newel("hi").stderr
+    assert "No model is configured" in unset
+    assert "newel setup" in unset
 
 
 def test_an_invalid_file_is_named_before_any_question(newel: Newel) -> None:

@@ -37,11 +37,11 @@ from newel.permissions.secret_paths import SecretPaths
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
+from newel.session.typed_prompt import Prompt
 from newel.terminal.print_mode import run_prompts
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.rich import on_terminal
 from newel.terminal.repl.coding_repl import run_repl
-from newel.terminal.repl.repl import Prompt
 from newel.terminal.rpc.server import run_json
 from newel.terminal.simple_repl import run_simple_repl
 from newel.terminal.ui.approval import Approver

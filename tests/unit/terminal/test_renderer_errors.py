@@ -10,10 +10,10 @@ import pytest
 
 from newel.agent.events import AgentEvent, ToolExecutionEnd
 from newel.review.tracking.recording_workspace import RecordingWorkspace
+from newel.session.typed_prompt import Prompt
 from newel.terminal.print_mode import run_prompts
 from newel.terminal.renderers.base import DisplayFailed
 from newel.terminal.renderers.console import ConsoleRenderer
-from newel.terminal.repl.repl import Prompt
 from newel.terminal.ui.approval import Approver
 from tests.integration.terminal.program import build
 

@@ -12,11 +12,12 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.formatting import pluralize
 from newel.config.terminal import EditingKeys, TerminalSettings
 from newel.providers.ollama.model_info import ModelMissing
+from newel.session.typed_prompt import Prompt
 from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.commands import COMMANDS, JexidaContext, complete_routine, pull_model
 from newel.terminal.jexida.renderer import PanelRenderer, PanelStyle
 from newel.terminal.renderers.screen import Printer, Screen
-from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui
+from newel.terminal.repl.repl import Repl, error_of, open_ui
 from newel.terminal.ui.terminal_ui import TerminalUI
 from newel.text.format import one_line
 

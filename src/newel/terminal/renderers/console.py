@@ -62,7 +62,7 @@ class ConsoleRenderer(Renderer):
         self.out.flush()
 
     def show_prompt(self, message: UserMessage, /) -> None:
-        self._line(f"> {sanitize(message.text)}")
+        self._line(f"{'' if message.is_notice else '> '}{sanitize(message.text)}")
         self.out.flush()
 
     def close(self) -> None:

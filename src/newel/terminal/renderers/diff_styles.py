@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +32,8 @@ CHANGED_WORD: Final = "bold underline"
 """Visible without colours, too."""
 DETAILED: Final = 2_000
 """Lines of a text, and of a hunk, in which words are compared and hunks parsed."""
+PART: Final = 200
+"""Lines of a hunk that are painted at once: more than a screen has."""
 MAX_PARSED: Final = 60_000
 """Characters of a hunk that are parsed for their syntax, about a third of a second."""
 MAX_PARSED_LINE: Final = 2_000
@@ -151,9 +153,9 @@ def diff_pieces(text: str, *, secondary: str = DIM) -> Iterator[Text]:
             yield start.append(lines[at], style=secondary)
             hunk = (line.removeprefix(indent) for line in lines[at + 1 : end])
             changes = (DiffLine(line[:1], 0, line[1:], 0) for line in hunk)
-            detailed = [*itertools.islice(changes, DETAILED if at < DETAILED else 0)]
+            detailed = itertools.islice(changes, DETAILED if at < DETAILED else 0)
             plain = (_paint_plainly(line, EXACT) for line in changes)
-            for line in itertools.chain(paint_lines(detailed, language, EXACT), plain):
+            for line in itertools.chain(_paint_in_parts(detailed, language), plain):
                 yield Text(f"\n{indent}").append_text(line)
             at = end
         else:
@@ -161,6 +163,14 @@ def diff_pieces(text: str, *, secondary: str = DIM) -> Iterator[Text]:
                 language = _LANGUAGES.get(PurePosixPath(name).suffix.lower(), "")
             yield start.append(lines[at], style="bold" if name else "")
             at += 1
+
+
+def _paint_in_parts(lines: Iterator[DiffLine], language: str) -> Iterator[Text]:
+    """The painted lines of a hunk. Of a long one, a part after the other: what spans two parts, such as a text over many lines, is
+    painted as it is in a hunk that begins there.
+    """
+    while some := [*itertools.islice(lines, PART)]:
+        yield from paint_lines(some, language, EXACT)
 
 
 def paint_diff_code(code: str) -> Text:
@@ -195,10 +205,12 @@ _MARKS: Final = ("+", "-", " ", "", "\\", "…")
 
 def _name(lines: Sequence[str], at: int, indent: str) -> str:
     """The name of the file in one of the two lines above a file's first hunk; empty for every other line."""
+    starts = (f"{indent}--- ", f"{indent}+++ ", f"{indent}@@")
+    if not lines[at].startswith(starts[:2]):
+        return ""
     for first in (at, at - 1):
         if first < 0 or first + 2 >= len(lines):
             continue
-        starts = (f"{indent}--- ", f"{indent}+++ ", f"{indent}@@")
         if all(line.startswith(start) for line, start in zip(lines[first : first + 3], starts, strict=True)):
             return lines[first + 1][len(indent) + 4 :]
     return ""
@@ -263,13 +275,19 @@ def _add_syntax(lines: Sequence[DiffLine], side: str, language: str, spans: list
         return
     row = column = 0
     for kind, value in _lexer(language).get_tokens("\n".join(lines[at].text for at in parsed)):
-        style = next((style for prefix, style in _TOKENS if str(kind).startswith(prefix)), "")
+        style = _style_of(kind)
         for number, piece in enumerate(value.split("\n")):
             if number:
                 row, column = row + 1, 0
             if style and piece and row < len(parsed) and lines[parsed[row]].mark == side:
                 spans[parsed[row]].append(Span(column, column + len(piece), style))
             column += len(piece)
+
+
+@cache
+def _style_of(kind: object) -> str:
+    """The style of a kind of token; there are about a hundred."""
+    return next((style for prefix, style in _TOKENS if str(kind).startswith(prefix)), "")
 
 
 @lru_cache(maxsize=8)

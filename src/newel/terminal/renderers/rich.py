@@ -144,6 +144,9 @@ class RichRenderer(LiveRenderer):
         self.set_activity("starting")
 
     def on_prompt(self, message: UserMessage) -> None:
+        if message.is_notice:  # not words of the user
+            self.note(message.text, "aside")
+            return
         self._print("user", styles.user_text(message.text))
         for attachment in message.attachments:
             self._print_dim("user", f"  + {one_line(attachment.file_name)}")

@@ -16,6 +16,7 @@ from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.context.prompt_templates import described, find_template, reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
+from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import CommandContext, rewrite_commands, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
@@ -23,7 +24,7 @@ from newel.terminal.repl.background_commands import watch
 from newel.terminal.repl.model_commands import switch_thinking_level
 from newel.terminal.repl.own_commands import OwnCommands
 from newel.terminal.repl.permission_commands import switch_approval_mode
-from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
+from newel.terminal.repl.repl import Repl, error_of, open_ui
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.slash_hints import NOT_SENT
@@ -234,7 +235,7 @@ class CodingRepl(Repl[CommandContext]):
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
         elif self._agent.approve == "plan" and self._agent.state.messages:
-            lines.append("/implement carries out the plan · /implement auto without asking")
+            lines.append("/implement starts on the plan · /implement auto without asking")
         elif not self._agent.state.messages:
             lines.append(
                 "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"

@@ -21,9 +21,9 @@ import msgspec
 from newel.agent.agent import Agent
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent, ErrorEvent
-from newel.agent.messages import Attachment, UserMessage
+from newel.agent.messages import Attachment
 from newel.session.coding_agent import CodingAgent
-from newel.session.typed_prompt import expand_typed
+from newel.session.typed_prompt import Prompt
 from newel.terminal.commands import CommandTable, Context
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate
 from newel.terminal.signals import exit_code, on_signals
@@ -42,28 +42,6 @@ if TYPE_CHECKING:
     from newel.terminal.repl.completion import ArgumentCompleter
 
 FAILED = 1
-
-
-class Prompt(msgspec.Struct, frozen=True):
-    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images``
-    were pasted.
-    """
-
-    typed: str
-    piped: str = ""
-    images: tuple[Attachment, ...] = ()
-
-
-async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None]) -> UserMessage:
-    """The message of a prompt, as ``expand_typed`` reads it. ``note`` tells the user which files could not be attached. Raises
-    ``WorkspaceError`` for a template that is not used.
-    """
-    text, attachments, notes = await expand_typed(agent, prompt.typed)
-    if prompt.piped:
-        text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
-    for line in notes:
-        note(line)
-    return UserMessage(content=text, attachments=[*attachments, *prompt.images])
 
 
 def open_ui(

@@ -43,10 +43,7 @@ def show_resumed(agent: CodingAgent, renderer: Renderer) -> None:
         renderer.note(f"… {pluralize(earlier, 'earlier message')}")
     for event in _events(shown):
         if isinstance(event, MessageEnd) and isinstance(event.message, UserMessage):
-            if event.message.is_notice:
-                renderer.note(event.message.text, "aside")
-            else:
-                renderer.show_prompt(event.message)
+            renderer.show_prompt(event.message)
         else:
             renderer.handle(event)
     renderer.close()  # nothing is running

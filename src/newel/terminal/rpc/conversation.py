@@ -199,7 +199,7 @@ class Conversation:
         message = UserMessage(content=command.text, attachments=list(command.attachments))
         if not command.expand:
             return message
-        from newel.terminal.repl.repl import Prompt, prepare
+        from newel.session.typed_prompt import Prompt, prepare
 
         def note(text: str) -> None:
             self.error("not_attached", text)

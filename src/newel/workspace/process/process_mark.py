@@ -172,7 +172,7 @@ def _belongs_to(pid: int, command: ProcessMark) -> bool:
     """Whether a process runs and belongs to a command; threads do not count."""
     process = _inspect(str(pid))
     if process is None or not (
-        process.session == command.session
+        0 < command.session == process.session  # kernel threads have the session 0
         or read_number(pid) == number_of_mark(command.mark)
         or command.mark.encode() in _marks(pid)
     ):

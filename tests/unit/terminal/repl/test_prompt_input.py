@@ -13,7 +13,7 @@ from newel.context.attachments import Attachable
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.repl.repl import Prompt, prepare
+from newel.session.typed_prompt import Prompt, prepare
 from newel.workspace.local import LocalWorkspace
 
 

@@ -71,6 +71,7 @@ def test_a_reused_pid_is_spared() -> None:
 def test_a_command_that_has_not_started_has_no_processes() -> None:
     """Kernel threads have the session 0."""
     assert not process_mark.is_running([OURS])
+    assert process_mark.find_remaining(OURS, all_of_them=True) == []
 
 
 def test_only_the_named_commands_are_ended() -> None:
