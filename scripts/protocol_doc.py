@@ -64,7 +64,7 @@ QUESTION = TabQuestion(id="q1", kind="approval", title="bash", preview="pytest -
 EXAMPLES: list[p.SocketRequest | p.FromServer] = [
     p.WatchTab(id="1", tab="7f3a", run="9e04", after=12),
     p.Unwatch(id="2", tab="7f3a"),
-    p.OpenChat(id="3", session="b21c"),
+    p.OpenChat(id="3", agent_mode="local", approve="ask", thinking="low"),
     p.OpenAgent(id="4"),
     p.CloseTab(id="5", tab="7f3a"),
     p.RenameTab(id="6", tab="7f3a", title="The auth bug"),
@@ -74,6 +74,7 @@ EXAMPLES: list[p.SocketRequest | p.FromServer] = [
     p.SetTabThinking(id="26", tab="7f3a", level="high"),
     p.SwitchBranch(id="27", tab="7f3a", message="u1", before=True),
     p.GetPrompts(id="28"),
+    p.GetPaths(id="29", part="~/notes/t"),
     p.Send(id="8", tab="7f3a", message_id="u1", text="Fix the bug in auth.py"),
     p.Withdraw(id="20", tab="7f3a", message_id="u2"),
     p.SendNow(id="21", tab="7f3a", message_id="u2"),

@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 THOROUGH: Final = float(os.environ.get("NEWEL_TESTS_THOROUGH", "0.5"))
-"""How many times as many as a test states: half of them in a quick run, all of them in CI on the other Pythons."""
+"""How many times as many as a test states: half of them in a quick run, all of them in CI on the newest Python."""
 
 
 def examples(number: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -212,8 +213,16 @@ def answers(page: Page) -> Locator:
     return page.get_by_role("article", name="Assistant")
 
 
+def open_menu(page: Page) -> None:
+    """On a narrow page, open the menu with the rest of the header."""
+    more = page.get_by_role("banner").get_by_role("button", name=re.compile("^More"))
+    if more.is_visible() and more.get_attribute("aria-expanded") == "false":
+        more.click()
+
+
 def open_agent(page: Page, contract: str) -> None:
     """Open an agent's tab with a contract that is not started."""
+    open_menu(page)
     page.get_by_role("button", name="New agent", exact=True).first.click()
     page.get_by_role("textbox", name="Contract", exact=True).fill(contract)
 

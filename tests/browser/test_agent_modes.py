@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from mock_llm_server import MockServer, running
-from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_agent, open_chat, say
+from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_agent, open_chat, open_menu, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 
@@ -26,6 +26,7 @@ def local() -> Iterator[MockServer]:
 
 
 def choose_mode(page: Page, mode: str) -> None:
+    open_menu(page)
     page.get_by_role("button", name="Agent mode").click()
     page.get_by_role("option").filter(has=page.get_by_text(mode, exact=True)).click()
 
@@ -47,7 +48,7 @@ def test_a_chat_is_switched_and_shows_which_model_works(workbench: Make, local: 
     bench.start()
     page = bench.page(**NARROW)
     open_chat(page)
-    button = page.get_by_role("button", name="Agent mode")
+    button = page.get_by_role("button", name="Agent mode", include_hidden=True)
     expect(button).to_have_text("remote")
     choose_mode(page, "hybrid_auto")
     expect(button).to_have_text("hybrid_auto")
@@ -77,6 +78,6 @@ def test_a_mode_without_its_model_is_explained_and_the_chat_goes_on(workbench: M
     open_chat(page)
     choose_mode(page, "hybrid_auto")
     expect(page.get_by_role("alert").filter(has_text="both models are mock-model")).to_be_visible()
-    expect(page.get_by_role("button", name="Agent mode")).to_have_text("remote")
+    expect(page.get_by_role("button", name="Agent mode", include_hidden=True)).to_have_text("remote")
     say(page, "ping")
     expect(answers(page).last).to_contain_text("pong")

@@ -66,6 +66,37 @@ def test_a_file_is_completed_and_attached_by_the_server(shop: tuple[Workbench, P
     expect(page.get_by_role("article", name="You").locator(".chip")).to_have_count(2)
 
 
+def test_files_outside_the_project_are_completed_and_attached_but_no_secrets(
+    shop: tuple[Workbench, Page],
+) -> None:
+    bench, page = shop
+    home = bench.newel.home
+    for name, text in (("papers/plan.md", "THE PLAN"), (".ssh/id_rsa", "THE KEY")):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text(text)
+    message_box(page).press_sequentially("What does @~/pap")
+    expect(choices(page)).to_have_text(["~/papers/"])
+    message_box(page).press("Enter")
+    expect(choices(page)).to_have_text(["~/papers/plan.md"])
+    message_box(page).press("Enter")
+    expect(message_box(page)).to_have_value("What does @~/papers/plan.md ")
+    message_box(page).press_sequentially("say?")
+    message_box(page).press("Enter")
+    expect(answers(page).last).to_contain_text("It runs.")
+    assert "THE PLAN" in json.dumps(last_request(bench))
+    message_box(page).fill("")
+    message_box(page).press_sequentially(f"What does @{home}/papers/")
+    expect(choices(page)).to_have_text([f"{home}/papers/plan.md"])
+    for text in ("@~/.ssh/", "@~/.ssh/../.ssh/i", "@/proc/self/environ/"):
+        message_box(page).fill("")
+        message_box(page).press_sequentially(text)
+        expect(choices(page)).to_have_count(0)
+    message_box(page).fill("What does @~/.ssh/id_rsa say?")
+    message_box(page).press("Enter")
+    expect(page.get_by_text("@~/.ssh/id_rsa was not attached")).to_be_visible()
+    assert "THE KEY" not in json.dumps(bench.newel.server.requests)
+
+
 def test_a_file_that_does_not_exist_is_named_and_none_is_attached(shop: tuple[Workbench, Page]) -> None:
     bench, page = shop
     say(page, "What does @shop/gone.py do?")

@@ -76,7 +76,9 @@ def test_every_screen_is_accessible_and_fits(workbench: Make) -> None:
 def test_everything_works_with_the_keyboard(workbench: Make) -> None:
     page = workbench(scenarios(answering("hello", {"content": "Good day."}))).page()
     keys = page.keyboard
+    expect(page.get_by_role("textbox", name="Message")).to_be_focused()  # that of the first page
     keys.press("Alt+n")
+    expect(page.get_by_role("tab")).to_have_count(1)
     expect(page.get_by_role("textbox", name="Message")).to_be_focused()
     keys.type("hello")
     keys.press("Enter")

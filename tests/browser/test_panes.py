@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws, open_chat
+from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws, open_chat, open_menu
 from tests.browser.expecting import expect
 from tests.browser.scenarios import scenarios
 from tests.support import BIN
@@ -51,9 +51,11 @@ def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: M
         assert find_flaws(page) == []
     open_chat(page)
     tools = page.get_by_role("banner").get_by_role("button", name="Tools")
+    open_menu(page)
     tools.click()  # the mouse stays on it
     page.get_by_role("button", name="Trust this command").click()
     expect(page.get_by_role("region", name="MCP tools")).to_contain_text("(active)")
+    open_menu(page)
     tools.hover()
     assert find_flaws(page) == []
     page.set_viewport_size({"width": 1280, "height": 800})

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, Route
 
-from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, say
+from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, open_menu, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 from tests.support import bash
@@ -98,6 +98,7 @@ def test_the_list_is_readable_in_each_look_and_hides_no_character(workbench: Mak
     assert bench.newel("permissions", "add", rule).returncode == 0
     (bench.newel.project / ".newel" / "permissions.toml").write_text('allow = ["bash"]\n')
     page = bench.page(**NARROW)
+    open_menu(page)
     page.get_by_role("button", name="Commands (Ctrl+K)").click()
     page.get_by_role("option", name="Permissions…").click()
     kept = part(page, "Allowed by your answers, in this project")

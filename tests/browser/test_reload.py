@@ -140,7 +140,7 @@ def test_a_tab_closed_in_one_window_closes_in_the_other(workbench: Make) -> None
         "button", name="Close"
     ).click()  # it has a draft
     for page in (one, other):
-        expect(page.get_by_text("No tabs open.")).to_be_visible()
+        expect(page.get_by_role("heading", name="New chat")).to_be_visible()
         expect(page).to_have_title("newel")
 
 

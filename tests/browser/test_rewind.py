@@ -56,7 +56,6 @@ def talked(workbench: Make) -> tuple[Workbench, Page, Path]:
     return bench, page, path
 
 
-@pytest.mark.core
 def test_a_run_is_undone_and_redone_below_it_in_the_default_mode(
     talked: tuple[Workbench, Page, Path],
 ) -> None:

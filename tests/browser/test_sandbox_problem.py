@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.bench import NARROW, Workbench, find_flaws, open_chat, say
+from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws, open_chat, open_menu, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 from tests.requirements import require_program
@@ -51,13 +51,18 @@ def test_the_notice_covers_no_answer(bench: Workbench) -> None:
     assert notice["y"] + notice["height"] <= asked["y"]
 
 
-def test_the_header_keeps_its_rows_on_a_phone(bench: Workbench) -> None:
+def test_the_header_is_one_row_on_a_phone_and_its_menu_names_the_problem(bench: Workbench) -> None:
     page = bench.page(**NARROW)
-    expect(page.get_by_text("partial sandbox", exact=True)).to_be_visible()
-    tops = [
-        page.get_by_role("button", name=name).bounding_box()
-        for name in ("Model: mock-model", "Commands (Ctrl+K)", "Color theme: system")
-    ]
-    assert len({round(box["y"] + box["height"] / 2) for box in tops if box}) == 1
+    box = page.get_by_role("banner").bounding_box()
+    assert box is not None
+    assert box["height"] <= 56
     assert page.get_by_text("mock-model", exact=True).evaluate("each => each.scrollWidth <= each.clientWidth")
+    expect(page.get_by_role("button", name="More")).to_contain_text("sandbox problem")
     assert find_flaws(page) == []
+    open_menu(page)
+    expect(page.get_by_text("partial sandbox", exact=True)).to_be_visible()
+    assert axe_violations(page) == []
+    page.get_by_role("button", name="Commands (Ctrl+K)").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="More")).to_be_focused()
+    expect(page.get_by_text("partial sandbox", exact=True)).to_be_hidden()

@@ -18,7 +18,10 @@ from tests.nodejs import DESKTOP, NODE, packages
             ["node_modules/typescript/bin/tsc", "--project", "tsconfig.json"],
             marks=pytest.mark.slow,  # a compiler: ten seconds of a core
         ),
-        ["--test", "--test-isolation=none", "tests/*.test.js"],
+        pytest.param(
+            ["--test", "--test-isolation=none", "tests/*.test.js"],
+            marks=pytest.mark.slow,  # eight seconds of a core; tests/desktop/test_shell.py has two quick tests
+        ),
     ],
     ids=["types", "unit tests"],
 )

@@ -6,12 +6,12 @@ import { sessionStore } from "./local-storage.js";
 const HTTP_TIMEOUT = 20_000; // ms
 
 export function createActions({ connection, store, toasts, show, refresh }) {
-  /** Send a request and report a failure, with Retry. Resolves to the reply or null. */
-  async function ask(type, fields, { what, quiet = false } = {}) {
+  /** Send a request and report a failure, by default with Retry. Resolves to the reply or null. */
+  async function ask(type, fields, { what, again = true } = {}) {
     try {
       return await connection.request(type, fields);
     } catch (error) {
-      if (!quiet) toasts.failed(`${what}: ${error.message}`, () => ask(type, fields, { what }));
+      toasts.failed(`${what}: ${error.message}`, again && (() => ask(type, fields, { what })));
       return null;
     }
   }
@@ -34,6 +34,11 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     } catch (error) {
       toasts.failed(`${what}: ${error.message}`, () => open(type, fields, what));
     }
+  }
+
+  /** Change a setting of a chat, or with no `tab` choose it for the next one. */
+  function set(tab, type, fields, chosen, what) {
+    return tab ? ask(type, { tab, ...fields }, { what }) : store.dispatch({ type: "page/newChat", chosen });
   }
 
   // Unacknowledged messages survive a reload of the page. The server treats a repeated id as the same message.
@@ -62,14 +67,23 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       return false;
     },
     newChat: () => open("openChat", {}, "Could not open a chat"),
+    /** Open a chat with what was chosen for it, and send its first message. Resolves to false if the chat could not be opened. */
+    async startChat(text, attachments) {
+      const reply = await ask("openChat", store.get().newChat, { what: "Could not open a chat", again: false });
+      if (!reply) return false;
+      deliver(reply.tab, { id: newId(), text, attachments });
+      store.dispatch({ type: "page/newChat" });
+      show(reply.tab);
+      return true;
+    },
     newAgent: () => open("openAgent", {}, "Could not open an agent"),
     openSession: (session) => open("openChat", { session }, "Could not open the conversation"),
     close: (tab) => ask("closeTab", { tab }, { what: "Could not close the tab" }),
     rename: (tab, title) => ask("renameTab", { tab, title }, { what: "Could not rename the tab" }),
-    setModel: (tab, model) => ask("setModel", { tab, model }, { what: "Could not change the model" }),
-    setAgentMode: (tab, mode) => ask("setAgentMode", { tab, mode }, { what: "Could not change the agent mode" }),
-    setApprove: (tab, mode) => ask("setApprove", { tab, mode }, { what: "Could not change the approval mode" }),
-    setThinking: (tab, level) => ask("setThinking", { tab, level }, { what: "Could not change how much the model thinks" }),
+    setModel: (tab, model) => set(tab, "setModel", { model }, { model }, "Could not change the model"),
+    setAgentMode: (tab, mode) => set(tab, "setAgentMode", { mode }, { agentMode: mode, model: null }, "Could not change the agent mode"),
+    setApprove: (tab, mode) => set(tab, "setApprove", { mode }, { approve: mode }, "Could not change the approval mode"),
+    setThinking: (tab, level) => set(tab, "setThinking", { level }, { thinking: level }, "Could not change how much the model thinks"),
     /** Resolves to the reply, or null if the conversation stayed where it is. */
     switchBranch: (tab, message, { before = false } = {}) => ask("switchBranch", { tab, message, before }, { what: "Could not change the conversation" }),
     retry: (tab) => ask("retry", { tab }, { what: "Could not continue" }),
@@ -100,6 +114,8 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
     prompts: async () => (await connection.request("getPrompts")).prompts ?? [],
+    /** What the path of a mention may become; the folder is anywhere. */
+    paths: async (part) => (await connection.request("getPaths", { part })).paths ?? [],
     models: async (tab) => (await connection.request("getModels", { tab })).models ?? [],
     /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],

@@ -6,8 +6,10 @@ import { Conversation } from "./conversation.js";
 import { StatusLine } from "./status-line.js";
 import { textOf, UserView } from "./message.js";
 import { Questions } from "./questions.js";
+import { QueuedMessages } from "./queue.js";
 import { isBusy } from "./store.js";
 import { TodoPanel } from "./todo.js";
+import { divideQueue } from "./transcript.js";
 
 export class ChatView {
   constructor({ tab, actions }) {
@@ -28,9 +30,6 @@ export class ChatView {
       actions: {
         resend: (message) => actions.resend(tab, message),
         discard: (message) => actions.discard(tab, message.id),
-        withdraw: (item) => actions.withdraw(tab, item.id),
-        sendNow: (item) => actions.sendNow(tab, item.id),
-        edit: async (item) => (await actions.withdraw(tab, item.id)) && this.composer.restore(item.text, item.message.attachments ?? []),
         bringBack: (id) => actions.switchBranch(tab, id),
         loadEarlier: () => actions.loadEarlier(tab),
         loadSubagent: (call, session) => actions.loadSubagent(tab, call, session),
@@ -42,6 +41,12 @@ export class ChatView {
     });
     this.refuse = actions.refuse;
     this.todo = new TodoPanel();
+    this.edit = async (message) => (await actions.withdraw(tab, message.id)) && this.composer.restore(textOf(message), message.attachments ?? []);
+    this.queued = new QueuedMessages({
+      edit: this.edit,
+      withdraw: ({ id }) => actions.withdraw(tab, id),
+      sendNow: ({ id }) => actions.sendNow(tab, id),
+    });
     this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
     this.composer = new Composer({
       tab,
@@ -49,6 +54,7 @@ export class ChatView {
         send: (text, attachments) => {
           this.conversation.scrollToEnd();
           actions.send(tab, text, { attachments });
+          return true;
         },
         stop: (now) => actions.stop(tab, now),
         refuse: actions.refuse,
@@ -56,10 +62,11 @@ export class ChatView {
         chooseThinking: actions.chooseThinking,
         editLast: () => this.#editLast(),
         findFiles: actions.findFiles,
+        paths: actions.paths,
         chatCommands: actions.chatCommands,
       },
     });
-    this.el = h("div", { class: "panel chat" }, this.title, this.conversation.el, this.todo.el, this.questions.el, this.composer.el);
+    this.el = h("div", { class: "panel chat" }, this.title, this.conversation.el, this.todo.el, this.questions.el, this.queued.el, this.composer.el);
   }
 
   #mayChange(what) {
@@ -69,7 +76,7 @@ export class ChatView {
   /** Edit the user's last message: one that waits goes back to the box. Returns whether there is one. */
   #editLast() {
     const waiting = this.queue.at(-1);
-    if (waiting) this.conversation.actions.edit({ id: waiting.message.id, text: textOf(waiting.message), message: waiting.message });
+    if (waiting) this.edit(waiting.message);
     return Boolean(waiting) || this.conversation.editLast();
   }
 
@@ -105,8 +112,10 @@ export class ChatView {
     this.asked = transcript.questions;
     this.todo.update(transcript.todo, { busy });
     this.questions.update(transcript.questions);
-    this.composer.update({ busy, stopping, totals: transcript.totals, queued: tab.queued, link: state.link, ...modesOf(tab, state.hello) });
-    this.conversation.update({ transcript, pending, changes, isResting: !busy && pending.length === 0 });
+    this.composer.update({ busy, stopping, totals: transcript.totals, link: state.link, ...modesOf(tab, state.hello) });
+    const { queued, next } = divideQueue(transcript, pending, { busy });
+    this.queued.update(queued);
+    this.conversation.update({ transcript, pending: next, changes, isResting: !busy && pending.length === 0 });
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }

@@ -1,19 +1,27 @@
-import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 // The commands of the page: what buttons, keys and the palette do. A command asks where it has to, then calls an action or
 // changes what is shown.
 
+import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 import { askText, confirm } from "./dialog.js";
 import { formatMoment, plain, pluralize } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { openPalette, showKeys } from "./palette.js";
 import { pick } from "./picker.js";
-import { isBusy } from "./store.js";
+import { isBusy, isEmptyChat } from "./store.js";
 import { setTheme } from "./theme.js";
 import { openUsage } from "./usage.js";
 
+const BLOCKED = "The browser blocks notifications for this address. Allow them in its settings; over a network they need HTTPS.";
+
 /** `view()` is the PageView; it is made after the commands, which it shows. */
-export function createCommands({ store, state, actions, router, review, view }) {
+export function createCommands({ store, state, actions, router, review, notifications, view }) {
   const activeTab = () => state.tab(store.get().active);
+  /** The chat that is shown, or the settings of the next one where no tab is open; null elsewhere. */
+  function shownChat() {
+    const { hello, newChat } = store.get();
+    const tab = activeTab() ?? { id: null, kind: "chat", ...newChat };
+    return hello && tab.kind === "chat" ? tab : null;
+  }
   const isToolsOpen = () => view().tools.isOpen;
 
   async function close(id) {
@@ -40,35 +48,36 @@ export function createCommands({ store, state, actions, router, review, view }) 
     if (id) actions.openSession(id);
   }
 
-  async function chooseModel() {
-    const { active, hello } = store.get();
-    const current = activeTab()?.model ?? hello.model;
-    const choices = actions.models(active).then((models) =>
-      models.map((name) => ({ title: plain(name), detail: name === current ? "current" : "", value: name })));
-    const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: "The server lists no models." });
-    if (model && active) actions.setModel(active, model);
+  /** Show an empty chat: one without a message and a draft, or else a new one. */
+  function newChat() {
+    const current = store.get();
+    const empty = current.tabs.findLast((tab) => isEmptyChat(current, tab) && !localStore.get(`draft:${tab.id}`));
+    return empty ? router.show(empty.id) : actions.newChat();
   }
 
-  async function chooseAgentMode() {
-    const { active, hello } = store.get();
-    const current = activeTab()?.agentMode ?? hello.agentMode;
-    const choices = AGENT_MODES.map(([mode, about]) =>
-      ({ title: mode, detail: mode === current ? `current · ${about}` : about, value: mode }));
-    const mode = await pick({ label: "Agent mode", placeholder: "Find a mode", choices });
-    if (mode && active) actions.setAgentMode(active, mode);
+  async function chooseModel() {
+    const chat = shownChat();
+    if (!chat) return;
+    const current = chat.model ?? store.get().hello.model;
+    const choices = actions.models(chat.id).then((models) =>
+      models.map((name) => ({ title: plain(name), detail: name === current ? "current" : "", value: name })));
+    const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: "The server lists no models." });
+    if (model) actions.setModel(chat.id, model);
   }
 
   /** Let the user choose a mode of the chat that is shown; `modes` are [name, description]. */
-  async function choose(label, modes, current, set) {
-    const tab = activeTab();
-    if (tab?.kind !== "chat") return;
-    const choices = modes.map(([name, about]) => ({ title: name, detail: name === current(tab) ? `current · ${about}` : about, value: name }));
+  async function choose(label, modes, field, set) {
+    const chat = shownChat();
+    if (!chat) return;
+    const current = chat[field] ?? store.get().hello[field];
+    const choices = modes.map(([name, about]) => ({ title: name, detail: name === current ? `current · ${about}` : about, value: name }));
     const chosen = await pick({ label, placeholder: "Find a mode", choices });
-    if (chosen) set(tab.id, chosen);
+    if (chosen) set(chat.id, chosen);
   }
 
-  const chooseApprove = () => choose("Approval mode", APPROVAL_MODES, (tab) => tab.approve ?? store.get().hello.approve, actions.setApprove);
-  const chooseThinking = () => choose("Thinking", THINKING_LEVELS, (tab) => tab.thinking ?? store.get().hello.thinking, actions.setThinking);
+  const chooseAgentMode = () => choose("Agent mode", AGENT_MODES, "agentMode", actions.setAgentMode);
+  const chooseApprove = () => choose("Approval mode", APPROVAL_MODES, "approve", actions.setApprove);
+  const chooseThinking = () => choose("Thinking", THINKING_LEVELS, "thinking", actions.setThinking);
 
   /** Escape closes what lies over the page, or else stops the run: the first press before its next request, the second at once. */
   function escape() {
@@ -83,15 +92,15 @@ export function createCommands({ store, state, actions, router, review, view }) 
     const tab = activeTab();
     const isRunning = tab && isBusy(tab);
     return [
-      { title: "New chat", keys: "Alt+N", run: commands.newChat },
+      { title: "New chat", keys: "Alt+N", run: newChat },
       { title: "New agent", keys: "Alt+A", run: commands.newAgent },
       { title: "Open conversation…", keys: "Alt+O", run: openSession },
       isRunning && { title: "Stop run", keys: "Esc", run: () => actions.stop(tab.id, false) },
       isRunning && { title: "Stop run now", run: () => actions.stop(tab.id, true) },
-      tab?.kind === "chat" && { title: "Choose model…", run: chooseModel },
-      tab?.kind === "chat" && { title: "Choose agent mode…", run: chooseAgentMode },
-      tab?.kind === "chat" && { title: "Choose approval mode…", run: chooseApprove },
-      tab?.kind === "chat" && { title: "Choose thinking…", run: chooseThinking },
+      shownChat() && { title: "Choose model…", run: chooseModel },
+      shownChat() && { title: "Choose agent mode…", run: chooseAgentMode },
+      shownChat() && { title: "Choose approval mode…", run: chooseApprove },
+      shownChat() && { title: "Choose thinking…", run: chooseThinking },
       tab && !review.has(tab.id) && { title: "Rename tab…", keys: "F2", run: () => rename(tab.id) },
       tab && { title: "Close tab", keys: "Alt+W", run: () => close(tab.id) },
       { title: "Files", keys: "Alt+F", run: commands.toggleFiles },
@@ -111,12 +120,13 @@ export function createCommands({ store, state, actions, router, review, view }) 
           view().header.showTheme();
         },
       })),
+      { title: `Notifications: ${notifications.state === "on" ? "off" : "on"}`, detail: "when a run ends or asks", run: commands.toggleNotifications },
       { title: "Keyboard shortcuts", keys: "?", run: showKeys },
     ].filter(Boolean);
   }
 
   const commands = {
-    newChat: actions.newChat,
+    newChat,
     newAgent: actions.newAgent,
     openSession,
     chooseModel,
@@ -136,6 +146,9 @@ export function createCommands({ store, state, actions, router, review, view }) 
     toggleReview: () => review.toggle("review"),
     openUsage: () => openUsage(actions),
     openPermissions: () => view().openPermissions(store.get()),
+    async toggleNotifications() {
+      if ((await notifications.toggle()) === "blocked") actions.refuse(BLOCKED);
+    },
     toggleTools() {
       view().showTools(!isToolsOpen(), store.get().servers);
       actions.refresh();

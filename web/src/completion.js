@@ -15,6 +15,9 @@ export function completedPart(before) {
   return mention && { kind: "file", part: mention.groups.quoted ?? mention.groups.bare ?? "", start: before.length - mention[1].length };
 }
 
+/** Whether a path names its place itself, which may be outside the project: `~/`, `/`, `./` or `../` begin it. */
+export const isPlace = (part) => /^(?:(?:~|\.{1,2})?\/|~$)/.test(part);
+
 /** How a message names a path. */
 export const mentionOf = (path) => (/[\s'`@]/.test(path) ? `@"${path}"` : `@${path}`);
 
@@ -40,11 +43,11 @@ export function matchCommands(entries, part) {
 
 export class Completion {
   /**
-   * `area` is the message box. `files(part)` resolves to paths, `commands()` to [{name, detail, takesArguments, run}]; `changed()` is
+   * `area` is the message box. `files(part)` resolves to paths of the project, `paths(part)` to those in a folder, `commands()` to [{name, detail, takesArguments, run}]; `changed()` is
    * called when the text was completed.
    */
-  constructor({ area, files, commands, changed }) {
-    Object.assign(this, { area, files, commands, changed });
+  constructor({ area, files, paths, commands, changed }) {
+    Object.assign(this, { area, files, paths, commands, changed });
     this.choices = [];
     this.at = 0;
     this.asked = 0;
@@ -98,8 +101,12 @@ export class Completion {
     return !run && this.area.value.slice(this.found.start, this.area.selectionStart) === text.trimEnd();
   }
 
-  #filesFor = async (part) =>
-    withFolders(await this.files(part), part).map((path) => ({ title: revealPath(path), text: `${mentionOf(path)}${path.endsWith("/") ? "" : " "}` }));
+  /** Files of the project; or entries of the folder that `part` names: outside of the project, or where git ignores them. */
+  #filesFor = async (part) => {
+    const found = isPlace(part) ? [] : withFolders(await this.files(part), part);
+    const names = found.length > 0 || !/^~$|\//.test(part) ? found : await this.paths(part);
+    return names.map((path) => ({ title: revealPath(path), text: `${mentionOf(path)}${path.endsWith("/") ? "" : " "}` }));
+  };
 
   #commandsFor = async (part) =>
     matchCommands(await this.commands(), part).map(({ name, detail, takesArguments, run }) =>

@@ -10,7 +10,7 @@ import { StopButton } from "./stop-button.js";
 const COMMAND = /^\/([A-Za-z0-9][\w.-]*)(?:\s[\s\S]*)?$/;
 
 export class Composer {
-  /** `actions`: send(text, attachments), stop(now), refuse(words), editLast(), findFiles(part), chatCommands(), chooseApprove(), chooseThinking(). */
+  /** `actions`: send(text, attachments), which resolves to false if the message stays in the box, stop(now), refuse(words), editLast(), findFiles(part), paths(part), chatCommands(), chooseApprove(), chooseThinking(). */
   constructor({ tab, actions }) {
     Object.assign(this, { tab, actions });
     this.attachments = new Attachments({ refuse: actions.refuse, changed: () => this.#ready() });
@@ -25,7 +25,7 @@ export class Composer {
       onpaste: (event) => event.clipboardData.files.length && this.#files(event, event.clipboardData.files),
     });
     this.completion = new Completion({
-      area: this.area, files: actions.findFiles, commands: actions.chatCommands, changed: () => this.#drafted(),
+      area: this.area, files: actions.findFiles, paths: actions.paths, commands: actions.chatCommands, changed: () => this.#drafted(),
     });
     this.send = h(
       "button",
@@ -60,7 +60,7 @@ export class Composer {
     this.area.focus();
   }
 
-  update({ busy, stopping, totals, queued, link, approve, thinking }) {
+  update({ busy, stopping, totals, link, approve, thinking }) {
     this.#mode(this.approve, approve, `Approval mode: ${approve}`);
     this.#mode(this.thinking, `thinking ${thinking}`, `Thinking: ${thinking}`);
     const isFixed = approve === "review"; // the chat works in a copy of the project
@@ -68,10 +68,9 @@ export class Composer {
     setAttr(this.approve, "title", isFixed ? "Changes wait for your review. Start Newel with another --approve to switch." : "Choose which calls are asked about");
     this.stop.update({ busy, stopping });
     setText(this.words, busy ? "Queue" : "Send");
-    const waits = queued ? `${queued} queued. ` : "";
     const stops = { soon: " · Esc to stop now", now: "" }[stopping] ?? " · Esc to stop";
     const keys = busy ? `Enter to queue${stops}` : "Enter to send · Shift+Enter for a new line · @ files · / commands";
-    setText(this.hint, link === "open" ? waits + keys : "Offline. Messages are sent when the connection is back.");
+    setText(this.hint, link === "open" ? keys : "Offline. Messages are sent when the connection is back.");
     setText(this.meter, formatUsage(totals));
   }
 
@@ -103,8 +102,13 @@ export class Composer {
       return command.run();
     }
     this.completion.close();
-    this.actions.send(text, this.attachments.take());
-    this.area.value = "";
+    if (this.isSending) return;
+    this.isSending = true;
+    const isSent = await this.actions.send(text, [...this.attachments.files]);
+    this.isSending = false;
+    if (isSent === false) return;
+    this.attachments.take();
+    if (this.area.value === text) this.area.value = "";
     this.#drafted();
   }
 

@@ -11,7 +11,7 @@ const AT_END = 40; // px from the end within which the reader counts as being th
 const NEAR_TOP = 300; // px from the top at which earlier messages are loaded
 
 export class Conversation {
-  /** `actions` of the tab: resend, discard, withdraw, edit, sendNow, bringBack, loadEarlier, loadSubagent, reviewRun, undoRun, redoRun, openFile; `userView()` makes the view of a user's message. */
+  /** `actions` of the tab: resend, discard, bringBack, loadEarlier, loadSubagent, reviewRun, undoRun, redoRun, openFile; `userView()` makes the view of a user's message. */
   constructor({ tab, actions, userView, foot = null, empty = null }) {
     Object.assign(this, { tab, actions, userView, empty });
     this.views = new Map(); // by key, in document order
@@ -49,14 +49,13 @@ export class Conversation {
     this.#savePosition();
   }
 
-  /** `changes` are those of its runs, as changes.js lists them; `isResting`: nothing runs or waits to run. */
+  /** `pending` are the messages at its end that no run has taken yet, `changes` those of its runs, as changes.js lists them; `isResting`: nothing runs or waits to run. */
   update({ transcript, pending, changes, isResting = false }) {
     const height = this.follows ? 0 : this.log.scrollHeight;
     const items = [
       ...this.#entries(transcript, changes),
       ...(isResting ? this.#kept(keptAtEnd(transcript)) : []),
-      ...this.#queuedEntries(transcript.queue).map((item) => [`pending:${item.id}`, item]),
-      ...pending.map((message) => [`pending:${message.id}`, message]),
+      ...pending.map((each) => [`pending:${each.id ?? each.message.id}`, each.message ? { kind: "pending", state: "sending", text: textOf(each.message) } : each]),
     ];
     this.#reconcile(items, transcript);
     setAttr(this.log, "aria-busy", transcript.live ? "true" : null);
@@ -86,16 +85,6 @@ export class Conversation {
       this.liveItem = { kind: "live", ...live };
     }
     return this.liveItem;
-  }
-
-  #queuedEntries(queue) {
-    if (queue !== this.queueSource) {
-      this.queueSource = queue;
-      this.queueItems = queue.map(({ message, held }, index) => ({
-        kind: "pending", id: message.id, message, text: textOf(message), state: held ? "held" : "queued", isFirst: index === 0, isWaiting: true,
-      }));
-    }
-    return this.queueItems;
   }
 
   #reconcile(items, transcript) {

@@ -89,6 +89,7 @@ const PATHS = {
   check: "M3 8.5l3.2 3.2L13 5",
   down: "M4 6l4 4 4-4",
   right: "M6 4l4 4-4 4",
+  left: "M10 4L6 8l4 4",
   send: "M8 13V3M3.5 7.5L8 3l4.5 4.5",
   stop: "M4.5 4.5h7v7h-7z",
   copy: "M6 6h7v7H6zM10 6V3H3v7h3",
@@ -104,6 +105,8 @@ const PATHS = {
   warn: "M8 2.5L14 13H2zM8 6.5v3M8 11.2v.3",
   info: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 7.3v3.9M8 4.8v.3",
   question: "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM6.3 6.3a1.8 1.8 0 1 1 2.4 1.7c-.5.2-.7.5-.7 1M8 11.2v.3",
+  more: "M3 4.5h10M3 8h10M3 11.5h10",
+  bell: "M4.5 11V7a3.5 3.5 0 0 1 7 0v4M3 11h10M7 13.3h2",
   keys: "M2 4.5h12v7H2zM4.5 7h.01M7 7h.01M9.5 7h.01M12 7h.01M5 9.5h6",
 };
 

@@ -13,6 +13,12 @@ const SANDBOX = {
   off: "Commands can change whatever you can",
 };
 
+const NOTIFICATIONS = {
+  on: "Notifications are on: a run that ends or asks while Newel is not in front",
+  off: "Notify me when a run ends or asks while Newel is not in front",
+  blocked: "The browser blocks notifications for this address",
+};
+
 export class Header {
   constructor({ commands, columns }) {
     this.host = new HostStatus();
@@ -31,26 +37,76 @@ export class Header {
       nextTheme();
       this.showTheme();
     });
+    this.notify = iconButton("bell", "Notifications", commands.toggleNotifications);
     this.approve = h("span", {});
     this.permissions = h("button", { type: "button", class: "quiet approve", title: "Permissions", "aria-label": "Permissions", onclick: commands.openPermissions }, this.approve, icon("down"));
     this.flags = h("span", { class: "flags" });
     this.sandbox = h("span", {});
-    const adding = (words, label, onclick) =>
-      h("button", { type: "button", "aria-label": label, onclick }, icon("plus"), h("span", {}, words));
-    this.el = h("div", { class: "head" },
-      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.mode, this.permissions, this.flags, this.sandbox,
-      h("span", { class: "spacer" }),
-      columns.files, columns.review,
-      this.tools,
-      adding("Chat", "New chat", commands.newChat),
-      adding("Agent", "New agent", commands.newAgent),
-      iconButton("history", "Open conversation", commands.openSession),
-      iconButton("command", "Commands (Ctrl+K)", commands.openPalette, { "aria-keyshortcuts": "Control+K Meta+K" }),
-      this.theme);
+    this.menu = h("div", { class: "head-menu", id: "head-menu", role: "group", "aria-label": "More", hidden: true });
+    this.menu.addEventListener("click", (event) => event.target.closest("button") && this.#leaveMenu(), { capture: true });
+    this.menuCounts = h("span", { class: "counts" });
+    this.menuWarning = h("span", { class: "bad-text", hidden: true }, icon("warn"), h("span", { class: "sr-only" }, "sandbox problem"));
+    this.more = h("button", {
+      type: "button", class: "quiet", "aria-expanded": "false", "aria-controls": "head-menu", onclick: () => this.#openMenu(this.menu.hidden),
+    }, icon("more"), h("span", { class: "sr-only" }, "More "), this.menuWarning, this.menuCounts);
+    this.el = h("div", { class: "head" });
+    this.el.addEventListener("keydown", (event) => this.#key(event));
+    addEventListener("pointerdown", ({ target }) => this.menu.contains(target) || this.more.contains(target) || this.#openMenu(false));
+    this.#arrange(commands, columns);
     this.showTheme();
   }
 
-  update({ hello, tab, servers, isToolsOpen }) {
+  /** Lay the parts out in a row; on a narrow page, those that are used less in a menu. */
+  #arrange(commands, columns) {
+    const adding = (words, label, onclick) =>
+      h("button", { type: "button", class: "add", "aria-label": label, onclick }, icon("plus"), h("span", {}, words));
+    const title = [h("h1", {}, "newel"), this.host.el, this.project, this.model];
+    const modes = [this.mode, this.permissions, this.flags, this.sandbox];
+    const spacer = h("span", { class: "spacer" });
+    const shown = [columns.files, columns.review];
+    const chat = adding("Chat", "New chat", commands.newChat);
+    const rest = [
+      adding("Agent", "New agent", commands.newAgent),
+      iconButton("history", "Open conversation", commands.openSession),
+      this.notify,
+      iconButton("command", "Commands (Ctrl+K)", commands.openPalette, { "aria-keyshortcuts": "Control+K Meta+K" }),
+      this.theme,
+    ];
+    const narrow = matchMedia("(max-width: 640px)");
+    const arrange = () => {
+      this.#openMenu(false);
+      if (!narrow.matches) return fill(this.el, title, modes, spacer, shown, this.tools, chat, rest);
+      fill(this.menu, modes, this.tools, rest);
+      fill(this.el, title, spacer, shown, chat, this.more, this.menu);
+    };
+    narrow.addEventListener("change", arrange);
+    arrange();
+  }
+
+  #openMenu(isOpen) {
+    this.menu.hidden = !isOpen;
+    setAttr(this.more, "aria-expanded", isOpen);
+  }
+
+  #key(event) {
+    if (event.key !== "Escape" || this.menu.hidden) return;
+    event.stopPropagation();
+    this.#leaveMenu();
+  }
+
+  /** Close the menu, whose button gets the focus, also back from what a choice opens. */
+  #leaveMenu() {
+    this.#openMenu(false);
+    this.more.focus();
+  }
+
+  focusTools() {
+    (this.menu.contains(this.tools) ? this.more : this.tools).focus();
+  }
+
+  update({ hello, tab, servers, isToolsOpen, notifications }) {
+    setAttr(this.notify, "aria-pressed", notifications === "on");
+    setAttr(this.notify, "title", NOTIFICATIONS[notifications]);
     this.host.update(hello);
     setText(this.project, plain(hello.host?.folder ?? hello.project));
     setAttr(this.project, "title", hello.project);
@@ -70,6 +126,7 @@ export class Header {
     setText(this.flags, hello.ephemeral ? "not saved" : "");
     const problem = hello.sandbox === "partial" ? "partial sandbox" : "no sandbox";
     setText(this.sandbox, hello.sandboxProblem ? problem : `sandbox: ${hello.sandbox}`);
+    this.menuWarning.hidden = !hello.sandboxProblem;
     setAttr(this.sandbox, "title", plain(hello.sandboxProblem) || SANDBOX[hello.sandbox]);
     setAttr(this.sandbox, "class", hello.sandboxProblem ? "bad-text sandbox-problem" : "flags");
     setAttr(this.tools, "aria-expanded", isToolsOpen);
@@ -82,6 +139,7 @@ export class Header {
       number > 0 && h("span", { class: kind }, `${number}${sign}`, h("span", { class: "sr-only" }, ` ${words} `));
     fill(this.counts, part(good, "✓", "ok-text", "active"), part(bad, "✗", "bad-text", "broken"),
       part(waiting, "?", "warn-text", "not trusted yet"), part(starting, "…", "dim", "starting"));
+    fill(this.menuCounts, part(bad, "✗", "bad-text", "MCP servers broken"), part(waiting, "?", "warn-text", "MCP servers not trusted yet"));
   }
 
   /** Show the current colour theme. */

@@ -241,13 +241,11 @@ export class KeptView {
   }
 }
 
-const PENDING_STATES = {
-  sending: "· sending", queued: "· queued", failed: "· not sent", held: "· held: the run was stopped",
-};
+const PENDING_STATES = { sending: "· sending", queued: "· sending", failed: "· not sent" };
 
 /** A message that is not part of the conversation yet. */
 export class PendingView {
-  /** `actions`: resend(item), discard(item); for queued messages edit(item), withdraw(item), sendNow(item). */
+  /** `actions`: resend(item), discard(item). */
   constructor(actions) {
     this.actions = actions;
     this.state = h("span", { class: "aside" });
@@ -258,23 +256,14 @@ export class PendingView {
 
   update(item) {
     this.item = item;
-    const key = JSON.stringify([item.text, item.state, item.isWaiting, item.isFirst]);
+    const key = JSON.stringify([item.text, item.state]);
     if (key === this.shown) return; // a button that is replaced while it is pressed gets no click
     this.shown = key;
     this.body.textContent = plain(item.text);
     setAttr(this.el, "data-state", item.state);
     this.state.textContent = PENDING_STATES[item.state];
-    const button = (words, action, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[action](this.item)) }, words);
-    const canSend = item.state === "held" || item.isFirst;
-    fill(
-      this.row,
-      item.state === "failed" && [button("Retry", "resend"), button("Discard", "discard")],
-      item.isWaiting && [
-        canSend && button("Send now", "sendNow", item.state === "held" ? null : "Stop the run now and send the queued messages"),
-        button("Edit", "edit", "Move it back to the message box"),
-        button("Withdraw", "withdraw"),
-      ],
-    );
+    const button = (words, action) => h("button", { type: "button", onclick: onceClicked(() => this.actions[action](this.item)) }, words);
+    fill(this.row, item.state === "failed" && [button("Retry", "resend"), button("Discard", "discard")]);
   }
 }
 

@@ -4,6 +4,7 @@
 import { ConnectionBanner, QuestionBanner } from "./banners.js";
 import { fill, h } from "./dom.js";
 import { plain, pluralize } from "./format.js";
+import { FirstPage } from "./first-page.js";
 import { Header } from "./header.js";
 import { ToolsPanel } from "./mcp-panel.js";
 import { Panel } from "./panel.js";
@@ -26,15 +27,21 @@ export class PageView {
     this.modelSetup = new ModelSetup(modelForm);
     this.tools = new ToolsPanel({ actions, close: commands.toggleTools });
     this.permissions = new PermissionsDialog({ actions });
+    const ofComposer = {
+      refuse: actions.refuse, paths: actions.paths, chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
+      findFiles: (part) => review.api.find(part).then(({ files }) => files),
+      chatCommands: async () => [...CHAT_COMMANDS.map(([name, detail, run]) => ({ name, detail, run: () => commands[run]() })), ...(await actions.prompts()).map(
+        ({ name, description: detail, takesArguments }) => ({ name, detail, takesArguments }))],
+    };
     this.panel = new Panel({
       review,
-      empty: emptyPanel(commands, this.modelSetup.el),
+      firstPage: new FirstPage({
+        actions: { ...ofComposer, startChat: actions.startChat, sessions: actions.sessions, openSession: actions.openSession, newAgent: commands.newAgent, findSession: commands.openSession },
+        setup: this.modelSetup.el,
+      }),
       actions: {
-        ...actions, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
-        ...runActions(review), chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
-        findFiles: (part) => review.api.find(part).then(({ files }) => files),
-        chatCommands: async () => [...CHAT_COMMANDS.map(([name, detail, run]) => ({ name, detail, run: () => commands[run]() })), ...(await actions.prompts()).map(
-          ({ name, description: detail, takesArguments }) => ({ name, detail, takesArguments }))],
+        ...actions, ...ofComposer, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
+        ...runActions(review),
       },
     });
     fill(
@@ -55,7 +62,7 @@ export class PageView {
     if (!hello) return;
     const title = documentTitle(model);
     if (document.title !== title) document.title = title;
-    this.header.update({ hello, tab, servers, isToolsOpen: this.tools.isOpen });
+    this.header.update({ hello, tab: tab ?? { kind: "chat", ...model.newChat }, servers, isToolsOpen: this.tools.isOpen, notifications: model.notifications });
     this.tabs.update({ tabs, active: tab?.id, stopping });
     this.tools.update(servers);
     this.permissions.update(model.permissionChanges);
@@ -72,7 +79,7 @@ export class PageView {
   /** Show or hide the panel of MCP servers; its button gets the focus back. */
   showTools(isOpen, servers) {
     this.tools.setOpen(isOpen, servers);
-    if (!isOpen) this.header.tools.focus();
+    if (!isOpen) this.header.focusTools();
   }
 }
 
@@ -119,12 +126,3 @@ function documentTitle({ tab, asking, reviewQuestions }) {
   if (questions > 0) return `${pluralize(questions, "question")} · ${title}`;
   return tab && isBusy(tab) ? `… ${title}` : title;
 }
-
-const emptyPanel = (commands, modelSetup) =>
-  h("div", { class: "empty whole" }, modelSetup,
-    h("p", { class: "empty-title" }, "No tabs open."),
-    h("p", { class: "dim" }, "Work step by step in a chat, or give an agent a contract and let it work until the contract is fulfilled."),
-    h("div", { class: "row" },
-      h("button", { type: "button", class: "primary", onclick: commands.newChat }, "New chat"),
-      h("button", { type: "button", onclick: commands.newAgent }, "New agent"),
-      h("button", { type: "button", onclick: commands.openSession }, "Open conversation…")));

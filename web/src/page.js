@@ -8,6 +8,7 @@ import { createActions } from "./actions.js";
 import { createCommands } from "./commands.js";
 import { plain } from "./format.js";
 import { isAllowed, showDenied } from "./login.js";
+import { Notifications } from "./notifications.js";
 import { PageState } from "./page-state.js";
 import { PageView } from "./page-view.js";
 import { bindKeyboard } from "./palette.js";
@@ -37,13 +38,14 @@ export function startPage() {
   });
   const state = new PageState({ store, connection, review, onConnect, onDenied: showDenied });
   const router = new Router({ state, store, review });
-  const commands = createCommands({ store, state, actions, router, review, view: () => view });
+  const notifications = new Notifications({ show: showTab, changed: refresh });
+  const commands = createCommands({ store, state, actions, router, review, notifications, view: () => view });
   const view = new PageView({ actions, commands, review, toasts, showTab });
 
   function render() {
     const tab = router.resolve();
     state.visit(tab);
-    view.update(state.viewModel(tab));
+    view.update({ ...state.viewModel(tab), notifications: notifications.state });
   }
 
   function onConnect({ isFirst }) {
@@ -54,7 +56,10 @@ export function startPage() {
     router.followAddress();
   }
 
-  store.subscribe((_, frame) => loop.request(frame));
+  store.subscribe(({ tabs }, frame) => {
+    notifications.update(tabs); // a hidden page is not rendered
+    loop.request(frame);
+  });
   addEventListener("storage", refresh); // another window read something
   bindKeyboard(commands);
   connection.connect();

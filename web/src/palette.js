@@ -21,8 +21,10 @@ const KEYS = [
   ["/", "Focus the message box"],
   ["Enter", "Send, or queue while a run is in progress"],
   ["Shift+Enter", "New line"],
+  ["Up", "In the empty message box: edit your last message, also a queued one"],
+  ["@, @~/, @/", "In the message box: attach a file of the project, or from elsewhere"],
   ["Ctrl+Enter", "Start the agent or resend an edited message"],
-  ["Escape", "Close the open panel, or stop the run; press again to stop it now"],
+  ["Escape", "Close the open panel, or stop the run and hold queued messages; press again to stop it now"],
 ];
 
 export const showKeys = () =>

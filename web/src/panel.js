@@ -9,15 +9,16 @@ export class Panel {
   #shownId = null;
   #focusRequests = 0; // that were granted
 
-  /** `actions` are passed on to the views; `review` has those of places; `empty` is shown while no tab is open. */
-  constructor({ actions, review, empty }) {
-    Object.assign(this, { actions, review, empty });
-    this.el = h("div", { id: "panel", class: "panel-frame", role: "tabpanel" });
+  /** `actions` are passed on to the views; `review` has those of places; `firstPage` is the view that is shown while no tab is open. */
+  constructor({ actions, review, firstPage }) {
+    Object.assign(this, { actions, review, firstPage });
+    this.el = h("div", { id: "panel", class: "panel-frame" });
     addEventListener("pagehide", () => this.view?.hidden());
   }
 
-  /** The view that is shown; undefined for none. */
+  /** The view that is shown; undefined before the first one. */
   get view() {
+    if (this.#shownId === "") return this.firstPage;
     return this.review.has(this.#shownId) ? this.review.view(this.#shownId) : this.#views.get(this.#shownId);
   }
 
@@ -27,8 +28,8 @@ export class Panel {
     const id = tab?.id ?? "";
     const isMissing = tab && !isPlace && !this.#views.has(id);
     const needsFocus = (id !== this.#shownId || isMissing) && this.#mount(tab, isPlace);
-    if (!tab) return;
-    if (!isPlace) this.view.update({ tab, transcript, state: model, changes });
+    if (!tab) this.firstPage.update(model);
+    else if (!isPlace) this.view.update({ tab, transcript, state: model, changes });
     if (needsFocus || focusRequests !== this.#focusRequests) this.view.focus();
     this.#focusRequests = focusRequests;
   }
@@ -37,16 +38,12 @@ export class Panel {
   #mount(tab, isPlace) {
     this.view?.hidden();
     this.#shownId = tab?.id ?? "";
-    if (!tab) {
-      this.el.removeAttribute("aria-labelledby");
-      fill(this.el, this.empty);
-      return false;
-    }
-    if (!isPlace && !this.#views.has(tab.id)) {
+    if (tab && !isPlace && !this.#views.has(tab.id)) {
       const View = tab.kind === "agent" ? AgentView : ChatView;
       this.#views.set(tab.id, new View({ tab: tab.id, actions: this.actions }));
     }
-    setAttr(this.el, "aria-labelledby", `tab-${tab.id}`);
+    setAttr(this.el, "role", tab ? "tabpanel" : null);
+    setAttr(this.el, "aria-labelledby", tab ? `tab-${tab.id}` : null);
     fill(this.el, this.view.el);
     this.view.shown();
     return document.activeElement === document.body;

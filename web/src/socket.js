@@ -7,7 +7,7 @@ const TIMEOUT = 10_000; // ms without an answer to a ping, or without a connecti
 
 // Idempotent requests: repeated if the connection was lost before the reply.
 const REPEATABLE = new Set([
-  "send", "stop", "answer", "setServer", "setTool", "setModel", "setAgentMode", "renameTab", "getHistory", "getSessions", "getModels",
+  "send", "stop", "answer", "setServer", "setTool", "setModel", "setAgentMode", "renameTab", "getHistory", "getSessions", "getModels", "getPaths",
 ]);
 // Requests that belong to one connection: never repeated, as their callers repeat them after reconnecting.
 const PER_CONNECTION = new Set(["watch", "unwatch", "ping"]);

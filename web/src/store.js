@@ -6,6 +6,7 @@
 //   transcripts     by tab id, for the tabs that are watched
 //   pending    by tab id: messages sent here that are not part of the conversation yet: {id, text, state, before}
 //   stopping   by tab id: "soon" or "now", for runs that were asked to stop
+//   newChat    what was chosen for the next chat, before there is one: {model, agentMode, approve, thinking}
 //   permissionChanges   counts the reports that what answers have allowed may have changed
 //   active     the id of the tab that is shown, or null
 //   focusRequests   counts the requests to show a tab and focus it
@@ -20,6 +21,7 @@ export const initialState = () => ({
   transcripts: {},
   pending: {},
   stopping: {},
+  newChat: {},
   permissionChanges: 0,
   active: null,
   focusRequests: 0,
@@ -48,6 +50,10 @@ const serverOf = (given) => ({
 });
 
 export const isBusy = (tab) => tab.status === "running" || tab.status === "waiting";
+
+/** Whether nothing has been said in a chat of the state, nor is on its way. */
+export const isEmptyChat = ({ transcripts, pending }, { id, kind, status, run, activity, queued, title }) =>
+  kind === "chat" && status === "idle" && !run && activity === 0 && queued === 0 && title === "Chat" && !pending[id] && !transcripts[id]?.entries.length;
 
 /** Whether the project's host, if it has one, cannot be reached. */
 export const isHostAway = (host) => Boolean(host) && host.state !== "up" && host.state !== "slow";
@@ -114,6 +120,7 @@ const REDUCERS = {
     ...state,
     stopping: { ...state.stopping, [tab]: now ? "now" : "soon" },
   }),
+  "page/newChat": (state, { chosen }) => ({ ...state, newChat: chosen ? { ...state.newChat, ...chosen } : {} }),
   "page/stopFailed": (state, { tab }) => ({ ...state, stopping: without(state.stopping, tab) }),
 };
 

@@ -27,14 +27,27 @@ export function badge(tab, stopping) {
 export class Tabs {
   constructor({ show, close, rename }) {
     Object.assign(this, { show, close, rename });
-    this.el = h("div", { class: "tablist", role: "tablist", "aria-label": "Chats and agents", onkeydown: (event) => this.#key(event) });
+    this.list = h("div", {
+      class: "tablist", role: "tablist", "aria-label": "Chats and agents",
+      onkeydown: (event) => this.#key(event), onscroll: () => this.#showEnds(),
+    });
+    // For the mouse only: with the keyboard each tab is reached by the arrow keys.
+    const scroller = (name, label, way) => h("button", {
+      type: "button", class: "icon-button tab-scroll", "aria-hidden": "true", tabindex: "-1", title: label, hidden: true,
+      onclick: () => this.list.scrollBy({ left: way * this.list.clientWidth * 0.8 }),
+    }, icon(name));
+    this.ends = [scroller("left", "Earlier tabs", -1), scroller("right", "Later tabs", 1)];
+    this.el = h("div", { class: "tab-strip" }, this.ends[0], this.list, this.ends[1]);
     this.buttons = new Map();
     this.active = null; // the active tab's element, which is kept in view
-    new ResizeObserver(() => this.#reveal()).observe(this.el);
+    new ResizeObserver(() => {
+      this.#reveal();
+      this.#showEnds();
+    }).observe(this.list);
   }
 
   update({ tabs, active, stopping }) {
-    reconcile(this.el, this.buttons, tabs, {
+    reconcile(this.list, this.buttons, tabs, {
       keyOf: (tab) => tab.id,
       create: (tab) => this.#create(tab),
       update: (button, tab) => this.#update(button, tab, { isActive: tab.id === active, stopping: stopping[tab.id] }),
@@ -50,6 +63,15 @@ export class Tabs {
       this.active = shown;
       this.#reveal();
     }
+    this.#showEnds();
+  }
+
+  /** Show at which ends tabs are scrolled away. */
+  #showEnds() {
+    const { scrollLeft, scrollWidth, clientWidth } = this.list;
+    const [start, end] = this.ends;
+    start.hidden = scrollLeft < 2;
+    end.hidden = scrollWidth - clientWidth - scrollLeft < 2;
   }
 
   #reveal() {
@@ -96,7 +118,7 @@ export class Tabs {
   }
 
   #key(event) {
-    const buttons = [...this.el.children];
+    const buttons = [...this.list.children];
     const at = buttons.indexOf(document.activeElement);
     if (at < 0) return;
     const id = buttons[at].id.slice("tab-".length);

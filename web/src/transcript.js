@@ -218,6 +218,27 @@ export function withQueue(transcript, messages) {
   return { ...transcript, queue: messages.filter(({ message }) => !said.has(message.id)) };
 }
 
+/** Whether the model is answering: it works on a message, or its last message calls tools. */
+function isAnswering({ live, entries }) {
+  const last = entries.findLast(({ kind }) => ["user", "newel", "assistant", "error", "end"].includes(kind));
+  if (live) return true;
+  return last?.kind === "assistant" ? last.message.stopReason === "toolUse" : ["user", "newel"].includes(last?.kind);
+}
+
+/**
+ * Divide the messages that are not in the conversation yet. `pending` are those sent from this page, `busy`: a run is in progress.
+ * `queued` wait above the message box; `next` stand at the end of the conversation, where a run takes them up at once.
+ */
+export function divideQueue(transcript, pending, { busy }) {
+  const waits = busy && isAnswering(transcript);
+  const isHeldUp = ({ held }, index) => held || waits || index > 0;
+  const isQueueing = ({ state, before }) => waits && state !== "failed" && !before;
+  return {
+    queued: [...transcript.queue.filter(isHeldUp), ...pending.filter(isQueueing)],
+    next: [...transcript.queue.filter((each, index) => !isHeldUp(each, index)), ...pending.filter((each) => !isQueueing(each))],
+  };
+}
+
 export const withQuestions = (transcript, questions) => ({ ...transcript, questions: questions.map(question) });
 
 function addMessage(before, message) {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { completedPart, matchCommands, mentionOf, withFolders } from "../src/completion.js";
+import { completedPart, isPlace, matchCommands, mentionOf, withFolders } from "../src/completion.js";
 
 test("files are completed after an @ that begins a word, commands only at the start", () => {
   assert.deepEqual(completedPart("see @src/a"), { kind: "file", part: "src/a", start: 4 });
@@ -35,4 +35,9 @@ test("the command that begins as typed comes first, and one with its letters aft
   assert.deepEqual(names("m"), ["model", "commit", "permissions"]);
   assert.deepEqual(names("prm"), ["permissions"]);
   assert.deepEqual(names("zz"), []);
+});
+
+test("a path that names its place itself may lead out of the project", () => {
+  for (const part of ["~", "~/", "~/no", "/", "/etc/ho", "./", "../src"]) assert.equal(isPlace(part), true, part);
+  for (const part of ["", "src/", "a~", "~me", ".env", "..", "src/../a"]) assert.equal(isPlace(part), false, part);
 });

@@ -13,12 +13,12 @@ const LAYERS = {
   entry: ["main", "page"],
   frame: ["banners", "commands", "header", "page-view", "panel", "palette", "setup", "review/review-layout"],
   panels: [
-    "agent", "chat", "login", "mcp-panel", "permissions", "tabs", "toast", "usage", "review/binary-file-view", "review/editor", "review/job-list",
+    "agent", "chat", "first-page", "login", "mcp-panel", "permissions", "tabs", "toast", "usage", "review/binary-file-view", "review/editor", "review/job-list",
     "review/job-view", "review/lazy-view", "review/pending-diff-view", "review/sidebar", "review/three-way-view", "review/timeline",
     "review/tree",
   ],
   parts: [
-    "composer", "contract", "conversation", "message", "questions", "status-line", "stop-button", "subagent", "todo", "tool-call",
+    "composer", "contract", "conversation", "message", "questions", "queue", "status-line", "stop-button", "subagent", "todo", "tool-call",
     "review/clarify-card", "review/draft-restore", "review/editor-bar", "review/editor-setup", "review/hunk-list", "review/hunks", "review/hunk-toolbar",
     "review/job-card", "review/pending-decisions-card", "review/prompt-context", "review/quick-open", "review/rollback", "rewind", "run-changes",
     "review/sidebar-chat", "review/sidebar-file", "review/sidebar-hunk",
@@ -28,7 +28,7 @@ const LAYERS = {
     "review/changes", "review/paged-list", "review/patch-view", "review/revise-dialog", "review/run-origin", "review/virtual-list",
   ],
   state: [
-    "actions", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
+    "actions", "notifications", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
     "review/checkpoint-pages", "review/editor-deciding", "review/editor-sync", "review/job-state", "review/pending-decisions",
     "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],

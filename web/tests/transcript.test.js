@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addEvent, addHistory, addSoFar, cutBefore, emptyTranscript, fromSnapshot, withSubagent } from "../src/transcript.js";
+import { addEvent, addHistory, addSoFar, cutBefore, divideQueue, emptyTranscript, fromSnapshot, withSubagent } from "../src/transcript.js";
 
 const user = (id, content, at = "") => ({ role: "user", id, content, timestamp: at });
 const assistant = (id, text, more = {}) => ({ role: "assistant", id, content: [{ type: "text", text }], ...more });
@@ -252,4 +252,23 @@ test("the todo list is that of its last call, also where the messages with it ar
   assert.deepEqual(after(emptyTranscript(), [1, set({})]).todo, items);
   assert.deepEqual(after(emptyTranscript(), [1, set({ isError: true })]).todo, []);
   assert.deepEqual(fromSnapshot({ messages: [], todo: items }).todo, items);
+});
+
+test("messages wait above the box only while something is answered", () => {
+  const queue = [{ message: user("q1", "next"), held: false }, { message: user("q2", "later"), held: false }];
+  const sending = { id: "p", text: "sending", state: "sending" };
+  const failed = { id: "f", text: "failed", state: "failed" };
+  const ids = (items) => items.map(({ id, message }) => id ?? message.id);
+  const divided = (transcript, busy) => {
+    const { queued, next } = divideQueue(transcript, [sending, failed], { busy });
+    return [ids(queued), ids(next)];
+  };
+  const asked = fromSnapshot({ messages: [user("u", "hello")], queue });
+  assert.deepEqual(divided(asked, true), [["q1", "q2", "p"], ["f"]]);
+  const called = fromSnapshot({ messages: [user("u", "hello"), assistant("a", "", { stopReason: "toolUse" })], queue });
+  assert.deepEqual(divided(called, true), [["q1", "q2", "p"], ["f"]]);
+  const answered = fromSnapshot({ messages: [user("u", "hello"), assistant("a", "Hi.", { stopReason: "stop" })], queue });
+  assert.deepEqual(divided(answered, true), [["q2"], ["q1", "p", "f"]]); // the run takes it at once
+  const held = fromSnapshot({ messages: [user("u", "hello")], queue: queue.map((each) => ({ ...each, held: true })) });
+  assert.deepEqual(divided(held, false), [["q1", "q2"], ["p", "f"]]);
 });

@@ -45,6 +45,7 @@ from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
+    from newel.context.file_completion import FileCompleter
     from newel.providers.api_client import ListedModel
 
 
@@ -204,6 +205,7 @@ class WorkbenchAgentFactory:
         self.servers = servers
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral
+        self._completer: FileCompleter | None = None
         self.recorders = open_recorders(settings, ephemeral=ephemeral)
         self._reach: weakref.WeakKeyDictionary[CodingAgent, Reach] = weakref.WeakKeyDictionary()
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
@@ -332,6 +334,18 @@ class WorkbenchAgentFactory:
         monitor = self.host.monitor
         with monitor.request_deadline() if monitor else nullcontext():
             return await load_prompts(self._settings, workspace, is_private)
+
+    async def complete_path(self, part: str) -> list[str]:
+        from newel.app.workspace_factory import guard_secrets
+        from newel.context.file_completion import FileCompleter
+
+        monitor = self.host.monitor
+        with monitor.request_deadline() if monitor else nullcontext():
+            if self._completer is None:
+                workspace = self.host.workspace(self.host.name, OutputLimits())
+                secret_paths = project_secret_paths(self._settings, self.host, workspace.root)
+                self._completer = FileCompleter(guard_secrets(workspace, secret_paths))
+            return await self._completer.complete_path(part)
 
     def list_sessions(self) -> list[SessionEntry]:
         return list_sessions(self._settings.home / "sessions", self.host.name, limit=200)

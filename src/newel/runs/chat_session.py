@@ -202,6 +202,10 @@ class AgentFactory(Protocol):
         """The prompt templates and skills of the user and of the workbench's folder, by the names that call them. Raises ``HostUnavailable``."""
         ...
 
+    async def complete_path(self, part: str) -> list[str]:
+        """The entries of a folder that the path of a mention may become. Raises ``HostUnavailable``."""
+        ...
+
     def list_sessions(self) -> list[SessionEntry]:
         """The sessions of the workbench's folder, the latest first."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple
@@ -60,7 +61,7 @@ class FileTracker:
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
-        self._printed: dict[int, None] = {}
+        self._printed = OrderedDict[int, None]()  # the first of a dict takes long to find after deletions
 
     def saw(self, path: str, sha256: str) -> None:
         self._seen.pop(path, None)
@@ -75,10 +76,10 @@ class FileTracker:
         """The model was shown this output of a command."""
         for line in output.splitlines():
             key = hash(line.strip())
-            self._printed.pop(key, None)
             self._printed[key] = None
+            self._printed.move_to_end(key)
         while len(self._printed) > MAX_PRINTED:
-            del self._printed[next(iter(self._printed))]
+            self._printed.popitem(last=False)
 
     def was_printed(self, content: bytes) -> bool:
         """Whether commands have printed every line of this content. Where they were printed does not matter."""

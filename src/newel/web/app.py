@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import msgspec
 from fastapi import APIRouter, FastAPI, Request, WebSocket
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 
 from newel.agent.messages import Wire, new_id
@@ -49,6 +50,9 @@ DESCRIPTION = (
     "A coding agent's workbench. Send the token that the server printed at its start as 'Authorization: Bearer …'. "
     "Bodies are JSON."
 )
+COMPRESSED_FROM = 16 * 1024
+"""Bytes of JSON from which on an answer is compressed. Streams of events never are: each event has to arrive at once."""
+COMPRESSION_LEVEL = 3
 WRONG_TOKEN_DELAY = 0.25
 """Seconds before a wrong token is answered."""
 
@@ -134,6 +138,12 @@ def create_app(
 
     handle_failures(app)
     describe(app, kinds)
+    app.add_middleware(
+        GZipMiddleware,
+        minimum_size=COMPRESSED_FROM,
+        compresslevel=COMPRESSION_LEVEL,
+        exclude_content_types=("text/*", "image/*", "application/octet-stream"),
+    )
     app.add_middleware(SecurityMiddleware, access=access, send_timeout=send_timeout)
     return app
 

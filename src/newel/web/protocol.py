@@ -63,11 +63,15 @@ class Unwatch(SocketRequest, frozen=True, kw_only=True, tag="unwatch"):
 
 class OpenChat(SocketRequest, frozen=True, kw_only=True, tag="openChat"):
     """Open a chat: a new conversation, or the session with this id. The reply's ``tab`` is the new tab's id; the updated list
-    of tabs may come later.
+    of tabs may come later. The other fields are as in ``setModel``, ``setAgentMode``, ``setApprove`` and ``setThinking``; if one of them is refused,
+    no chat is opened.
     """
 
     session: Name | None = None
     model: Name | None = None
+    agent_mode: AgentModeName | None = None
+    approve: Literal["ask", "auto", "plan"] | None = None
+    thinking: ThinkingLevel | None = None
 
 
 class OpenAgent(SocketRequest, frozen=True, kw_only=True, tag="openAgent"):
@@ -217,6 +221,14 @@ class GetPrompts(SocketRequest, frozen=True, kw_only=True, tag="getPrompts"):
     """Get the prompt templates that a typed message can name, as the reply's ``prompts``."""
 
 
+class GetPaths(SocketRequest, frozen=True, kw_only=True, tag="getPaths"):
+    """Get, as the reply's ``paths``, what a path in a typed message may become: entries of the folder that ``part`` names, such as ``~/no``
+    or ``../``; folders end with ``/``. Secret places are not listed.
+    """
+
+    part: Annotated[str, msgspec.Meta(max_length=4096)]
+
+
 class UseServer(SocketRequest, frozen=True, kw_only=True, tag="useServer"):
     """Use the model server at an address until this server ends. The key is sent to that server only, and is not saved. If the
     reply has several ``models``, nothing has changed: repeat the request with one of them.
@@ -266,7 +278,7 @@ TabCommand = (
 )
 Command = TabCommand | OpenChat | OpenAgent | CloseTab | UseServer | SetServer | SetTool | RestartServer
 """Requests that change something."""
-Query = GetHistory | GetSubagent | GetSessions | GetModels | GetPrompts | Ping
+Query = GetHistory | GetSubagent | GetSessions | GetModels | GetPrompts | GetPaths | Ping
 """Requests that only read."""
 ClientMessage = Command | Query | WatchTab | Unwatch
 
@@ -411,6 +423,7 @@ class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
     sessions: list[SessionInfo] | None = None
     models: list[str] | None = None
     prompts: list[PromptInfo] | None = None
+    paths: list[str] | None = None
 
 
 class ErrorMessage(FromServer, frozen=True, kw_only=True, tag="error"):

@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+import gzip
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import anyio.to_thread
 from fastapi import APIRouter, FastAPI, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.datastructures import Headers
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 STATIC = Path(__file__).parent / "static"
+COMPRESSIBLE: Final = (".js", ".css", ".html", ".svg", ".txt")
 
 
 class AssetFiles(StaticFiles):
-    """Static files that a browser revalidates each time."""
+    """Static files that a browser revalidates each time, compressed once for clients that accept it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory=directory, check_dir=False)
+        self._compressed: dict[str, tuple[str, bytes]] = {}
+        """The entity tag and the compressed content by path."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        response.headers["cache-control"] = "no-cache"
-        return response
+        headers, request = response.headers, Headers(scope=scope)
+        headers["cache-control"] = "no-cache"
+        if "etag" not in headers or not path.endswith(COMPRESSIBLE):
+            return response
+        headers["vary"] = "Accept-Encoding"
+        if "gzip" not in request.get("accept-encoding", "") or "range" in request:
+            return response
+        tag = headers["etag"]
+        headers["etag"] = f"W/{tag}"  # the same content in other bytes
+        if not isinstance(response, FileResponse):
+            return response  # not modified
+        known, body = self._compressed.get(path, ("", b""))
+        if known != tag:
+            body = await anyio.to_thread.run_sync(_compress, Path(response.path))
+            self._compressed[path] = tag, body
+        del headers["content-length"]
+        return Response(body, headers={**headers, "content-encoding": "gzip"})
+
+
+def _compress(path: Path) -> bytes:
+    return gzip.compress(path.read_bytes(), mtime=0)
 
 
 def page_routes(app: FastAPI, folder: Path = STATIC) -> APIRouter:
     router = APIRouter(include_in_schema=False)
-    files = AssetFiles(directory=folder, check_dir=False)
+    files = AssetFiles(folder)
     app.mount("/static", files)
 
     @router.api_route("/", methods=["GET", "HEAD"])

@@ -319,6 +319,9 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
                 for name, each in (await workbench.factory.list_templates()).items()
             ]
             return protocol.ReplyMessage(re=request.id, prompts=prompts)
+        case protocol.GetPaths():
+            paths = await workbench.factory.complete_path(request.part)
+            return protocol.ReplyMessage(re=request.id, paths=paths)
         case protocol.Ping():
             return protocol.ReplyMessage(re=request.id)
 
@@ -327,7 +330,15 @@ async def run_command(workbench: Workbench, request: protocol.Command) -> protoc
     tab: Tab | None = None
     match request:
         case protocol.OpenChat():
-            tab = (await workbench.open_chat(session=request.session, model=request.model)).state
+            mode = read_agent_mode(request.agent_mode) if request.agent_mode else None
+            opened = await workbench.open_chat(
+                session=request.session,
+                model=request.model,
+                agent_mode=mode,
+                approve=request.approve,
+                thinking=request.thinking,
+            )
+            tab = opened.state
         case protocol.OpenAgent():
             tab = (await workbench.open_agent()).state
         case protocol.CloseTab():

@@ -28,18 +28,20 @@ import msgspec
 
 from newel.agent.errors import ConnectionFailed, NewelError
 from newel.agent.messages import new_id
-from newel.agent.ports import Model
+from newel.agent.ports import AgentMode, Model, ThinkingLevel
 from newel.concurrency import task_group
 from newel.contracts.contract_job import CONTRACT, ContractParams
 from newel.jobs.engine import Engine, JobOutcome, Lease
 from newel.jobs.worker import Handler, Worker
 from newel.mcp.types import ServerStatus
+from newel.permissions.approval import ApprovalMode
 from newel.permissions.project_permissions import ProjectPermissions
 from newel.runs.chat_session import AgentFactory
 from newel.runs.chat_turn import TURN, TurnParams
 from newel.runs.event_hub import EventHub
 from newel.runs.models import ModelStatus, Tab
 from newel.runs.run_events import Notice
+from newel.session.coding_agent import check_approval_change
 from newel.session.listing import SessionEntry
 from newel.text.sanitize import plain_line
 from newel.workbench.tab_log import TabLog, TabSaved, TabSettings
@@ -164,8 +166,18 @@ class Workbench:
         """The folder's sessions, the latest first."""
         return await anyio.to_thread.run_sync(self.factory.list_sessions)
 
-    async def open_chat(self, *, session: str | None = None, model: str | None = None) -> TabSession:
-        """A new conversation, or an earlier one from wherever it was started."""
+    async def open_chat(
+        self,
+        *,
+        session: str | None = None,
+        model: str | None = None,
+        agent_mode: AgentMode | None = None,
+        approve: ApprovalMode | None = None,
+        thinking: ThinkingLevel | None = None,
+    ) -> TabSession:
+        """A new conversation, or an earlier one from wherever it was started. One that is open already keeps its settings. Raises
+        ``NewelError`` for settings that are not possible here, and then opens none.
+        """
         title = NEW_CHAT
         if session is not None:
             summary = next(
@@ -182,8 +194,19 @@ class Workbench:
         for tab in self._tabs.values():
             if session == tab.state.session and tab.state.kind == "chat":
                 return tab
+        if approve is not None and approve != self.factory.approve:
+            check_approval_change(self.factory.approve, approve, sandbox_problem=self.factory.sandbox_problem)
+        if agent_mode is not None and model is None:
+            model = (await self.factory.find_model(agent_mode)).id
         return await self._add(
-            kind="chat", title=title, session=session or new_id(), status="idle", model=model
+            kind="chat",
+            title=title,
+            session=session or new_id(),
+            status="idle",
+            model=model,
+            agent_mode=agent_mode,
+            approve=approve,
+            thinking=thinking,
         )
 
     async def open_agent(self) -> TabSession:

@@ -169,8 +169,18 @@ def test_a_command_that_fails_at_once_has_an_ordinary_result(with_model: Make) -
     assert "exit code: 3" in results(newel)[0]
 
 
-@pytest.mark.parametrize("sandbox", ["off", "workspace"])
-@pytest.mark.parametrize("how", ["/quit", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize(
+    ("how", "sandbox"),
+    [
+        ("/quit", "workspace"),
+        ("SIGTERM", "off"),
+        ("SIGKILL", "workspace"),
+        # Each end and each sandbox occurs above; the other pairs take a second of a core each.
+        pytest.param("/quit", "off", marks=pytest.mark.slow),
+        pytest.param("SIGTERM", "workspace", marks=pytest.mark.slow),
+        pytest.param("SIGKILL", "off", marks=pytest.mark.slow),
+    ],
+)
 def test_it_ends_with_newel(with_model: Make, how: str, sandbox: str) -> None:
     if sandbox != "off":
         require_program("bwrap")

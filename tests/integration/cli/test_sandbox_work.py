@@ -46,6 +46,7 @@ def make_npm_project(project: Path) -> None:
     )
 
 
+@pytest.mark.slow  # like the next two a story of a tool; pytest's is quick, and notices when the sandbox is too narrow
 def test_npm_installs_builds_and_serves(with_model: WithModel) -> None:
     npm = f"PATH={Path(NODE).parent}:$PATH {NODE} {NPM}"
     serve = (
@@ -82,6 +83,7 @@ def make_uv_project(project: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_uv_syncs_and_runs(with_model: WithModel) -> None:
     results = run_in_sandbox(
         with_model,
@@ -105,6 +107,7 @@ def make_cargo_project(project: Path) -> None:
         path.write_text(text)
 
 
+@pytest.mark.slow
 def test_cargo_builds_and_tests(with_model: WithModel) -> None:
     require_program("cargo")
     cargo = "PATH=/usr/bin:/usr/local/bin:$PATH cargo"  # that of rustup needs the home folder of its user

@@ -17,6 +17,7 @@ from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.context.built_in_prompts import BUILT_IN
+from newel.context.file_completion import FileCompleter
 from newel.context.prompt_templates import Template
 from newel.jobs.sqlite import open_engine
 from newel.mcp.types import ServerStatus
@@ -141,6 +142,9 @@ class ScriptedAgents:
 
     async def list_templates(self) -> dict[str, Template]:
         return {each.name: each for each in BUILT_IN}
+
+    async def complete_path(self, part: str) -> list[str]:
+        return await FileCompleter(LocalWorkspace(str(self.folder))).complete_path(part)
 
     def list_sessions(self) -> list[SessionEntry]:
         return list_sessions(self.home / "sessions", str(self.folder))

@@ -274,6 +274,20 @@ async def test_invalid_messages_are_answered_and_the_socket_stays_open(tmp_path:
         assert (await one.ask("ping"))["type"] == "reply"
 
 
+async def test_a_chat_opens_with_its_settings_or_not_at_all(tmp_path: Path) -> None:
+    """Otherwise the first message of a chat goes to a model, or runs in a mode, that the user did not choose."""
+    async with serve_workbench(tmp_path, Echo(), approve="ask") as server, page(server) as one:
+        chosen = {"agentMode": "local", "approve": "plan", "thinking": "high"}
+        reply = await one.ask("openChat", **chosen)
+        tab = next(each for each in server.board.tabs if each.id == reply["tab"])
+        assert (tab.agent_mode, tab.model) == ("local", "scripted")
+        assert (tab.approve, tab.thinking) == ("plan", "high")
+        server.board.factory.sandbox_problem = "No sandbox works here."  # pyright: ignore[reportAttributeAccessIssue]
+        refused = await one.ask("openChat", approve="auto")
+        assert (refused["type"], "No sandbox works here." in refused["message"]) == ("error", True)
+        assert len(server.board.tabs) == 1
+
+
 async def test_a_binary_message_with_valid_json_is_accepted(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         await one.socket.send(b'{"type": "ping", "id": "p"}')

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from newel.terminal.repl.file_completion import FileCompleter, mention_of
+from newel.context.file_completion import FileCompleter, mention_of
 from newel.text.format import one_line
 from newel.text.fuzzy import fuzzy_matches
 from newel.text.sanitize import escape_line

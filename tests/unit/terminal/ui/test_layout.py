@@ -6,6 +6,7 @@ import io
 
 import pytest
 from prompt_toolkit.application import Application, create_app_session
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.formatted_text import AnyFormattedText
@@ -42,11 +43,12 @@ async def test_each_drawing_of_growing_text_replaces_the_one_before() -> None:
         rows = Rows(lambda: live, lambda: "", prefix, lambda: "", lambda: "")
         app = Application[None](build_layout(Buffer(), rows, lambda: ROWS))
         screen = Screen(COLUMNS, ROWS)
-        for painted, shown in (*DRAWINGS.items(), *reversed(DRAWINGS.items())):
-            live[:] = painted.split("\n")
-            app.renderer.render(app, app.layout)
-            screen.write(written.getvalue())
-            written.seek(0)
-            written.truncate()
-            assert screen.lines[: len(shown) + 1] == [*shown, ">"]
+        with set_app(app):  # without one, each control that asks for it makes a dummy
+            for painted, shown in (*DRAWINGS.items(), *reversed(DRAWINGS.items())):
+                live[:] = painted.split("\n")
+                app.renderer.render(app, app.layout)
+                screen.write(written.getvalue())
+                written.seek(0)
+                written.truncate()
+                assert screen.lines[: len(shown) + 1] == [*shown, ">"]
         await app.cancel_and_wait_for_background_tasks()

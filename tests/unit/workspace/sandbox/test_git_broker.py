@@ -72,13 +72,13 @@ class Repository:
             repository=repository,
         )
 
-    async def run(self, command: str) -> Completed:
+    async def run(self, command: str, *, seconds: float = 20) -> Completed:
         workspace = LocalWorkspace(
             str(self.folder),
             environ=dict(os.environ) | {"HOME": str(self.home)},
             find_launcher=lambda _: self.sandbox,
         )
-        return await workspace.run(command, timeout=20)
+        return await workspace.run(command, timeout=seconds)
 
 
 @pytest.fixture
@@ -106,8 +106,10 @@ mkdir -p deep; cd deep; echo d > d.txt; git add d.txt; git commit -qF - <<< 'Fro
 """
 
 
+@pytest.mark.slow  # a story of forty commands; the other tests of this file are quick
+@pytest.mark.timeout(120)
 async def test_the_daily_work_of_git_runs_as_outside(repository: Repository) -> None:
-    done = await repository.run(WORK)
+    done = await repository.run(WORK, seconds=90)
     assert (done.exit_code, done.stderr) == (0, ""), done
     assert repository.git("log", "-1", "--format=%an %s") == "A User From standard input\n"
     assert "Other Side" in repository.git("log", "--format=%an %s")

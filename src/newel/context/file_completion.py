@@ -39,11 +39,17 @@ class FileCompleter:
 
     async def complete(self, part: str) -> list[str]:
         """The names that ``part`` may become, the best first; those of folders end with ``/``."""
+        if re.fullmatch(_PATH, part):
+            return await self.complete_path(part)
+        found = best_matches(await self._project_names(), part)
+        return found or await self.complete_path(part)  # it may be ignored
+
+    async def complete_path(self, part: str) -> list[str]:
+        """The entries that ``part`` may become of the folder that it names, if it names one."""
         if path := re.fullmatch(_PATH, part):
             return await self._entries(path["folder"].rstrip("/") + "/", path["name"])
-        found = best_matches(await self._project_names(), part)
         folder, slash, name = part.rpartition("/")
-        return found or (await self._entries(folder + slash, name) if slash else [])  # it may be ignored
+        return await self._entries(folder + slash, name) if slash else []
 
     async def _project_names(self) -> list[str]:
         if time.monotonic() - self._listed_at > CACHE_S:
