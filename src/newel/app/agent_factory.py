@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from newel.app.workspace_factory import OpenFolder, WorkspaceFactory
     from newel.context.attachments import Attachable
     from newel.context.compaction import Compactor
+    from newel.extensions.loader import LoadedExtensions
+    from newel.hooks.hook import Hook
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask
@@ -123,7 +125,7 @@ async def open_agent(
     from newel.permissions.nested import enter
 
     parts = parts or AgentParts()
-    offered = _selection(options.tools)
+    offered = _selection(options.tools, settings)
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
         opened = open_agent_place(settings, ask, notices := AgentNotices(), attended=ask is not None)
@@ -228,12 +230,13 @@ def _server_tools(
     return nullcontext()
 
 
-def _selection(names: Sequence[str] | None) -> ToolSelection | None:
+def _selection(names: Sequence[str] | None, settings: Settings) -> ToolSelection | None:
     if names is None:
         return None
+    from newel.app.extensions import tool_names
     from newel.tools.selection import ToolSelection
 
-    return ToolSelection(names)
+    return ToolSelection(names, tool_names(settings))
 
 
 async def build_agent(
@@ -241,7 +244,8 @@ async def build_agent(
 ) -> CodingAgent:
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
-    from newel.app.agent_tools import own_tools, policy_finder, with_more
+    from newel.app.agent_tools import extension_tools, own_tools, policy_finder, with_more
+    from newel.app.extensions import extensions_of, with_commands
     from newel.app.known_context import load_context, shorten_for
     from newel.app.run_config import prompt_context, run_config
     from newel.app.subagents import subagent_parts
@@ -249,7 +253,8 @@ async def build_agent(
     from newel.session.coding_agent import CodingAgent
     from newel.session.subagents import Subagents, subagent_policies
 
-    shared = await _shared_parts(settings, in_use, context)
+    extensions = extensions_of(settings)
+    shared = await _shared_parts(settings, in_use, context, extensions)
     known = await load_context(settings, shared.workspaces, shared.secret_paths)
     shared = msgspec.structs.replace(shared, skills=known.skills)
     workspaces, secret_paths, subagents = shared.workspaces, shared.secret_paths, Subagents()
@@ -261,7 +266,7 @@ async def build_agent(
         transport=ProviderTransport(in_use.provider),
         config=run_config(
             shared,
-            tools=with_more(offered, context.more_tools),
+            tools=with_more(offered, [*extension_tools(shared, extensions), *context.more_tools]),
             prompts=prompts,
             policy=find_policy(settings.approve),
             compactor=compactor,
@@ -278,7 +283,7 @@ async def build_agent(
         find_model=context.find_model,
         find_policy=find_policy,
         where=in_use.where,
-        templates=known.templates,
+        templates=with_commands(known.templates, extensions),
         compactor=compactor,
         approve=settings.approve,
         sandbox=settings.sandbox.mode or "read-only",
@@ -293,12 +298,14 @@ async def build_agent(
     return agent
 
 
-async def _shared_parts(settings: Settings, in_use: ResolvedModel, context: AgentContext) -> SharedParts:
+async def _shared_parts(
+    settings: Settings, in_use: ResolvedModel, context: AgentContext, extensions: LoadedExtensions | None
+) -> SharedParts:
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
 
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, _folder_opener(context))
     book = await _rule_book(settings, workspaces.workspace, context.host)
-    hooks = _agent_hooks(settings, context, workspaces)
+    hooks = _agent_hooks(settings, context, workspaces, extensions.hooks if extensions else ())
     if hooks is not None:
         context = msgspec.structs.replace(context, ask=hooks.noticing(context.ask))
     return SharedParts(
@@ -313,9 +320,9 @@ async def _shared_parts(settings: Settings, in_use: ResolvedModel, context: Agen
 
 
 def _agent_hooks(
-    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory
+    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, functions: Sequence[Hook]
 ) -> AgentHooks | None:
-    """The hooks of the user, and of a project on this machine; None if there are none."""
+    """The hooks of the user, their extensions, and a project on this machine; None if there are none."""
     from newel.hooks import project_files, user_files
 
     own, project = settings.hooks, None if context.host.connection else Path(context.host.name)
@@ -323,11 +330,11 @@ def _agent_hooks(
         return None
     files = user_files(home=settings.home, claude_settings=own.claude_settings)
     of_project = project_files(project, of_user=files) if project else []
-    if not own.entries() and not any(file.exists() for file in (*files, *of_project)):
+    if not functions and not own.entries() and not any(file.exists() for file in (*files, *of_project)):
         return None
     from newel.app.hooks import open_agent_hooks
 
-    return open_agent_hooks(settings, context.host, workspaces, context.notices.of("hook"))
+    return open_agent_hooks(settings, context.host, workspaces, context.notices.of("hook"), functions)
 
 
 def _folder_opener(context: AgentContext) -> OpenFolder:

@@ -42,7 +42,7 @@ class AgentModels:
         self.provider = RoutingProvider(self._route, settings.agent_mode, settings.routing)
         self._settings = settings
         self._host = host
-        self._servers = OpenServers(stack)
+        self._servers = OpenServers(settings, stack)
         self._opened: dict[Place, ResolvedModel] = {}
         self._first: LocalFirst | None = None
         self._opening = anyio.Lock()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from newel.agent.ports import Policy, Tool
     from newel.app.agent_context import AgentContext, SharedParts
+    from newel.extensions.loader import LoadedExtensions
     from newel.permissions.approval import ApprovalMode
     from newel.permissions.commands.project_view import ViewedFiles
     from newel.tools.task import RunSubagent
@@ -113,6 +114,25 @@ def with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
             raise UsageError(f"The agent has a tool `{tool.spec.name}` already. Give yours another name.")
         names.add(tool.spec.name)
     return [*own, *more]
+
+
+def extension_tools(shared: SharedParts, loaded: LoadedExtensions | None) -> list[Tool]:
+    """The tools for an agent: in its folder or, with a host, in that in which Newel was started, where nothing is recorded."""
+    if loaded is None:
+        return []
+    from contextlib import nullcontext
+    from pathlib import Path
+
+    from newel.extensions.recorded_tool import RecordedTool, ToolPlace
+
+    workspaces, context = shared.workspaces, shared.context
+    place = (
+        ToolPlace(shared.settings.cwd, nullcontext)
+        if context.host.connection is not None
+        else ToolPlace(Path(workspaces.works_in.root), workspaces.recorded)
+    )
+    tools = [RecordedTool(tool, place, file) for tool, file in loaded.tools]
+    return [*tools] if context.offered is None else [*context.offered.of(tools)]
 
 
 def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[ApprovalMode], Policy]:

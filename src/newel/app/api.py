@@ -127,6 +127,7 @@ class AgentFlags(TypedDict, total=False):
     agent_mode: AgentMode | None
     tool_calls: ToolCallMode | None
     sandbox: SandboxMode | None
+    extensions: bool | None
 
 
 def open_coding_agent(

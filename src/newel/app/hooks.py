@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -123,9 +122,15 @@ def _from_settings(settings: Settings) -> HookSet:
 
 
 def open_agent_hooks(
-    settings: Settings, host: ExecutionHost, workspaces: WorkspaceFactory, report: Report
+    settings: Settings,
+    host: ExecutionHost,
+    workspaces: WorkspaceFactory,
+    report: Report,
+    functions: Sequence[Hook] = (),
 ) -> AgentHooks | None:
-    """The hooks for an agent; None if none would run, and there is nothing to tell. On a host, only the user's run, on this machine."""
+    """The hooks for an agent, before the ``functions`` of extensions; None if none would run, and there is nothing to tell. On a host, only the
+    user's run, on this machine.
+    """
     project = None if host.connection else Path(host.name)
     loaded = load_hooks(settings, project)
     undecided = [each.file for each in loaded.project if each.hooks and each.state == "undecided"]
@@ -134,11 +139,12 @@ def open_agent_hooks(
     if undecided and project:
         names = ", ".join(escape_line(os.path.relpath(file, project)) for file in undecided)
         problems.append(UNTRUSTED.format(files=names))
-    if not loaded.active() and not problems:
+    hooks = [*loaded.active(), *functions]
+    if not hooks and not problems:
         return None
     folder = str(project or settings.cwd)
     runner = HookRunner(
-        loaded.active(),
+        hooks,
         project=folder,
         is_unchanged=partial(_is_unchanged, settings.home, loaded, project),
         report=report,
@@ -162,22 +168,8 @@ def _place(host: ExecutionHost, workspaces: WorkspaceFactory, folder: str) -> Ho
         root=root,
         home=host.home,
         copy_of=workspaces.workspace.root if workspaces.isolated else "",
-        recording=partial(_recording, workspaces),
+        recording=workspaces.recorded,
     )
-
-
-@asynccontextmanager
-async def _recording(workspaces: WorkspaceFactory) -> AsyncGenerator[Sequence[str]]:
-    """Record what the body changes as the agent's doing. Yields the changed files, once it has ended."""
-    changed: list[str] = []
-    recorded = workspaces.isolated or workspaces.recording
-    if recorded is None:
-        yield changed
-        return
-    async with recorded.recording() as operation:
-        yield changed
-    if operation is not None:
-        changed += [change.path for change in operation.changes]
 
 
 class AgentHooks:

@@ -158,10 +158,11 @@ async def _open_model(
         backend = HostModels(connection, choice)
         stack.push_async_callback(backend.aclose)
         return choice.name, backend
-    from newel.app.model_resolver import connect, find_endpoint, find_model
+    from newel.app.extensions import open_server
+    from newel.app.model_resolver import find_endpoint, find_model
 
     endpoint = await find_endpoint(newel)
-    client = connect(endpoint.base_url, endpoint.api_key, endpoint.api)
+    client = open_server(newel, endpoint)
     stack.push_async_callback(client.aclose)
     return await find_model(newel, options.model or newel.model, endpoint, client), ApiModels(client)
 

@@ -12,10 +12,11 @@ import msgspec
 
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.ports import AgentMode, Model, Provider, ToolCallMode
+from newel.app.extensions import open_server
 from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
 from newel.providers.families import FAMILIES, Api
 from newel.providers.http.urls import is_loopback
-from newel.providers.model_server import ModelServer, connect, find_window
+from newel.providers.model_server import ModelServer, find_window
 from newel.providers.retry import RetryLimits
 from newel.providers.structured.tool_call_mode import suitable_mode
 from newel.text.sanitize import redact_url, sanitize
@@ -132,15 +133,16 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
 class OpenServers:
     """The model servers in use, one for each address: two processes must not load the same model file. ``stack`` closes them."""
 
-    def __init__(self, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
         self.stack = stack
+        self._settings = settings
         self._servers: dict[tuple[str, str | None, Api | None], ModelServer] = {}
 
     def at(self, endpoint: EndpointSettings) -> ModelServer:
         """The server of an endpoint. Raises ``ConfigError`` for an invalid one."""
         key = endpoint.base_url, endpoint.api_key, endpoint.api
         if key not in self._servers:
-            server = self._servers[key] = connect(*key)
+            server = self._servers[key] = open_server(self._settings, endpoint)
             self.stack.push_async_callback(server.aclose)
         return self._servers[key]
 

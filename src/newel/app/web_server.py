@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel.app.agent_place import AgentPlace, open_agent_place
+from newel.app.extensions import extensions_of
 from newel.app.model_resolver import project_server_notice, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.concurrency import background_tasks
@@ -73,6 +74,7 @@ async def serve_workbench(
     from newel.web.server import listen, serve
 
     warn_of_project_server(settings)
+    extensions_of(settings)  # one that is left out is named now, not in the middle of a conversation
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(open_agent_place(settings, attended=True))
         settings = place.settings

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +48,19 @@ class WorkspaceFactory(msgspec.Struct, frozen=True):
     @property
     def works_in(self) -> Workspace:
         return self.isolated or self.workspace
+
+    @asynccontextmanager
+    async def recorded(self) -> AsyncGenerator[Sequence[str]]:
+        """Record what the body changes as the agent's doing. Yields the changed files, once it has ended."""
+        changed: list[str] = []
+        recorded = self.isolated or self.recording
+        if recorded is None:
+            yield changed
+            return
+        async with recorded.recording() as operation:
+            yield changed
+        if operation is not None:
+            changed += [change.path for change in operation.changes]
 
     def attend(self, agent: CodingAgent) -> None:
         """Record the changes of an agent's runs, and report the decisions on them to its model."""

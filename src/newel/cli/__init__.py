@@ -41,6 +41,7 @@ MODULES = {
     "mcp": "mcp",
     "hooks": "hooks",
     "skills": "skills",
+    "extensions": "extensions",
     "eval": "eval",
 }
 """The module of each command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
@@ -101,6 +102,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hooks", "list, check and trust commands at named points"),
             ("newel skills", "list and check skills, trust those of a project"),
+            ("newel extensions", "list and check Python extensions"),
             ("newel hosts", "list, add, remove and test SSH hosts"),
             ("newel permissions", "list, add and revoke rules for agents' calls"),
         ),

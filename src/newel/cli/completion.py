@@ -22,6 +22,7 @@ ACTIONS: Final[Mapping[str, Sequence[str]]] = {
     "mcp": ("list", "add", "remove", "test", "trust"),
     "models": ("pull", "remove"),
     "permissions": ("list", "add", "revoke"),
+    "extensions": ("list", "check"),
     "skills": ("list", "check", "trust"),
 }
 """The first words after a command."""

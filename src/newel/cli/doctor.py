@@ -17,6 +17,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.formatting import format_number, pluralize
 from newel.agent.ports import ToolCallMode
+from newel.app.extensions import open_server
 from newel.app.model_resolver import expanded_name, find_endpoint, find_model, tool_call_mode
 from newel.app.model_trial import remedy, try_model
 from newel.app.sandbox import describe_limits, paths_without_effect
@@ -28,7 +29,7 @@ from newel.config.endpoint import EndpointSettings
 from newel.config.settings import Flags, Settings, load_settings, mask_secret
 from newel.providers.families import Api
 from newel.providers.http.urls import is_loopback, ollama_http_url
-from newel.providers.model_server import ModelServer, connect
+from newel.providers.model_server import ModelServer
 from newel.providers.ollama.model_info import full_name
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
@@ -145,7 +146,7 @@ async def _server(settings: Settings) -> list[Check]:
     checks: list[Check] = []
     if settings.endpoint is None:
         checks.append(Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})"))
-    async with aclosing(connect(endpoint.base_url, endpoint.api_key, endpoint.api)) as client:
+    async with aclosing(open_server(settings, endpoint)) as client:
         try:
             names = await client.models()
         except NewelError as error:

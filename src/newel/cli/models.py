@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import BadResponse, ProviderError
+from newel.app.extensions import open_server
 from newel.app.model_resolver import default_model, expanded_name, find_endpoint
 from newel.cli.options import Parser
 from newel.config.settings import EndpointSettings, Flags, ModelFacts, Settings, load_settings
@@ -21,7 +22,6 @@ from newel.providers.api_client import ListedModel
 from newel.providers.catalog.model_catalog import CatalogModel, Price, load_catalog
 from newel.providers.families import Api
 from newel.providers.http.urls import ollama_http_url
-from newel.providers.model_server import connect
 from newel.providers.ollama.model_info import full_name
 from newel.text.format import short_number
 from newel.text.sanitize import escape_line, redact_url
@@ -109,7 +109,7 @@ async def _server_rows(settings: Settings) -> list[ModelRow]:
     """The models of the configured server, that in use among them even if it is not listed."""
     endpoint = await find_endpoint(settings)
     prices = _price_list(endpoint.base_url)
-    async with aclosing(connect(endpoint.base_url, endpoint.api_key, endpoint.api)) as server:
+    async with aclosing(open_server(settings, endpoint)) as server:
         try:
             listed, problem = await server.list_models(), ""
         except ProviderError as error:

@@ -32,6 +32,7 @@ MODEL_FLAGS = (
     "through",
     "agent_mode",
     "tool_calls",
+    "extensions",
 )
 """What ``add_model_options`` parses."""
 
@@ -95,6 +96,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--through",
         choices=get_args(Through),
         help="with --host, how to reach the host's model (default: auto); api uses the configured server",
+    )
+    add(
+        "--no-extensions",
+        dest="extensions",
+        action="store_false",
+        default=None,
+        help="load no Python extensions",
     )
     add_place(parser, "work in")
 

@@ -14,7 +14,15 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.providers.families import FAMILIES, OPENAI_URL, Api, Family, find_api, is_address_of
-from newel.providers.http.urls import HTTP, LLAMACPP, OLLAMA, model_file_path, pulled_model, server_address
+from newel.providers.http.urls import (
+    HTTP,
+    LLAMACPP,
+    OLLAMA,
+    extension_provider,
+    model_file_path,
+    pulled_model,
+    server_address,
+)
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
 
@@ -100,10 +108,11 @@ def choose_endpoint(places: Sequence[Place]) -> EndpointSettings | None:
         key = typed.values.get("api_key")
         return EndpointSettings(OPENAI_URL, "default", str(key), typed.origin) if key else None
     base_url = str(place.values["base_url"]).strip().rstrip("/")
-    has_scheme = base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA)))
-    if not has_scheme and pulled_model(base_url) is None and model_file_path(base_url) is None:
+    is_http = base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA)))
+    others = (pulled_model, model_file_path, extension_provider)
+    if not is_http and all(read(base_url) is None for read in others):
         raise ConfigError(
-            f"The base URL '{redact_url(base_url)}' ({place.origin}) must begin with http://, https://, ollama:// or llamacpp:."
+            f"The base URL '{redact_url(base_url)}' ({place.origin}) must begin with http://, https://, ollama://, llamacpp: or extension:."
         )
     api = _api(typed, place)
     for key_place in _key_places(places, place, base_url, api):

@@ -42,6 +42,7 @@ from newel.config.endpoint import (
     read_variables,
     with_model_path,
 )
+from newel.config.extension_files import ExtensionSettings
 from newel.config.hook_settings import HookSettings
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
@@ -213,6 +214,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extra_tools: list[ExtraTool] | None = None
     otel: OtelSettings = OtelSettings()
     hooks: HookSettings = HookSettings()
+    extensions: ExtensionSettings = ExtensionSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -232,6 +234,7 @@ class Flags(msgspec.Struct, frozen=True):
     through: Through | None = None
     agent_mode: AgentMode | None = None
     tool_calls: ToolCallMode | None = None
+    extensions: bool | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -277,6 +280,7 @@ class Settings(msgspec.Struct, frozen=True):
     extra_tools: Sequence[ExtraTool] | None = None
     otel: OtelSettings = OtelSettings()
     hooks: HookSettings = HookSettings()
+    extensions: ExtensionSettings = ExtensionSettings()
 
 
 def load_settings(
@@ -337,6 +341,7 @@ def load_settings(
         extra_tools=file.extra_tools,
         otel=file.otel,
         hooks=file.hooks,
+        extensions=file.extensions if flags.extensions is None else ExtensionSettings(not flags.extensions),
     )
 
 

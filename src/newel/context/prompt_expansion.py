@@ -12,7 +12,7 @@ from typing import Final
 
 from newel.context.attachments import Attachable
 from newel.context.mentions import Expansion, expand_mentions
-from newel.context.prompt_templates import Template
+from newel.context.prompt_templates import Template, WrittenPrompt
 
 _COMMAND: Final = r"(?m)(?:^|(?<=\s))!`[^`\n]+`|^```!"
 
@@ -32,6 +32,8 @@ async def expand_template(
     if template.is_skill and read_skill is not None:
         called = f"/{template.name} {arguments}".rstrip()  # the first line is what lists of sessions show
         return Expansion(f"{called}\n\n{await read_skill(template.name, arguments)}", [], [])
+    if isinstance(template, WrittenPrompt):
+        return Expansion(await template.write(arguments), [], [])
     text = template.expand(arguments)
     if template.style == "newel":
         return Expansion(text, [], [])

@@ -15,7 +15,7 @@ nothing special, and without arguments ``$1`` stays: it may be part of a command
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Final, Literal
@@ -108,6 +108,12 @@ class Template(Wire, frozen=True):
 
     def _is_place(self, place: re.Match[str]) -> bool:
         return place["what"] != ("0" if self.style == "newel" else "@")
+
+
+class WrittenPrompt(Template, frozen=True, kw_only=True):
+    """A prompt that a function writes: ``write`` gets the arguments. It raises ``WorkspaceError``."""
+
+    write: Callable[[str], Awaitable[str]]
 
 
 def find_template(templates: Mapping[str, Template], name: str) -> Template | None:

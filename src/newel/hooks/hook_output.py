@@ -66,7 +66,7 @@ def read_reply(event: str, *, exit_code: int, stdout: str, stderr: str, is_cut: 
         reply = _Output() if output is None else output
         read = _from_output(reply)
         is_reason = read.decision == "deny" and read.reason
-        reason = read.reason if is_reason else _shown(stderr.strip())
+        reason = read.reason if is_reason else bounded(stderr.strip())
         return msgspec.structs.replace(read, decision="deny", reason=reason)
     if problem:
         return HookReply(problem=problem)
@@ -75,7 +75,7 @@ def read_reply(event: str, *, exit_code: int, stdout: str, stderr: str, is_cut: 
     if exit_code != 0:
         first = next((line.strip() for line in stderr.splitlines() if line.strip()), "")
         return HookReply(problem=f"exit code {exit_code}{first and f': {first[:300]}'}")
-    return HookReply(context=_shown(text) if event in TAKES_TEXT else "")
+    return HookReply(context=bounded(text) if event in TAKES_TEXT else "")
 
 
 def _parse(text: str, *, is_cut: bool) -> tuple[_Output | None, str]:
@@ -99,14 +99,15 @@ def _from_output(output: _Output) -> HookReply:
     problem = "`defer` is not supported here; the call is judged as usual" if word == "defer" else ""
     return HookReply(
         decision=DECISIONS.get(word, ""),
-        reason=_shown(reason or ""),
+        reason=bounded(reason or ""),
         arguments=specific.input,
-        context=_shown(specific.context or ""),
-        message=_shown(output.message or ""),
-        stop=None if output.goes_on else _shown(output.stop_reason or ""),
+        context=bounded(specific.context or ""),
+        message=bounded(output.message or ""),
+        stop=None if output.goes_on else bounded(output.stop_reason or ""),
         problem=problem,
     )
 
 
-def _shown(text: str) -> str:
+def bounded(text: str) -> str:
+    """A text of a hook, cut if it is too long."""
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + _CUT.format(size=len(text))

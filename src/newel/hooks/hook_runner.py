@@ -13,6 +13,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.hooks.condition import may_hold
+from newel.hooks.function_hook import FunctionHook, run_function
 from newel.hooks.hook import EVENTS, TOOL_EVENTS, Hook, matches
 from newel.hooks.hook_output import HookReply
 from newel.hooks.hook_process import run_hook
@@ -141,7 +142,9 @@ class HookRunner:
         return found
 
     async def _reply(self, hook: Hook, given: Mapping[str, Any], folder: str) -> HookReply:
-        if not self._is_unchanged(hook, folder):
+        if isinstance(hook, FunctionHook):
+            reply = await run_function(hook, given)
+        elif not self._is_unchanged(hook, folder):
             reply = HookReply(problem=CHANGED)
         else:
             reply = await run_hook(hook, given, project=self.project, folder=folder)

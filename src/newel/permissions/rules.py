@@ -5,6 +5,7 @@
     bash(WORDS)         commands, by their words
     web_fetch(SERVER)   pages of a server, ``*.`` in front for all below it, with a port that is not one of the web's
     TOOL                every call of a tool; ``*`` matches any characters of its name
+    extension:TOOL      every call of a tool that an extension adds
 
 ``PATTERN`` is a path: from the root (``/``), the home folder (``~/``), anywhere (``**/``), else from the project's folder. ``*`` and ``?`` match
 within one name, ``**`` any folders; a folder includes its contents. ``~`` is the home on the host of the files.
@@ -40,7 +41,10 @@ COMMANDS: Final = "bash"
 WEB: Final = "web_fetch"
 """The tool whose rules are about servers."""
 
-_RULE: Final = re.compile(r"([A-Za-z0-9_*.-]+)(?:\((.*)\))?", re.DOTALL)
+ADDED: Final = "extension:"
+"""Before the name of a tool that is neither Newel's nor an MCP server's: a misspelt name of these two is an error."""
+
+_RULE: Final = re.compile(r"((?:extension:)?[A-Za-z0-9_*.-]+)(?:\((.*)\))?", re.DOTALL)
 _QUOTED: Final = r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\."
 _WILD: Final = r"(\*\*/|\*\*|\*|\?)"
 
@@ -93,6 +97,8 @@ class ToolRule(msgspec.Struct, frozen=True):
         return self.name
 
     def matches(self, tool: str) -> bool:
+        if self.name.startswith(ADDED):
+            return tool not in TOOLS and "__" not in tool and fits(self.name.removeprefix(ADDED), tool)
         return fits(self.name, tool)
 
 
@@ -192,7 +198,7 @@ def _may_exist(tool: str) -> bool:
     """Whether a tool can have this name: one of Newel's own, or ``SERVER__TOOL``. A server that is itself called ``mcp`` is matched by
     ``mcp*__TOOL``.
     """
-    if tool in TOOLS:
+    if tool in TOOLS or tool.startswith(ADDED):
         return True
     return bool(re.search(r"__|\*", tool)) and "." not in tool and not tool.startswith("mcp__")
 
@@ -205,7 +211,11 @@ def _no_tool(text: str, tool: str, pattern: str | None) -> ConfigError:
     instead = _instead(tool, pattern)
     if is_of_mcp_server(tool) or "__" in tool:
         return _invalid(text, "A tool of an MCP server is called SERVER__TOOL", instead)
-    known = "" if instead else f". Tools are {', '.join(TOOLS)}, and SERVER__TOOL of MCP servers"
+    known = (
+        ""
+        if instead
+        else f". Tools are {', '.join(TOOLS)}, SERVER__TOOL of MCP servers, and {ADDED}TOOL of extensions"
+    )
     return _invalid(text, f"No tool is called {tool}{known}", instead)
 
 

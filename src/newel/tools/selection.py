@@ -35,16 +35,18 @@ AnyTool = TypeVar("AnyTool", bound=Tool)
 
 
 class ToolSelection:
-    """The tools that one of ``patterns`` names: ``bash``, ``time__convert_time``, ``time__*``. Without patterns, none.
+    """The tools that one of ``patterns`` names: ``bash``, ``time__convert_time``, ``time__*``. Without patterns, none. ``added`` are the
+    names of extensions' tools.
 
-    Raises ``UsageError`` for a name that is neither one of Newel's own nor can be an MCP server's.
+    Raises ``UsageError`` for a name that is neither one of Newel's own nor of these, nor can be an MCP server's.
     """
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+    def __init__(self, patterns: Sequence[str], added: Sequence[str] = ()) -> None:
         self.patterns = tuple(patterns)
+        self._known = (*OWN_NAMES, *added)
         for pattern in patterns:
-            if SERVED not in pattern and not set(pattern) & set("*?[") and pattern not in OWN_NAMES:
-                raise _unknown(pattern, OWN_NAMES)
+            if SERVED not in pattern and not set(pattern) & set("*?[") and pattern not in self._known:
+                raise _unknown(pattern, self._known)
 
     def of(self, tools: Iterable[AnyTool]) -> list[AnyTool]:
         """The selected ones of ``tools``."""
@@ -54,7 +56,7 @@ class ToolSelection:
 
     def check(self, known: Iterable[str]) -> None:
         """Raises ``UsageError`` for a pattern that selects none of the ``known`` names."""
-        names = sorted({*known, *OWN_NAMES})
+        names = sorted({*known, *self._known})
         for pattern in self.patterns:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise _unknown(pattern, names)

@@ -25,6 +25,8 @@ OLLAMA = {"ollama": "http", "ollama+https": "https"}
 OLLAMA_PORT = 11434
 LLAMACPP = "llamacpp:"
 """The scheme of model files on this machine."""
+EXTENSION = "extension:"
+"""The scheme of providers that extensions add."""
 
 _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 
@@ -102,6 +104,18 @@ def model_file_path(base_url: str) -> str | None:
     return os.path.normpath(expanded)
 
 
+def extension_provider(base_url: str) -> str | None:
+    """Return the name in ``extension:NAME``, a provider that an extension adds; None for other addresses. Raises ``ConfigError`` if there is no
+    name.
+    """
+    scheme, name = base_url.strip()[: len(EXTENSION)], base_url.strip()[len(EXTENSION) :].strip("/")
+    if scheme.lower() != EXTENSION:
+        return None
+    if not re.fullmatch(_MODEL_NAME, name):
+        raise ConfigError(_refusal(base_url, "address", "extension:NAME, by a provider's name"))
+    return name
+
+
 def chat_completions_url(base_url: str) -> str:
     """Return the base URL of chat completions, which Ollama serves beside its own API."""
     ollama = ollama_http_url(base_url)
@@ -117,6 +131,8 @@ def server_address(base_url: str) -> str:
     """
     if name := pulled_model(base_url):
         return f"{LLAMACPP}{name}"
+    if name := extension_provider(base_url):
+        return f"{EXTENSION}{name}"
     if path := model_file_path(base_url):
         return f"{LLAMACPP}{quote(path, safe=_IN_PATHS)}"
     ollama = ollama_http_url(base_url)
@@ -135,6 +151,8 @@ def server_name(base_url: str) -> str:
     """Return the name of a server in sessions: its host, or the program that serves a model file."""
     if pulled_model(base_url) or model_file_path(base_url):
         return LLAMACPP.rstrip(":")
+    if name := extension_provider(base_url):
+        return name
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
 
 

@@ -1,0 +1,84 @@
+"""Hooks that are Python functions: they run in Newel's own process, at the same points as commands and with the same fields."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from newel.hooks.hook import Hook
+from newel.hooks.hook_output import HookReply, bounded
+from newel.hooks.user_function import call_function, describe_failure
+
+WRONG_ANSWER: Final = "it returned {kind}; return None, a text for the model, or a HookReply"
+TOO_SLOW: Final = "it had not ended after {limit:g} s, and is no longer waited for"
+
+
+class HookInput(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook is told. The fields are those of the JSON that commands get, and empty where the event has none."""
+
+    hook_event_name: str
+    session_id: str = ""
+    transcript_path: str = ""
+    cwd: str = ""
+    permission_mode: str = ""
+    agent_id: str = ""
+    agent_type: str = ""
+    tool_name: str = ""
+    tool_input: dict[str, Any] = {}
+    tool_use_id: str = ""
+    tool_response: Any = None
+    error: str = ""
+    prompt: str = ""
+    source: str = ""
+    reason: str = ""
+    trigger: str = ""
+    custom_instructions: str = ""
+    message: str = ""
+    notification_type: str = ""
+    stop_hook_active: bool = False
+    last_assistant_message: str = ""
+
+
+HookAnswer = HookReply | str | None
+HookFunction = Callable[[HookInput], HookAnswer | Awaitable[HookAnswer]]
+
+
+class FunctionHook(Hook, frozen=True, kw_only=True):
+    """``command`` names the function; ``file`` and ``line`` are where it begins."""
+
+    function: HookFunction
+
+    @property
+    def what(self) -> tuple[str, str, str, tuple[str, ...] | None]:
+        return self.event, f"{self.file}:{self.line}:{self.command}", self.matcher, None
+
+
+async def run_function(hook: FunctionHook, given: Mapping[str, Any]) -> HookReply:
+    """Call a hook. What is wrong with it is its reply; only a cancellation is raised."""
+    try:
+        wanted = msgspec.convert(given, HookInput)
+        answer: object = None
+        with anyio.move_on_after(hook.limit) as scope:
+            answer = await call_function(hook.function, wanted)
+        if scope.cancelled_caught:
+            return HookReply(problem=TOO_SLOW.format(limit=hook.limit))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 — of the user's code
+        return HookReply(problem=describe_failure(error, str(hook.file)))
+    match answer:
+        case None:
+            return HookReply()
+        case str():
+            return HookReply(context=bounded(answer))
+        case HookReply():
+            return msgspec.structs.replace(
+                answer,
+                reason=bounded(answer.reason),
+                context=bounded(answer.context),
+                message=bounded(answer.message),
+                problem="",
+            )
+        case _:
+            return HookReply(problem=WRONG_ANSWER.format(kind=type(answer).__name__))
