@@ -236,10 +236,10 @@ class RichRenderer(LiveRenderer):
         )
 
     def on_warning(self, message: str) -> None:
-        self._print("note", styles.Text().append("Warning: ", style=styles.BAD).append(sanitize(message)))
+        self._print("note", styles.Text().append("Warning: ", style=styles.ERROR).append(sanitize(message)))
 
     def on_error(self, message: str) -> None:
-        self._print("note", styles.Text().append("Error: ", style=styles.BAD).append(sanitize(message)))
+        self._print("note", styles.Text().append("Error: ", style=styles.ERROR).append(sanitize(message)))
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         self._activity = ""
