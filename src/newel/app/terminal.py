@@ -160,19 +160,22 @@ async def _converse(
     settings: Settings, options: AgentOptions, agent: CodingAgent, screen: str, approver: Approver
 ) -> int:
     from newel.app.greeting import header
+    from newel.app.theme import chosen_theme
     from newel.terminal.repl.coding_repl import run_repl
     from newel.terminal.repl.repl import Prompt
 
     gc.set_threshold(WHILE_TYPING)
     gc.callbacks.append(KeptModules())
+    theme, warnings = chosen_theme(settings.terminal.theme, settings.home)
     return await run_repl(
         agent,
         home=settings.home,
         approver=approver,
         screen="console" if screen == "console" else "rich",
-        header=header(agent, settings.home),
+        header="\n".join([header(agent, settings.home), *(f"Warning: {line}" for line in warnings)]),
         first_prompts=[Prompt(text) for text in options.prompts],
         settings=settings.terminal,
+        theme=theme,
     )
 
 
@@ -200,7 +203,7 @@ async def _run_prompts(
     elif screen == "stream-json":
         renderer = report = _stream_json(settings, options)
     else:
-        renderer = _renderer(screen, agent, options)
+        renderer = _renderer(settings, screen, agent, options)
         if options.output_format == "json":
             from newel.terminal.stream_json.renderer import ResultPrinter
 
@@ -295,15 +298,17 @@ def _answers(screen: str, options: AgentOptions) -> AnswerOutput:
     return AnswerOutput(text_stdout() if alone else None, options.answers_to)
 
 
-def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
+def _renderer(settings: Settings, name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     if name == "rich":
+        from newel.app.theme import theme_for_output
         from newel.terminal.print_mode import errors_to
         from newel.terminal.renderers.rich import on_terminal
         from newel.terminal.stdout import LossySink
 
         if not sys.stderr.isatty():
             agent.subscribe(errors_to(LossySink(sys.stderr)))
-        return on_terminal(sys.stdout, window=agent.window)
+        theme = theme_for_output(settings.terminal.theme, settings.home)
+        return on_terminal(sys.stdout, theme=theme, window=agent.window)
     from newel.terminal.renderers.console import ConsoleRenderer
     from newel.terminal.stdout import LossySink, text_stdout
 

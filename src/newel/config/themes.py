@@ -75,7 +75,7 @@ _NAME: Final = "[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
 
 class RoleStyle(NamedTuple):
-    """A colour is ``#rrggbb``, a name of ``COLOURS``, a number of 0 to 255, or empty for that of the text around it."""
+    """A colour is ``#rrggbb``, a name of ``COLOURS``, a number of 16 to 255, or empty for that of the text around it."""
 
     foreground: str = ""
     background: str = ""
@@ -156,7 +156,7 @@ def parse_style(text: str) -> RoleStyle:
         if at_background:
             if not is_colour or background:
                 raise ValueError(f"{_quoted(word)} is no background{_near(word, COLOURS)}")
-            background = word
+            background = _named(word)
         elif word in ATTRIBUTES:
             attributes.append(word)
         elif not (is_colour or word in NAMEABLE):
@@ -165,10 +165,15 @@ def parse_style(text: str) -> RoleStyle:
         elif foreground:
             raise ValueError(f"{_quoted(word)} is a second colour; a background follows the word `on`")
         else:
-            foreground = word
+            foreground = _named(word)
     if at_background and not background:
         raise ValueError("a colour is missing after `on`")
     return RoleStyle(foreground, background, tuple(attributes))
+
+
+def _named(colour: str) -> str:
+    """The first sixteen numbers are colours that have names."""
+    return COLOURS[int(colour) + 1] if colour.isdigit() and int(colour) < 16 else colour
 
 
 _FORMS: Final = "; write #rrggbb, 0 to 255, or a name such as bright_blue"
@@ -267,17 +272,17 @@ class _ThemeReader:
         self._report(("extends",), "it must be the name of a theme", "The default is used.")
         return DEFAULT
 
-    def values(self, table: dict[str, Any], at: tuple[str, ...] = ()) -> dict[str, str]:
+    def values(self, table: Mapping[str, object], at: tuple[str, ...] = ()) -> dict[str, str]:
         found: dict[str, str] = {}
         for key, value in table.items():
             path = (*at, key)
             role = ".".join(path)
             if isinstance(value, dict) and not at:
-                found |= self.values(cast("dict[str, Any]", value), path)
+                found |= self.values(cast("dict[str, object]", value), path)
             elif role not in ROLES:
                 near = _near(role, ROLES) or "; `docs/themes-and-keys.md` lists the roles"
                 self._report(path, f"unknown role{near}", "It is ignored.")
-            elif problem := _problem_of(role, value):
+            elif problem := _problem_of(role, cast("object", value)):
                 self._report(path, problem, "The style of the parent is used.")
             else:
                 found[role] = str(value)

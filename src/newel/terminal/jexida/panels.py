@@ -56,7 +56,9 @@ class RichPanels(PanelStyle):
         return lines[filled[0] : filled[-1] + 1] if filled else []  # blocks come with empty lines around them
 
     def bottom(self, note: str, width: int, tone: Tone = "dim") -> list[str]:
-        return self._panel("", width, note=Text.assemble((note, STYLES[tone]), style="not dim") if note else None)[-1:]
+        return self._panel(
+            "", width, note=Text.assemble((note, STYLES[tone]), style="not dim") if note else None
+        )[-1:]
 
     def bare(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
         return self._painter.paint(Text(text, style=STYLES[tone]), min(width, MAX_WIDTH)).split("\n")

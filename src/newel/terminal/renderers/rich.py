@@ -22,6 +22,7 @@ from newel.text.sanitize import SanitizedStream, sanitize
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from newel.config.themes import Theme
     from newel.terminal.renderers.todo_block import TodoBlock
     from newel.tools.todo import TodoItem
 
@@ -251,9 +252,11 @@ class RichRenderer(LiveRenderer):
         self._print_dim("end", self._summary.text(event))
 
 
-def on_terminal(out: TextIO, *, window: Callable[[], int | None] = lambda: None) -> RichRenderer:
+def on_terminal(
+    out: TextIO, *, theme: Theme | None = None, window: Callable[[], int | None] = lambda: None
+) -> RichRenderer:
     """The renderer for a run without a prompt to type at."""
-    return RichRenderer(LiveScreen(out), Styles(), hint="Ctrl+C stops", window=window)
+    return RichRenderer(LiveScreen(out), Styles(theme=theme), hint="Ctrl+C stops", window=window)
 
 
 class _StreamedAnswer:

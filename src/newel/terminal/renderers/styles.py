@@ -111,10 +111,17 @@ class Styles:
     @property
     def colours(self) -> Literal["none", "standard", "256", "truecolor"]:
         """The colours that the terminal can show."""
-        system = self._console.color_system
-        if self._console.no_color or system is None:
+        if self._console.no_color:
             return "none"
-        return "standard" if system == "windows" else system
+        match self._console.color_system:
+            case "256":
+                return "256"
+            case "truecolor":
+                return "truecolor"
+            case None:
+                return "none"
+            case _:
+                return "standard"
 
     def _can_show(self, style: RoleStyle) -> bool:
         """Whether the colours stay what they are. Replaced by the nearest of sixteen, a text might have the colour of its background."""

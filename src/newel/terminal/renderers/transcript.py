@@ -138,7 +138,9 @@ def paint_section(section: Section, styles: Styles, width: int) -> list[str]:
         case "call" | "failed call":
             head, _, rest = section.plain().partition("\n")
             what = (
-                Text().append("● ", style=SUCCESS if section.kind == "call" else ERROR).append(head, style=TOOL)
+                Text()
+                .append("● ", style=SUCCESS if section.kind == "call" else ERROR)
+                .append(head, style=TOOL)
             )
             what.append("\n").append_text(with_diff(rest))
     what.expand_tabs(4)

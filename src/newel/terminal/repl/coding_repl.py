@@ -37,8 +37,10 @@ from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
     from newel.config.terminal import TerminalSettings
+    from newel.config.themes import Theme
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
+    from newel.terminal.renderers.styles import Styles
 
 
 async def run_repl(
@@ -50,11 +52,12 @@ async def run_repl(
     header: str = "",
     first_prompts: Sequence[Prompt] = (),
     settings: TerminalSettings | None = None,
+    theme: Theme | None = None,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
+    ``header`` the first lines shown; ``first_prompts`` run first, in the styles of ``theme`` (None: the default one). A terminal that cannot move its cursor gets ``console``.
     """
-    ui = _open_ui(agent, home, screen, settings)
+    ui = _open_ui(agent, home, screen, settings, theme)
     notice = RunNotice(agent, slash_command, sums_up=True)
 
     async def view(text: str) -> None:
@@ -74,13 +77,16 @@ async def run_repl(
 
 
 def _open_ui(
-    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], settings: TerminalSettings | None
+    agent: CodingAgent,
+    home: Path,
+    screen: Literal["rich", "console"],
+    settings: TerminalSettings | None,
+    theme: Theme | None,
 ) -> TerminalUI:
-    def live(screen: Screen) -> LiveRenderer:
+    def live(screen: Screen, styles: Styles) -> LiveRenderer:
         from newel.terminal.renderers.rich import RichRenderer
-        from newel.terminal.renderers.styles import Styles
 
-        return RichRenderer(screen, Styles(), window=agent.window)
+        return RichRenderer(screen, styles, window=agent.window)
 
     def commands() -> dict[str, str]:
         templates = reachable_names(agent.templates, COMMANDS).items()
@@ -98,6 +104,7 @@ def _open_ui(
         is_plain=screen == "console",
         title=f"newel · {agent.session.get_name() or agent.workspace.name.rstrip('/').rpartition('/')[2]}",
         settings=settings,
+        theme=theme,
     )
 
 

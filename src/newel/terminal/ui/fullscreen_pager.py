@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,15 +13,14 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import FormattedTextControl, HSplit, Layout, Window
-from prompt_toolkit.output import ColorDepth, Output
-from prompt_toolkit.styles import Style
+from prompt_toolkit.output import Output
 
 from newel.terminal.renderers.styles import Styles
 from newel.terminal.renderers.transcript import Section, paint_section
 from newel.terminal.ui.hints import fit_hints
 from newel.terminal.ui.scroller import PagedSection, Scroller, matches
+from newel.terminal.ui.terminal_app import application_style, color_depth
 
-STYLE = Style.from_dict({"state": "ansibrightblack", "news": "bold"})
 NEWS_S = 0.5
 """Time after which the last line tells what has happened in the conversation."""
 
@@ -39,8 +37,7 @@ _MOVES: Final[dict[tuple[str, ...], Callable[[Scroller], None]]] = {
 _CLOSE = ("q", "escape", "c-o", "c-c", "c-d")
 
 
-def paged_sections(sections: Sequence[Section]) -> list[PagedSection]:
-    styles = Styles()
+def paged_sections(sections: Sequence[Section], styles: Styles) -> list[PagedSection]:
     return [PagedSection(partial(paint_section, section, styles), section.may_have) for section in sections]
 
 
@@ -50,6 +47,7 @@ class FullscreenPager:
     def __init__(
         self,
         output: Output,
+        styles: Styles,
         title: str,
         sections: Sequence[PagedSection],
         news: Callable[[], str],
@@ -58,6 +56,7 @@ class FullscreenPager:
     ) -> None:
         self._title = title
         self._output = output
+        self._styles = styles
         self._news = news
         self._query = ""
         self._typed: str | None = None
@@ -86,9 +85,9 @@ class FullscreenPager:
         app: Application[None] = Application(
             Layout(HSplit([text, state])),
             key_bindings=self._keys(),
-            style=STYLE,
+            style=application_style(self._styles.roles),
             output=self._output,
-            color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
+            color_depth=color_depth(self._styles),
             full_screen=True,
             refresh_interval=NEWS_S,
         )

@@ -11,6 +11,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
+from newel.config.themes import Theme
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.renderers.transcript import Section
@@ -122,6 +123,9 @@ class PlainUI:
 
     def refresh(self) -> None:
         """No state is shown."""
+
+    def use_theme(self, theme: Theme) -> None:
+        """There are no colours."""
 
     def set_working(self, is_working: bool) -> None:
         """No state is shown."""

@@ -35,8 +35,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from newel.config.terminal import EditingKeys
+from newel.config.themes import Theme
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.renderers.styles import Styles
 from newel.terminal.renderers.transcript import Section
 from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
 from newel.terminal.ui.clipboard import PastedImages
@@ -94,6 +96,7 @@ class PromptToolkitUI:
         out: TextIO,
         renderer: Callable[[Screen], LiveRenderer],
         *,
+        styles: Styles,
         completer: Completer,
         history: Path,
         folder: str = "",
@@ -103,6 +106,7 @@ class PromptToolkitUI:
     ) -> None:
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
+        self._styles = styles
         self.renderer = renderer(self)
         self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
@@ -253,8 +257,10 @@ class PromptToolkitUI:
             return
         from newel.terminal.ui.fullscreen_pager import FullscreenPager, paged_sections
 
-        paged = paged_sections(sections)
-        self._pager = FullscreenPager(self._output, title, paged, self._waiting_question, at_end=at_end)
+        paged = paged_sections(sections, self._styles)
+        self._pager = FullscreenPager(
+            self._output, self._styles, title, paged, self._waiting_question, at_end=at_end
+        )
         try:
             async with self.suspend():
                 await self._pager.run()
@@ -278,6 +284,10 @@ class PromptToolkitUI:
 
     def refresh(self) -> None:
         self._app.invalidate()
+
+    def use_theme(self, theme: Theme) -> None:
+        self._styles.use(theme)
+        self._app.restyle(self._styles)
 
     def set_working(self, is_working: bool) -> None:
         self._attention.set_working(is_working)
@@ -338,7 +348,7 @@ class PromptToolkitUI:
             status=self._status,
         )
         layout = build_layout(self._buffer, rows, lambda: self.size()[1])
-        app = TerminalApp(layout, self._keys(), self._output, editing)
+        app = TerminalApp(layout, self._keys(), self._output, self._styles, editing)
         app.after_render += self._mark_seen
         app.key_processor.before_key_press += self._mark_key
         return app

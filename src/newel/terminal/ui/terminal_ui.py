@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from newel.agent.messages import Attachment
+from newel.config.themes import Theme
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.transcript import Section
 from newel.workspace.port import CommandTerminal
@@ -146,6 +147,10 @@ class CommandUI(Protocol):
 
     def restore_input(self, text: str) -> None:
         """Put a text back into the input."""
+        ...
+
+    def use_theme(self, theme: Theme) -> None:
+        """Show what follows in the styles of this theme, where there are any."""
         ...
 
 
