@@ -6,6 +6,7 @@ against it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, get_type_hints
 
@@ -66,10 +67,10 @@ class PagerKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     up: Annotated[Keys, "go a line up"] = ("up", "k", "ctrl+p")
     down: Annotated[Keys, "go a line down"] = ("down", "j", "ctrl+n", "enter")
-    page_up: Annotated[Keys, "go a page up"] = ("pageup", "b", "ctrl+b")
+    page_up: Annotated[Keys, "go a page up"] = ("b", "pageup", "ctrl+b")
     page_down: Annotated[Keys, "go a page down"] = (
-        "pagedown",
         "space",
+        "pagedown",
         "f",
         "ctrl+f",
     )
@@ -144,6 +145,12 @@ class Keymap:
         """``how`` with the first key of an action as it is shown; empty if no key does this."""
         names = self.names(mode, action)
         return how.format(label(parse_key(names[0]))) if names else ""
+
+    def fill(self, text: str) -> str:
+        """The text with keys in place of actions of the input in braces, such as ``{editor}``."""
+        return re.sub(
+            r"\{([a-z_]+)\}", lambda found: self.label("input", found[1]) or f"no key (`{found[1]}`)", text
+        )
 
     def labels(self, mode: Mode, action: str) -> list[str]:
         return [label(key) for key in self.keys(mode, action)]

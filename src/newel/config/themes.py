@@ -277,15 +277,16 @@ class _ThemeReader:
         for key, value in table.items():
             path = (*at, key)
             role = ".".join(path)
-            if isinstance(value, dict) and not at:
+            if role in ROLES:
+                if problem := _problem_of(role, value):
+                    self._report(path, problem, "The style of the parent is used.")
+                else:
+                    found[role] = str(value)
+            elif isinstance(value, dict) and not at:
                 found |= self.values(cast("dict[str, object]", value), path)
-            elif role not in ROLES:
+            else:
                 near = _near(role, ROLES) or "; `docs/themes-and-keys.md` lists the roles"
                 self._report(path, f"unknown role{near}", "It is ignored.")
-            elif problem := _problem_of(role, cast("object", value)):
-                self._report(path, problem, "The style of the parent is used.")
-            else:
-                found[role] = str(value)
         return found
 
     def _report(self, at: tuple[str, ...], what: str, consequence: str) -> None:

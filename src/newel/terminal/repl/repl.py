@@ -89,6 +89,7 @@ def open_ui(
     if is_plain or not can_draw():
         out = text_stdout()
         return PlainUI(plain(out), sys.stdin.fileno(), out)
+    from newel.config.keymap import Keymap
     from newel.config.terminal import TerminalSettings
     from newel.terminal.renderers.styles import Styles
     from newel.terminal.repl.completion import ReplCompleter
@@ -107,6 +108,7 @@ def open_ui(
         title=title,
         notify=settings.notify,
         editing=settings.editing,
+        keymap=Keymap(settings.keys),
     )
 
 

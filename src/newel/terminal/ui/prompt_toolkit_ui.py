@@ -28,12 +28,13 @@ from anyio.lowlevel import checkpoint
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Always, Condition
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import AnyFormattedText
 from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from newel.config.keymap import Keymap
 from newel.config.terminal import EditingKeys
 from newel.config.themes import Theme
 from newel.terminal.renderers.live import LiveRenderer
@@ -57,6 +58,7 @@ from newel.terminal.ui.input_modes import (
     WritingMode,
     typed_text,
 )
+from newel.terminal.ui.key_dispatch import ALWAYS, bind, on_key
 from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
 from newel.terminal.ui.line_reader import QUIET_S
@@ -77,8 +79,8 @@ READ_ROUNDS = 8
 _FEW_ROWS = 8
 """In a terminal that is so low, there is no room for a status line."""
 
-_MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
-"""Rows that a key moves the choice in a list."""
+_MOVES = {"up": -1, "down": 1, "page_up": -10, "page_down": 10, "further": 1}
+"""Rows that an action moves the choice in a list."""
 
 _UP = (("up",), ("c-p",), ("escape", "<"))
 _HISTORY_KEYS = (*_UP, ("down",), ("c-n",), ("escape", ">"))
@@ -88,7 +90,7 @@ _HISTORY_KEYS = (*_UP, ("down",), ("c-n",), ("escape", ">"))
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
     screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the
-    input. ``title`` and ``notify`` are for ``Attention``.
+    input, ``keymap`` (None: the default one) what the others do. ``title`` and ``notify`` are for ``Attention``.
     """
 
     def __init__(
@@ -103,7 +105,9 @@ class PromptToolkitUI:
         title: str = "newel",
         notify: Sequence[str] = (),
         editing: EditingKeys = "emacs",
+        keymap: Keymap | None = None,
     ) -> None:
+        self._keymap = keymap or Keymap()
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self._styles = styles
@@ -197,7 +201,7 @@ class PromptToolkitUI:
         async with self._turn:
             self._leave_search()
             await self._read_keys()
-            mode = ChoosingMode(self._buffer, Picker(title, rows, selected), on_end)
+            mode = ChoosingMode(self._buffer, Picker(title, rows, selected), self._keymap, on_end)
             with self._instead_of_draft(""), self._in_mode(mode):
                 return await mode.choice
 
@@ -257,9 +261,14 @@ class PromptToolkitUI:
             return
         from newel.terminal.ui.fullscreen_pager import FullscreenPager, paged_sections
 
-        paged = paged_sections(sections, self._styles)
         self._pager = FullscreenPager(
-            self._output, self._styles, title, paged, self._waiting_question, at_end=at_end
+            self._output,
+            title,
+            paged_sections(sections, self._styles),
+            self._waiting_question,
+            styles=self._styles,
+            keymap=self._keymap,
+            at_end=at_end,
         )
         try:
             async with self.suspend():
@@ -376,41 +385,40 @@ class PromptToolkitUI:
         store_typeahead(self._app.input, early_keys(self._app.input))
 
     def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
+        keys, alone = KeyBindings(), Condition(self._is_escape_alone)
         is_writing = Condition(lambda: self._mode is self._writing)
         is_list = Condition(lambda: isinstance(self._mode, ListMode))
+        is_question = ~is_writing & ~is_list
         is_text = is_writing & ~Condition(lambda: self._vi.is_normal)
-        for names, action, filter_ in (
-            (["enter"], self._on_enter, Always()),
-            (["escape", "enter"], self._on_new_line, Always()),
-            (["c-j"], self._on_new_line, Always()),
-            (["tab"], self._on_tab, Always()),
-            (["s-tab"], self._on_shift_tab, Always()),
-            (["c-c"], self._on_interrupt, Always()),
-            (["c-d"], self._on_end, Always()),
-            (["c-o"], self._by_handler(lambda handler: handler.expand()), Always()),
-            (["c-z"], self._on_suspend, Always()),
-            ([FOCUS_IN], partial(self._attention.set_focus, True), Always()),
-            ([FOCUS_OUT], partial(self._attention.set_focus, False), Always()),
-            (["up"], self._writing.on_up, is_writing),
-            (["c-r"], self._on_search, is_text),
-            (["c-r"], partial(self._on_move, 1), is_list),
-            (["c-g"], self._on_editor, is_writing),
-            (["c-x", "c-e"], self._on_editor, is_writing),
-            (["c-g"], self._on_escape, is_list),
-            (["c-v"], self._on_paste, is_text),
-            (["c-b"], self._writing.on_detach, is_writing & Condition(self._writing.can_detach)),
-            (["c-x"], self._on_end_row, is_list),
-            (["escape", "p"], self._by_handler(lambda handler: handler.choose_model()), is_text),
-            (["escape", "t"], self._by_handler(lambda handler: handler.next_thinking_level()), is_text),
-        ):
-            keys.add(*names, filter=filter_)(_key(action))
-        keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
-        for name, rows in _MOVES.items():
-            keys.add(name, filter=is_list)(_key(partial(self._on_move, rows)))
         for name in _HISTORY_KEYS:  # an earlier message must not come into an answer
             move = self._buffer.cursor_up if name in _UP else self._buffer.cursor_down
-            keys.add(*name, filter=~is_writing & ~is_list)(_key(move))
+            keys.add(*name, filter=is_question)(on_key(move))
+        actions = {
+            "send": (self._on_enter, ~is_list),
+            "new_line": (lambda: self._buffer.insert_text("\n"), ~is_list),
+            "complete": (self._writing.on_tab, is_writing),
+            "approval_mode": (self._writing.on_shift_tab, is_writing),
+            "stop": (self._on_escape, ALWAYS),
+            "interrupt": (self._on_interrupt, ALWAYS),
+            "leave": (self._on_end, ALWAYS),
+            "previous": (self._writing.on_up, is_writing),
+            "search": (self._on_search, is_text),
+            "editor": (self._on_editor, is_writing),
+            "paste": (self._on_paste, is_text),
+            "background": (self._writing.on_detach, is_writing & Condition(self._writing.can_detach)),
+            "transcript": (self._by_handler(lambda handler: handler.expand()), ALWAYS),
+            "model": (self._by_handler(lambda handler: handler.choose_model()), is_text),
+            "thinking": (self._by_handler(lambda handler: handler.next_thinking_level()), is_text),
+            "suspend": (self._on_suspend, ALWAYS),
+        }
+        bind(keys, self._keymap, "input", actions, is_escape_alone=alone)
+        moves = {name: (partial(self._on_move, rows), is_list) for name, rows in _MOVES.items()}
+        others = {"choose": self._on_enter, "cancel": self._on_escape, "end": self._on_end_row}
+        in_list = moves | {name: (action, is_list) for name, action in others.items()}
+        bind(keys, self._keymap, "list", in_list, is_escape_alone=alone)
+        keys.add("enter", filter=is_question)(on_key(self._on_enter))  # answers, whatever it does elsewhere
+        for name, is_in_front in ((FOCUS_IN, True), (FOCUS_OUT, False)):
+            keys.add(name)(on_key(partial(self._attention.set_focus, is_in_front)))
         return keys
 
     def _by_handler(self, act: Callable[[InputHandler], None]) -> Callable[[], None]:
@@ -428,15 +436,6 @@ class PromptToolkitUI:
         self._mode.on_enter()
         self._vi.insert()
 
-    def _on_new_line(self) -> None:
-        self._buffer.insert_text("\n")
-
-    def _on_tab(self) -> None:
-        self._mode.on_tab()
-
-    def _on_shift_tab(self) -> None:
-        self._mode.on_shift_tab()
-
     def _on_escape(self) -> None:
         edits = self._mode is self._writing and self._buffer.text and not self._buffer.complete_state
         if not (edits and self._vi.escape()):
@@ -453,7 +452,9 @@ class PromptToolkitUI:
 
     def _on_search(self) -> None:
         sent = list(dict.fromkeys(reversed(self._buffer.history.get_strings())))
-        self._set_mode(SearchingMode(self._buffer, sent, partial(self._set_mode, self._writing)))
+        self._set_mode(
+            SearchingMode(self._buffer, sent, self._keymap, partial(self._set_mode, self._writing))
+        )
 
     def _leave_search(self) -> None:
         """Something else needs the input."""
@@ -499,7 +500,3 @@ class PromptToolkitUI:
     async def _to_background(self) -> None:
         async with self.suspend():
             os.kill(0, signal.SIGTSTP)
-
-
-def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    return lambda _: action()
