@@ -146,7 +146,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
             talk,
             title=f"jexida {VERSION}",
             history=Path.home() / NAME.parent / "history",
-            settings=TerminalSettings(editing=newel.terminal.editing),
+            settings=TerminalSettings(editing=newel.terminal.editing, keys=newel.terminal.keys),
             theme=theme,
             warnings=[*problems, *warnings, *session.damage],
         )

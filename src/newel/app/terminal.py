@@ -14,6 +14,7 @@ from newel.app.extra_tools import IN_TERMINAL, for_conversation
 from newel.app.garbage import AT_START, AT_WORK, WHILE_TYPING, KeptModules
 from newel.app.model_resolver import NoModelChosen, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
+from newel.config.keymap import Keymap
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
 from newel.terminal.ui.echo import EchoSuppressor, can_draw
@@ -172,7 +173,12 @@ async def _converse(
         home=settings.home,
         approver=approver,
         screen="console" if screen == "console" else "rich",
-        header="\n".join([header(agent, settings.home), *(f"Warning: {line}" for line in warnings)]),
+        header="\n".join(
+            [
+                header(agent, settings.home, Keymap(settings.terminal.keys)),
+                *(f"Warning: {line}" for line in warnings),
+            ]
+        ),
         first_prompts=[Prompt(text) for text in options.prompts],
         settings=settings.terminal,
         theme=theme,

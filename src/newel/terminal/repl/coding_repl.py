@@ -13,6 +13,7 @@ import anyio
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
+from newel.config.keymap import Keymap
 from newel.context.prompt_templates import described, find_template, reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
@@ -65,7 +66,7 @@ async def run_repl(
 
     approver.attend(ui.ask, ui.show_answer, view, ui.ask)
     try:
-        repl = CodingRepl(agent, ui, home, notice, header)
+        repl = CodingRepl(agent, ui, home, notice, header, keymap=Keymap(settings.keys if settings else None))
         for prompt in first_prompts:
             repl.enqueue(prompt)
         program = settings.status_line if settings else ()
@@ -112,9 +113,17 @@ class CodingRepl(Repl[CommandContext]):
     """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
 
     def __init__(
-        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: RunNotice, header: str
+        self,
+        agent: CodingAgent,
+        ui: TerminalUI,
+        home: Path,
+        notice: RunNotice,
+        header: str,
+        *,
+        keymap: Keymap,
     ) -> None:
-        super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
+        super().__init__(ui, COMMANDS, CommandContext(agent, ui, home, keymap))
+        self._keymap = keymap
         self._agent = agent
         self._notice = notice
         self._header = header
@@ -236,17 +245,25 @@ class CodingRepl(Repl[CommandContext]):
         if typed.startswith("!"):
             lines.append(self._own_commands.hint(typed))
         elif self._is_prompting:
-            detach = "Ctrl+B to the background · " if self.can_detach else ""
-            lines.append(f"{detach}Enter sends now · Tab sends after the run · Esc stops")
+            detach = self._hint("background", "{} to the background") if self.can_detach else ""
+            sends = (self._hint("send", "{} sends now"), self._hint("complete", "{} sends after the run"))
+            lines.append(" · ".join(filter(None, (detach, *sends, "Esc stops"))))
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
         elif self._agent.approve == "plan" and self._agent.state.messages:
             lines.append("/implement carries out the plan · /implement auto without asking")
         elif not self._agent.state.messages:
-            lines.append(
-                "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"
+            hints = (
+                self._hint("send", "{} sends"),
+                self._hint("new_line", "{} new line"),
+                "/ commands · @ files · ! shell",
+                self._hint("approval_mode", "{} approval mode"),
             )
+            lines.append(" · ".join(filter(None, hints)))
         return lines
+
+    def _hint(self, action: str, how: str) -> str:
+        return self._keymap.label("input", action, how)
 
     def status_line(self, columns: int) -> str:
         return self._status.text(columns)
@@ -262,7 +279,7 @@ class CodingRepl(Repl[CommandContext]):
             await self._own_commands.run(text)
         elif command and find_template(self._agent.templates, command[0]) is None:
             self.ui.echo(text)
-            raise COMMANDS.unknown(text)
+            raise COMMANDS.unknown(text, self._keymap)
         elif hint := NOT_SENT.get(text.lower()):
             self.ui.echo(text)
             self.ui.renderer.note(hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Always, Filter, FilterOrBool
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
@@ -31,6 +32,14 @@ def bind(
         for key in keymap.keys(mode, action):
             eager = is_escape_alone if key == ("escape",) else False
             bindings.add(*key, filter=filter_, eager=eager)(on_key(act))
+
+
+def bind_moves(bindings: KeyBindings, buffer: Buffer, filter_: Filter) -> None:
+    """Let the keys that go through what was sent earlier move in the text instead."""
+    for keys in (("up",), ("c-p",), ("escape", "<")):
+        bindings.add(*keys, filter=filter_)(on_key(buffer.cursor_up))
+    for keys in (("down",), ("c-n",), ("escape", ">")):
+        bindings.add(*keys, filter=filter_)(on_key(buffer.cursor_down))
 
 
 def on_key(action: Action) -> Callable[[KeyPressEvent], None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -24,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import anyio
-from anyio.lowlevel import checkpoint
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
@@ -41,7 +39,7 @@ from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
 from newel.terminal.renderers.styles import Styles
 from newel.terminal.renderers.transcript import Section
-from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
+from newel.terminal.ui.attention import Attention
 from newel.terminal.ui.clipboard import PastedImages
 from newel.terminal.ui.draft_actions import DraftActions
 from newel.terminal.ui.hints import fit_hints
@@ -58,14 +56,15 @@ from newel.terminal.ui.input_modes import (
     WritingMode,
     typed_text,
 )
-from newel.terminal.ui.key_dispatch import ALWAYS, bind, on_key
+from newel.terminal.ui.key_dispatch import ALWAYS, bind, bind_moves, on_key
 from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
-from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.suspension import Suspension
 from newel.terminal.ui.terminal_app import TerminalApp
-from newel.terminal.ui.terminal_ui import InputHandler
+from newel.terminal.ui.terminal_ui import THEMES, InputHandler
+from newel.terminal.ui.theme_mode import ThemeMode
+from newel.terminal.ui.typing_pause import TypingPause, read_keys
 from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
@@ -73,18 +72,11 @@ if TYPE_CHECKING:
     from newel.terminal.ui.fullscreen_pager import FullscreenPager
     from newel.terminal.ui.user_terminal import UserTerminal
 
-READ_ROUNDS = 8
-"""Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
-
 _FEW_ROWS = 8
 """In a terminal that is so low, there is no room for a status line."""
 
 _MOVES = {"up": -1, "down": 1, "page_up": -10, "page_down": 10, "further": 1}
 """Rows that an action moves the choice in a list."""
-
-_UP = (("up",), ("c-p",), ("escape", "<"))
-_HISTORY_KEYS = (*_UP, ("down",), ("c-n",), ("escape", ">"))
-"""Keys that go through what was sent earlier while a message is written."""
 
 
 class PromptToolkitUI:
@@ -115,7 +107,7 @@ class PromptToolkitUI:
         self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
-        self._seen: float | None = None
+        self._pause = TypingPause(lambda: self._mode is not self._writing)
         self._interrupts = DoublePress()
         self._pager: FullscreenPager | None = None
         self._turn = anyio.Lock()
@@ -173,12 +165,12 @@ class PromptToolkitUI:
             self._leave_search()
             if about:
                 self.renderer.note(escape_invisible(about), "question")
-            await self._read_keys()  # keys typed before the question are no answer: they act as usual
-            self._seen = None
+            await read_keys()  # keys typed before the question are no answer: they act as usual
+            self._pause.begin()
             with self._attention.asking(question) if interrupting else nullcontext():
                 if interrupting:
                     with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
-                        await self._until_quiet()
+                        await self._pause.wait()
                 draft = self._buffer.document
                 has_draft = bool(draft.text)
                 mode = AnsweringMode(
@@ -199,11 +191,14 @@ class PromptToolkitUI:
         on_end: Callable[[int], None] | None = None,
     ) -> int | None:
         async with self._turn:
-            self._leave_search()
-            await self._read_keys()
             mode = ChoosingMode(self._buffer, Picker(title, rows, selected), self._keymap, on_end)
-            with self._instead_of_draft(""), self._in_mode(mode):
-                return await mode.choice
+            return await self._choose(mode)
+
+    async def _choose(self, mode: ChoosingMode) -> int | None:
+        self._leave_search()
+        await read_keys()
+        with self._instead_of_draft(""), self._in_mode(mode):
+            return await mode.choice
 
     async def view(self, text: str, short: str = "", /) -> None:  # noqa: ARG002 — a long one is paged
         if text.count("\n") < self.size()[1]:
@@ -236,18 +231,6 @@ class PromptToolkitUI:
             yield
         finally:
             self._buffer.set_document(draft, bypass_readonly=True)
-
-    async def _until_quiet(self) -> None:
-        """Wait until the question was shown, and then no key was pressed for ``QUIET_S``."""
-        remaining = QUIET_S
-        while remaining > 0:
-            await anyio.sleep(remaining)
-            await self._read_keys()
-            remaining = QUIET_S if self._seen is None else self._seen + QUIET_S - time.monotonic()
-
-    async def _read_keys(self) -> None:
-        for _ in range(READ_ROUNDS):
-            await checkpoint()
 
     @property
     def is_suspended(self) -> bool:
@@ -293,6 +276,23 @@ class PromptToolkitUI:
 
     def refresh(self) -> None:
         self._app.invalidate()
+
+    async def pick_theme(
+        self, rows: Sequence[str], theme_of: Callable[[int], Theme], selected: int
+    ) -> int | None:
+        before = self._styles.theme
+        mode = ThemeMode(
+            self._buffer,
+            Picker(THEMES, rows, selected),
+            self._keymap,
+            styles=self._styles,
+            use=lambda position: self.use_theme(theme_of(position)),
+        )
+        async with self._turn:
+            try:
+                return await self._choose(mode)
+            finally:
+                self.use_theme(before)
 
     def use_theme(self, theme: Theme) -> None:
         self._styles.use(theme)
@@ -358,8 +358,7 @@ class PromptToolkitUI:
         )
         layout = build_layout(self._buffer, rows, lambda: self.size()[1])
         app = TerminalApp(layout, self._keys(), self._output, self._styles, editing)
-        app.after_render += self._mark_seen
-        app.key_processor.before_key_press += self._mark_key
+        self._pause.watch(app)
         return app
 
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
@@ -390,9 +389,7 @@ class PromptToolkitUI:
         is_list = Condition(lambda: isinstance(self._mode, ListMode))
         is_question = ~is_writing & ~is_list
         is_text = is_writing & ~Condition(lambda: self._vi.is_normal)
-        for name in _HISTORY_KEYS:  # an earlier message must not come into an answer
-            move = self._buffer.cursor_up if name in _UP else self._buffer.cursor_down
-            keys.add(*name, filter=is_question)(on_key(move))
+        bind_moves(keys, self._buffer, is_question)  # an earlier message must not come into an answer
         actions = {
             "send": (self._on_enter, ~is_list),
             "new_line": (lambda: self._buffer.insert_text("\n"), ~is_list),
@@ -417,8 +414,7 @@ class PromptToolkitUI:
         in_list = moves | {name: (action, is_list) for name, action in others.items()}
         bind(keys, self._keymap, "list", in_list, is_escape_alone=alone)
         keys.add("enter", filter=is_question)(on_key(self._on_enter))  # answers, whatever it does elsewhere
-        for name, is_in_front in ((FOCUS_IN, True), (FOCUS_OUT, False)):
-            keys.add(name)(on_key(partial(self._attention.set_focus, is_in_front)))
+        self._attention.bind(keys)
         return keys
 
     def _by_handler(self, act: Callable[[InputHandler], None]) -> Callable[[], None]:
@@ -466,15 +462,6 @@ class PromptToolkitUI:
 
     def _on_paste(self) -> None:
         self._app.create_background_task(self._draft.paste())
-
-    def _mark_seen(self, _: object) -> None:
-        """The question is on the screen now."""
-        if self._mode is not self._writing and self._seen is None:
-            self._seen = time.monotonic()
-
-    def _mark_key(self, _: object) -> None:
-        if self._seen is not None:
-            self._seen = time.monotonic()
 
     def _on_interrupt(self) -> None:
         if self._interrupts.is_pending:

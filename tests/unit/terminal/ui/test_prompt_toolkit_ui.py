@@ -20,7 +20,6 @@ from newel.terminal.renderers.styles import Styles
 from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 from newel.terminal.ui.terminal_ui import When
 
-
 STYLES = Styles()
 
 
