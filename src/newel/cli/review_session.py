@@ -18,6 +18,7 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.app.theme import theme_for_output
 from newel.app.workspace_factory import sweep_leftovers
 from newel.cli.options import Parser, add_place, open_place
+from newel.config.keymap import Keymap
 from newel.config.settings import load_terminal_settings, newel_home
 from newel.config.terminal import TerminalSettings
 from newel.review.tracking.recording_workspace import ledger_folder
@@ -89,8 +90,9 @@ class Prompter:
 
         self._out = text_stdout()
         home = newel_home(os.environ)
-        self.settings = _terminal_settings(home)
-        self._theme = theme_for_output(self.settings.theme, home)
+        settings = _terminal_settings(home)
+        self.keymap = Keymap(settings.keys)
+        self._theme = theme_for_output(settings.theme, home)
         self._renderer = _renderer(self._out, self._theme)
         self._ask = TerminalAsk(self._renderer, LineReader(sys.stdin.fileno()), self._out)
 

@@ -121,7 +121,7 @@ def default_theme(name: str = DEFAULT) -> Theme:
 def load_theme(name: str, home: Path, environ: Mapping[str, str]) -> LoadedTheme:
     """The theme with this name. ``auto`` is ``light`` on a background that is known to be light, else ``default``."""
     chosen = ("light" if is_light(environ) else DEFAULT) if name == AUTO else name
-    if chosen == DEFAULT and not _own_file(home, DEFAULT).is_file():
+    if chosen == DEFAULT and not os.path.lexists(_own_file(home, DEFAULT)):
         return LoadedTheme(default_theme(), [])
     problems: list[str] = []
     values = _values(chosen, home, problems, ())
@@ -133,12 +133,15 @@ def theme_names(home: Path) -> list[str]:
     return [AUTO, *dict.fromkeys((DEFAULT, *_names_in(_BUILT_IN), *_names_in(home / FOLDER)))]
 
 
-def describe_place(name: str, home: Path) -> str:
-    """Where a theme is from, for a list."""
+def describe_theme(name: str, home: Path) -> str:
+    """What a built-in theme is for, or where the user's is, for a list."""
     if name == AUTO:
         return "light on a background that is known to be light, else default"
-    own = _own_file(home, name)
-    return str(own) if own.is_file() else "built in"
+    if os.path.lexists(own := _own_file(home, name)):
+        return str(own)
+    if name == DEFAULT:
+        return "The terminal's own colours, on any background."
+    return (_BUILT_IN / f"{name}.toml").read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def parse_style(text: str) -> RoleStyle:
@@ -209,7 +212,7 @@ def _own_file(home: Path, name: str) -> Path:
 
 def _names_in(folder: Path) -> Iterator[str]:
     try:
-        files = sorted(folder.iterdir())
+        files = sorted(folder.iterdir(), key=lambda file: file.stem)
     except OSError:
         return
     for file in files:

@@ -26,7 +26,7 @@ To change one: `newel config set terminal.keys.input.search ctrl+f` in a shell, 
 
 async def theme(context: CommandContext, name: str) -> None:
     """``/theme`` or ``/theme NAME``"""
-    from newel.config.themes import describe_place, theme_names
+    from newel.config.themes import describe_theme, theme_names
 
     names = theme_names(context.home)
     if name:
@@ -36,7 +36,7 @@ async def theme(context: CommandContext, name: str) -> None:
         _choose(context, name)
         return
     width = max(map(len, names))
-    rows = [f"{each:<{width}}  {describe_place(each, context.home)}" for each in names]
+    rows = [f"{each:<{width}}  {describe_theme(each, context.home)}" for each in names]
     now = _chosen(context)
     picked = await context.ui.pick_theme(
         rows, lambda position: _load(context, names[position]).theme, names.index(now) if now in names else 0
