@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,10 +84,11 @@ def test_texts_of_built_in_themes_can_be_read(
 
 @pytest.mark.parametrize("name", ["colorblind", "colorblind-light", "dark", "light"])
 @pytest.mark.parametrize("seen", [seen_without_red_cones, seen_without_green_cones])
-def test_colour_blind_users_tell_added_from_removed(name: str, seen: object, tmp_path: Path) -> None:
+def test_colour_blind_users_tell_added_from_removed(
+    name: str, seen: Callable[[str], Rgb], tmp_path: Path
+) -> None:
     styles = load_theme(name, tmp_path, {}).theme.styles
     pairs = [("diff.added", "diff.removed")] + ([("success", "error")] if "blind" in name else [])
-    assert callable(seen)
     for one, other in pairs:
         first, second = (seen(styles[role].foreground) for role in (one, other))
         assert sum(abs(a - b) for a, b in zip(first, second, strict=True)) > 0.25, (one, other)
