@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.acp import protocol as p
+from newel.config.themes import Theme
 from newel.context.prompt_templates import reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, SlashCommand
@@ -133,6 +134,15 @@ class _NoteUI:
         del title, at_end
         for section in sections:
             self.renderer.note(section.plain())
+
+    def use_theme(self, theme: Theme) -> None:
+        """The client has its own."""
+
+    async def pick_theme(
+        self, rows: Sequence[str], theme_of: Callable[[int], Theme], selected: int
+    ) -> int | None:
+        del rows, theme_of, selected
+        return None
 
     def restore_input(self, text: str) -> None:
         """The client owns its input."""

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from newel.config.keymap import Keymap
 from newel.permissions.approval import ApprovalMode
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -25,7 +26,7 @@ _MEANS: Final[dict[ApprovalMode, str]] = {
 _CHANGES_FILES: Final = ("auto", "ask")
 
 
-def header(agent: CodingAgent, home: Path) -> str:
+def header(agent: CodingAgent, home: Path, keymap: Keymap) -> str:
     """The version, folder, model and settings on one line; for newcomers what the approval mode means; below, damage to the session's file."""
     is_recorded = isinstance(agent.workspace, RecordingWorkspace)
     is_newcomer = len(list(islice((home / "sessions").glob("*/*.jsonl"), NEW_UNTIL))) < NEW_UNTIL
@@ -38,12 +39,13 @@ def header(agent: CodingAgent, home: Path) -> str:
         agent.instructions,
         "" if is_recorded else "changes are not recorded",
     ]
-    explained = [explain_mode(agent, is_recorded=is_recorded)] if is_newcomer else []
+    explained = [explain_mode(agent, keymap, is_recorded=is_recorded)] if is_newcomer else []
     return "\n".join([" · ".join(fact for fact in facts if fact), *explained, *agent.session.damage])
 
 
-def explain_mode(agent: CodingAgent, *, is_recorded: bool) -> str:
+def explain_mode(agent: CodingAgent, keymap: Keymap, *, is_recorded: bool) -> str:
     """What the approval mode means, and how to undo what it lets happen."""
     place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(agent.sandbox, "in a sandbox")
     undo = "; /undo undoes it" if is_recorded and agent.approve in _CHANGES_FILES else ""
-    return f"{agent.approve} (Shift+Tab): {_MEANS[agent.approve].format(place=place)}{undo}"
+    key = keymap.label("input", "approval_mode", " ({})")
+    return f"{agent.approve}{key}: {_MEANS[agent.approve].format(place=place)}{undo}"

@@ -14,9 +14,11 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.app.hosts import SSH_CONFIG
+from newel.app.theme import chosen_theme
 from newel.app.trusting import has_undecided_server, ignored_message
 from newel.config.jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
 from newel.config.settings import Flags, Settings, load_settings
+from newel.config.terminal import TerminalSettings
 from newel.permissions.nested import enter
 from newel.text.sanitize import sanitize
 from newel.version import VERSION
@@ -139,12 +141,14 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
             recorders = open_recorders(newel, ephemeral=options.ephemeral)
             stack.callback(recorders.close)
             host.open_workspace = partial(recorded, talk, recorders)
+        theme, problems = chosen_theme(newel.terminal.theme, newel.home)
         return await run_jexida(
             talk,
             title=f"jexida {VERSION}",
             history=Path.home() / NAME.parent / "history",
-            editing=newel.terminal.editing,
-            warnings=[*warnings, *session.damage],
+            settings=TerminalSettings(editing=newel.terminal.editing, keys=newel.terminal.keys),
+            theme=theme,
+            warnings=[*problems, *warnings, *session.damage],
         )
 
 

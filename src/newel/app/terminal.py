@@ -14,6 +14,7 @@ from newel.app.extra_tools import IN_TERMINAL, for_conversation
 from newel.app.garbage import AT_START, AT_WORK, WHILE_TYPING, KeptModules
 from newel.app.model_resolver import NoModelChosen, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
+from newel.config.keymap import Keymap
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
 from newel.terminal.ui.echo import EchoSuppressor, can_draw
@@ -160,19 +161,27 @@ async def _converse(
     settings: Settings, options: AgentOptions, agent: CodingAgent, screen: str, approver: Approver
 ) -> int:
     from newel.app.greeting import header
+    from newel.app.theme import chosen_theme
     from newel.session.typed_prompt import Prompt
     from newel.terminal.repl.coding_repl import run_repl
 
     gc.set_threshold(WHILE_TYPING)
     gc.callbacks.append(KeptModules())
+    theme, warnings = chosen_theme(settings.terminal.theme, settings.home)
     return await run_repl(
         agent,
         home=settings.home,
         approver=approver,
         screen="console" if screen == "console" else "rich",
-        header=header(agent, settings.home),
+        header="\n".join(
+            [
+                header(agent, settings.home, Keymap(settings.terminal.keys)),
+                *(f"Warning: {line}" for line in warnings),
+            ]
+        ),
         first_prompts=[Prompt(text) for text in options.prompts],
         settings=settings.terminal,
+        theme=theme,
     )
 
 
@@ -200,7 +209,7 @@ async def _run_prompts(
     elif screen == "stream-json":
         renderer = report = _stream_json(settings, options)
     else:
-        renderer = _renderer(screen, agent, options)
+        renderer = _renderer(settings, screen, agent, options)
         if options.output_format == "json":
             from newel.terminal.stream_json.renderer import ResultPrinter
 
@@ -295,15 +304,17 @@ def _answers(screen: str, options: AgentOptions) -> AnswerOutput:
     return AnswerOutput(text_stdout() if alone else None, options.answers_to)
 
 
-def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
+def _renderer(settings: Settings, name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     if name == "rich":
+        from newel.app.theme import theme_for_output
         from newel.terminal.print_mode import errors_to
         from newel.terminal.renderers.rich import on_terminal
         from newel.terminal.stdout import LossySink
 
         if not sys.stderr.isatty():
             agent.subscribe(errors_to(LossySink(sys.stderr)))
-        return on_terminal(sys.stdout, window=agent.window)
+        theme = theme_for_output(settings.terminal.theme, settings.home)
+        return on_terminal(sys.stdout, theme=theme, window=agent.window)
     from newel.terminal.renderers.console import ConsoleRenderer
     from newel.terminal.stdout import LossySink, text_stdout
 

@@ -27,12 +27,13 @@ def command_decide(arguments: Sequence[str]) -> int:
     async def decide(project: ProjectReview | None) -> int:
         from newel.terminal.review.interactive import InteractiveReview
 
-        ui = Prompter().ui(options)
+        prompter = Prompter()
+        ui = prompter.ui(options)
         if project is None or not any(map(project.ledger.has_shown_hunks, project.ledger.revisions())):
             ui.say(NO_PENDING)
             return FAILED
         check_terminal("`newel keep` and `newel reject` decide without asking, with --yes.")
-        return DONE if await InteractiveReview(project, ui).run() else FAILED
+        return DONE if await InteractiveReview(project, ui, prompter.keymap).run() else FAILED
 
     return with_ledger(parser, options, decide)
 

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import anyio
 
-from newel.agent.errors import UsageError
+from newel.agent.errors import ConfigError, UsageError
+from newel.app.theme import theme_for_output
 from newel.app.workspace_factory import sweep_leftovers
 from newel.cli.options import Parser, add_place, open_place
-from newel.config.settings import newel_home
+from newel.config.keymap import Keymap
+from newel.config.settings import load_terminal_settings, newel_home
+from newel.config.terminal import TerminalSettings
 from newel.review.tracking.recording_workspace import ledger_folder
 from newel.terminal.commands import shell_command_for
 from newel.terminal.renderers.screen import terminal_size
@@ -25,6 +28,7 @@ from newel.terminal.review.review_ui import ReviewUI
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
+    from newel.config.themes import Theme
     from newel.review.project import ProjectReview
     from newel.terminal.renderers.base import Renderer
     from newel.workspace.execution_host import ExecutionHost
@@ -85,7 +89,11 @@ class Prompter:
         from newel.terminal.ui.line_reader import LineReader, TerminalAsk
 
         self._out = text_stdout()
-        self._renderer = _renderer(self._out)
+        home = newel_home(os.environ)
+        settings = _terminal_settings(home)
+        self.keymap = Keymap(settings.keys)
+        self._theme = theme_for_output(settings.theme, home)
+        self._renderer = _renderer(self._out, self._theme)
         self._ask = TerminalAsk(self._renderer, LineReader(sys.stdin.fileno()), self._out)
 
     def ui(self, options: argparse.Namespace) -> ReviewUI:
@@ -103,12 +111,21 @@ class Prompter:
         """Show text with diffs in it, in the pager if it does not fit the screen."""
         from newel.terminal.pager import page
 
-        if not page(self._out, text):
+        if not page(self._out, text, theme=self._theme):
             self._renderer.note(text, "diff")
 
     async def _ask_at_terminal(self, question: str, about: str, *, keys: str = "") -> str | None:
         check_terminal("--yes skips the question.")
         return await self._ask(question, about, keys=keys)
+
+
+def _terminal_settings(home: Path) -> TerminalSettings:
+    """The settings, or the defaults where a mistake in the file would keep the user from an undo."""
+    try:
+        return load_terminal_settings(home)
+    except ConfigError as error:
+        print(f"newel: {escape_line(str(error))}", file=sys.stderr)
+        return TerminalSettings()
 
 
 def check_terminal(remedy: str) -> None:
@@ -133,11 +150,11 @@ def _ignore(number: int, frame: object) -> None:
     del number, frame
 
 
-def _renderer(out: TextIO) -> Renderer:
+def _renderer(out: TextIO, theme: Theme) -> Renderer:
     if out.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         from newel.terminal.renderers.rich import on_terminal
 
-        return on_terminal(out)
+        return on_terminal(out, theme=theme)
     from newel.terminal.renderers.console import ConsoleRenderer
 
     return ConsoleRenderer(out)

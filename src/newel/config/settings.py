@@ -46,6 +46,7 @@ from newel.config.extension_files import ExtensionSettings
 from newel.config.hook_settings import HookSettings
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
+from newel.config.keymap import KeySettings
 from newel.config.keys import KeyStore
 from newel.config.otel import OtelSettings
 from newel.config.review_settings import ReviewFile, ReviewSettings, read_review_limits
@@ -402,6 +403,12 @@ def load_host_places(home: Path) -> dict[str, str]:
     return host_places(home, file.remote)
 
 
+def load_terminal_settings(home: Path) -> TerminalSettings:
+    """``[terminal]`` alone, for commands that need no model. Raises ``ConfigError``."""
+    file, _ = _read_toml(home / "config.toml")
+    return file.terminal
+
+
 def dotenv_server(cwd: Path) -> str | None:
     """The server that the ``.env`` of a folder names; see ``named_server``."""
     return named_server(_of_project(cwd))
@@ -442,8 +449,23 @@ def parse_config(path: Path, data: bytes) -> tuple[ConfigFile, dict[str, Any]]:
 
     loaded = read_toml(path, data, ConfigFile())
     for problem in loaded.problems:
-        raise ConfigError(f"{problem.message}. Correct the file, or move it away to use the defaults.")
+        raise ConfigError(f"{problem.message}. {_CORRECT}")
+    if loaded.settings.terminal.keys != KeySettings():
+        _check_keys(path, data, loaded.settings.terminal.keys)
     return loaded.settings, loaded.written
+
+
+_CORRECT = "Correct the file, or move it away to use the defaults."
+
+
+def _check_keys(path: Path, data: bytes, keys: KeySettings) -> None:
+    from newel.config.key_problems import key_problems
+    from newel.text.toml import line_of_key
+
+    for problem in key_problems(keys):
+        at = ("terminal", "keys", *problem.name)
+        line = line_of_key(data.decode(), at)
+        raise ConfigError(f"{path}, line {line}: {'.'.join(at)}: {problem.what}. {_CORRECT}")
 
 
 def mask_secret(secret: str | None) -> str:

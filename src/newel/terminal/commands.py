@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import msgspec
 
 from newel.agent.errors import UsageError
+from newel.config.keymap import Keymap
 from newel.text.format import format_columns, one_line
 from newel.text.slash_command import parse_command
 
@@ -72,11 +73,11 @@ class CommandTable(Generic[Context]):
             for command in self._commands
         }
 
-    def unknown(self, text: str) -> UsageError:
-        """The error for text that begins with ``/`` and calls none of these."""
+    def unknown(self, text: str, keymap: Keymap | None = None) -> UsageError:
+        """The error for text that begins with ``/`` and calls none of these. Hints name the keys of ``keymap``."""
         name = text.split(maxsplit=1)[0].removeprefix("/")
         if hint := self._hints.get(name.lower()):
-            return UsageError(f"There is no command /{name}. {hint}")
+            return UsageError(f"There is no command /{name}. {(keymap or Keymap()).fill(hint)}")
         hint = did_you_mean("/", closest(name, self._by_name))
         return UsageError(f"There is no command /{one_line(name, 60)}.{hint} /help lists them.")
 
@@ -99,11 +100,12 @@ def did_you_mean(prefix: str, names: Sequence[str]) -> str:
 
 
 class CommandContext(msgspec.Struct, frozen=True):
-    """What the commands of ``newel`` work with. ``home`` is Newel's own folder."""
+    """What the commands of ``newel`` work with. ``home`` is Newel's own folder, ``keymap`` what the keys do."""
 
     agent: CodingAgent
     ui: CommandUI
     home: Path
+    keymap: Keymap = msgspec.field(default_factory=Keymap)
 
     def say(self, text: str, code: str = "note") -> None:
         self.ui.renderer.note(text, code)

@@ -14,6 +14,7 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
+from newel.config.themes import Theme
 from newel.terminal.renderers.diff_styles import diff_pieces
 from newel.terminal.renderers.styles import Styles
 from newel.workspace.process.environment import child_env
@@ -36,7 +37,9 @@ def pager_of(environ: Mapping[str, str]) -> list[str]:
     return command if is_used else []
 
 
-def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> bool:
+def page(
+    out: TextIO, text: str, environ: Mapping[str, str] = os.environ, *, theme: Theme | None = None
+) -> bool:
     """Show text with diffs in it in the pager if the terminal is too small for it; return whether the pager was used. Until the
     pager ends, only it handles Ctrl+C.
     """
@@ -53,7 +56,7 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
         with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_env(environ, pager_environ)) as pager:
             assert pager.stdin is not None  # noqa: S101 — it is a pipe
             with contextlib.suppress(BrokenPipeError), pager.stdin:  # the user has left before the end
-                for piece in painted(text, Styles(environ), width):
+                for piece in painted(text, Styles(environ, theme), width):
                     pager.stdin.write(piece.encode(out.encoding, "replace"))
     finally:
         signal.signal(signal.SIGINT, before)

@@ -2,7 +2,7 @@
 
 Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json,
 one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval mode,
-``PROGRAM_SESSION`` the session to resume, ``PROGRAM_EDITING`` whose keys edit the input.
+``PROGRAM_SESSION`` the session to resume, ``PROGRAM_EDITING`` whose keys edit the input. The theme and the keys are those of its ``config.toml``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
+from newel.config.settings import load_terminal_settings
 from newel.config.terminal import TerminalSettings
+from newel.config.themes import load_theme
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.permissions.approval import ApprovalMode, approval_policy
@@ -206,6 +208,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
 async def main(front: str, prompts: list[str]) -> int:
     home, approver = Path(os.environ["NEWEL_HOME"]), Approver()
     editing: Any = os.environ.get("PROGRAM_EDITING", "emacs")
+    own = load_terminal_settings(home)
     agent = await build(Path.cwd(), home, approver)
     given = [Prompt(text) for text in prompts]
     match front:
@@ -221,7 +224,9 @@ async def main(front: str, prompts: list[str]) -> int:
                     notify=os.environ.get("PROGRAM_NOTIFY", "").split(),
                     status_line=os.environ.get("PROGRAM_STATUS_LINE", "").split(),
                     editing=editing,
+                    keys=own.keys,
                 ),
+                theme=load_theme(own.theme, home, os.environ).theme,
             )
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)

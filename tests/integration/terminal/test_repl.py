@@ -172,7 +172,7 @@ def test_commands_and_files_are_completed(open_terminal: Open, tmp_path: Path) -
     (tmp_path / "project" / "deep" / "module.py").write_text("x = 1\n")
     terminal = open_terminal("rich")
     terminal.wait_for(f"{MARK}\n")
-    terminal.send("/th\t")
+    terminal.send("/thi\t")
     terminal.wait_for(f"{MARK} /thinking")
     terminal.send(" low\r")
     terminal.wait_for("Thinking is low.")

@@ -14,15 +14,15 @@ from newel.terminal.jexida.renderer import PanelStyle, Tone
 from newel.terminal.renderers.palette import MAX_WIDTH, wrap
 from newel.terminal.renderers.styles import Styles
 
-BORDER: Final = "dim cyan"
-TITLE: Final = "not dim bold cyan"
+BORDER: Final = "frame"
+TITLE: Final = "frame.title"
 STYLES: Final[dict[Tone, str]] = {
     "plain": "",
-    "strong": "bold",
+    "strong": "user",
     "dim": "dim",
-    "good": "green",
-    "bad": "red",
-    "warn": "yellow",
+    "good": "success",
+    "bad": "error",
+    "warn": "warning",
 }
 LONG: Final = 1_000
 """Characters from which a line is broken anywhere: breaking between words takes quadratic time."""
@@ -56,7 +56,9 @@ class RichPanels(PanelStyle):
         return lines[filled[0] : filled[-1] + 1] if filled else []  # blocks come with empty lines around them
 
     def bottom(self, note: str, width: int, tone: Tone = "dim") -> list[str]:
-        return self._panel("", width, note=Text(note, style=f"not dim {STYLES[tone]}") if note else None)[-1:]
+        return self._panel(
+            "", width, note=Text.assemble((note, STYLES[tone]), style="not dim") if note else None
+        )[-1:]
 
     def bare(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
         return self._painter.paint(Text(text, style=STYLES[tone]), min(width, MAX_WIDTH)).split("\n")

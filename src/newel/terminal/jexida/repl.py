@@ -10,13 +10,15 @@ from pathlib import Path
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.formatting import pluralize
-from newel.config.terminal import EditingKeys, TerminalSettings
+from newel.config.terminal import TerminalSettings
+from newel.config.themes import Theme
 from newel.providers.ollama.model_info import ModelMissing
 from newel.session.typed_prompt import Prompt
 from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.commands import COMMANDS, JexidaContext, complete_routine, pull_model
 from newel.terminal.jexida.renderer import PanelRenderer, PanelStyle
 from newel.terminal.renderers.screen import Printer, Screen
+from newel.terminal.renderers.styles import Styles
 from newel.terminal.repl.repl import Repl, error_of, open_ui
 from newel.terminal.ui.terminal_ui import TerminalUI
 from newel.text.format import one_line
@@ -27,14 +29,15 @@ async def run_jexida(
     *,
     title: str,
     history: Path,
-    editing: EditingKeys = "emacs",
+    settings: TerminalSettings | None = None,
+    theme: Theme | None = None,
     warnings: Sequence[str] = (),
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``title`` begins the first line,
-    ``history`` is the file that keeps what the user enters, ``editing`` whose keys edit it; ``warnings`` are shown
+    ``history`` is the file that keeps what the user enters, ``settings`` are those of the input and ``theme`` of the screen; ``warnings`` are shown
     first.
     """
-    ui = _open_ui(agent, history, editing)
+    ui = _open_ui(agent, history, settings, theme)
     assert isinstance(ui.renderer, PanelRenderer)  # noqa: S101 — both kinds of user interface were given one
     context = JexidaContext(agent, ui, ui.renderer, title)
     repl = JexidaRepl(context, warnings)
@@ -47,12 +50,13 @@ async def run_jexida(
         agent.confirmation.ask = None
 
 
-def _open_ui(agent: JexidaAgent, history: Path, editing: EditingKeys) -> TerminalUI:
-    def live(screen: Screen) -> PanelRenderer:
+def _open_ui(
+    agent: JexidaAgent, history: Path, settings: TerminalSettings | None, theme: Theme | None
+) -> TerminalUI:
+    def live(screen: Screen, styles: Styles) -> PanelRenderer:
         from newel.terminal.jexida.panels import RichPanels
-        from newel.terminal.renderers.styles import Styles
 
-        return PanelRenderer(screen, RichPanels(Styles()), host=lambda: agent.host.name)
+        return PanelRenderer(screen, RichPanels(styles), host=lambda: agent.host.name)
 
     return open_ui(
         history,
@@ -61,7 +65,8 @@ def _open_ui(agent: JexidaAgent, history: Path, editing: EditingKeys) -> Termina
         ),
         live=live,
         commands=COMMANDS.completions,
-        settings=TerminalSettings(editing=editing),
+        settings=settings,
+        theme=theme,
         arguments={
             "run": partial(complete_routine, agent.routines),
             "model": lambda typed: [(typed, dict.fromkeys(agent.model_names, ""))],

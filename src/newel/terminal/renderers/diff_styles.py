@@ -1,4 +1,4 @@
-"""Diffs in colour: removed orange, added blue, the words that changed underlined, and the syntax where the language is known.
+"""Diffs in colour: what was removed and added, the words that changed, and the syntax where the language is known.
 
 A line is coloured by its hunk's header, which counts the lines, and not by its first character alone: ``--- name`` is no change.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,7 +17,8 @@ from rich.text import Text
 from newel.agent.formatting import pluralize
 from newel.diff.unified import HUNK, MINUS, DiffLine, diff_lines
 from newel.diff.words import changed_words, line_pairs
-from newel.terminal.renderers.palette import ADDED, DIM, REMOVED
+from newel.terminal.renderers.palette import ADDED, CHANGED_WORD, DIM, FILE, REMOVED
+from newel.terminal.renderers.syntax import syntax_role
 from newel.text.sanitize import escape_invisible, sanitize
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ SHOWN_CHANGES: Final = 16
 SHOWN_CONTEXT: Final = 1
 """Unchanged lines shown around each change of an edit."""
 
-CHANGED_WORD: Final = "bold underline"
-"""Visible without colours, too."""
 DETAILED: Final = 2_000
 """Lines of a text, and of a hunk, in which words are compared and hunks parsed."""
 PART: Final = 200
@@ -68,16 +67,6 @@ _LANGUAGES: Final = {
     ".xml": "xml",
     ".zig": "zig",
 }
-_TOKENS: Final = (
-    ("Token.Comment", "italic"),
-    ("Token.Keyword", "magenta"),
-    ("Token.Literal.String", "green"),
-    ("Token.Literal.Number", "cyan"),
-    ("Token.Name.Function", "bold"),
-    ("Token.Name.Class", "bold"),
-    ("Token.Name.Tag", "magenta"),
-)
-"""Styles that cannot be taken for added or removed; everything else has the colour of its change."""
 
 SPACED: Final = {"+": "+ ", "-": f"{MINUS} ", " ": "  "}
 EXACT: Final = {"+": "+", "-": "-", " ": " "}
@@ -161,7 +150,7 @@ def diff_pieces(text: str, *, secondary: str = DIM) -> Iterator[Text]:
         else:
             if name := _name(lines, at, indent):
                 language = _LANGUAGES.get(PurePosixPath(name).suffix.lower(), "")
-            yield start.append(lines[at], style="bold" if name else "")
+            yield start.append(lines[at], style=FILE if name else "")
             at += 1
 
 
@@ -275,19 +264,13 @@ def _add_syntax(lines: Sequence[DiffLine], side: str, language: str, spans: list
         return
     row = column = 0
     for kind, value in _lexer(language).get_tokens("\n".join(lines[at].text for at in parsed)):
-        style = _style_of(kind)
+        style = syntax_role(kind)
         for number, piece in enumerate(value.split("\n")):
             if number:
                 row, column = row + 1, 0
             if style and piece and row < len(parsed) and lines[parsed[row]].mark == side:
                 spans[parsed[row]].append(Span(column, column + len(piece), style))
             column += len(piece)
-
-
-@cache
-def _style_of(kind: object) -> str:
-    """The style of a kind of token; there are about a hundred."""
-    return next((style for prefix, style in _TOKENS if str(kind).startswith(prefix)), "")
 
 
 @lru_cache(maxsize=8)

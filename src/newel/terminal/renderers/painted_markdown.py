@@ -17,6 +17,7 @@ from rich.text import Text
 from newel.terminal.renderers.diff_styles import paint_diff_code
 from newel.terminal.renderers.painted_table import paint_table
 from newel.terminal.renderers.palette import DIM
+from newel.terminal.renderers.syntax import syntax_role
 from newel.text.sanitize import sanitize
 
 URL = r"(?:https?://|mailto:)[!-~]+(?!\S)"
@@ -111,17 +112,18 @@ class _Code(CodeBlock):
             yield from paint_diff_code(code).split("\n", allow_blank=True)
             return
         if self.lexer_name == "text":  # otherwise it would look like prose
-            yield from Text(code, style="markdown.code").split("\n", allow_blank=True)
+            yield from Text(code, style="code").split("\n", allow_blank=True)
             return
-        syntax = Syntax("", self.lexer_name, theme=self.theme, background_color="default")
-        lexer, theme = syntax.lexer or syntax.default_lexer, Syntax.get_theme(self.theme)
+        syntax = Syntax("", self.lexer_name)
+        lexer = syntax.lexer or syntax.default_lexer
         line = Text(tab_size=TAB)
         for kind, value in lexer.get_tokens(code):
             first, *more = value.split("\n")
-            line.append(first, theme.get_style_for_token(kind))
+            role = syntax_role(str(kind))
+            line.append(first, role)
             for piece in more:
                 yield line
-                line = Text(tab_size=TAB).append(piece, theme.get_style_for_token(kind))
+                line = Text(tab_size=TAB).append(piece, role)
 
 
 class _Table(TableElement):
@@ -157,10 +159,8 @@ class StreamingMarkdown(Markdown):
         "table_open": _Table,
     }
 
-    def __init__(
-        self, text: str, *, code_theme: str, has_links: bool = False, wraps_code: bool = False
-    ) -> None:
-        super().__init__(text, code_theme=code_theme, hyperlinks=False)
+    def __init__(self, text: str, *, has_links: bool = False, wraps_code: bool = False) -> None:
+        super().__init__(text, hyperlinks=False)
         self.has_links = has_links
         self.wraps_code = wraps_code
         _make_inert(self.parsed)

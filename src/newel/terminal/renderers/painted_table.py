@@ -34,7 +34,8 @@ def paint_table(
     for heading in headings:
         heading.stylize(HEADER)
     yield from _row(headings, widths, console)
-    yield from Text(f" {'─' * (sum(widths) + GAP * (len(widths) - 1))}", style=BORDER).render(console, "\n")
+    line = "─" * (sum(widths) + GAP * (len(widths) - 1))
+    yield from Text().append(f" {line}", style=BORDER).render(console, "\n")
     for row in rows:
         yield from _row(row, widths, console)
     yield Segment.line()

@@ -1,4 +1,4 @@
-"""Colours, widths, and how lines are cut and wrapped."""
+"""Names of styles, widths, and how lines are cut and wrapped."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 
-ACCENT: Final = "cyan"
+ACCENT: Final = "accent"
 DIM: Final = "dim"
-BAD: Final = "red"
-GOOD: Final = "green"
-ADDED: Final = "color(33)"
-REMOVED: Final = "color(172)"
-"""Blue and orange, distinguishable for colour-blind users on dark and light backgrounds."""
+ERROR: Final = "error"
+SUCCESS: Final = "success"
+MARK: Final = "prompt"
+USER: Final = "user"
+TOOL: Final = "tool"
+QUESTION: Final = "question"
+ADDED: Final = "diff.added"
+REMOVED: Final = "diff.removed"
+FILE: Final = "diff.file"
+CHANGED_WORD: Final = "diff.word"
+"""Roles of ``newel.config.themes``: the theme says how they look."""
 
 MAX_WIDTH: Final = 100
 """Columns of text and tool lines, however wide the terminal is."""

@@ -22,6 +22,7 @@ from newel.text.sanitize import SanitizedStream, sanitize
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from newel.config.themes import Theme
     from newel.terminal.renderers.todo_block import TodoBlock
     from newel.tools.todo import TodoItem
 
@@ -239,10 +240,10 @@ class RichRenderer(LiveRenderer):
         )
 
     def on_warning(self, message: str) -> None:
-        self._print("note", styles.Text().append("Warning: ", style=styles.BAD).append(sanitize(message)))
+        self._print("note", styles.Text().append("Warning: ", style=styles.ERROR).append(sanitize(message)))
 
     def on_error(self, message: str) -> None:
-        self._print("note", styles.Text().append("Error: ", style=styles.BAD).append(sanitize(message)))
+        self._print("note", styles.Text().append("Error: ", style=styles.ERROR).append(sanitize(message)))
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         self._activity = ""
@@ -254,9 +255,11 @@ class RichRenderer(LiveRenderer):
         self._print_dim("end", self._summary.text(event))
 
 
-def on_terminal(out: TextIO, *, window: Callable[[], int | None] = lambda: None) -> RichRenderer:
+def on_terminal(
+    out: TextIO, *, theme: Theme | None = None, window: Callable[[], int | None] = lambda: None
+) -> RichRenderer:
     """The renderer for a run without a prompt to type at."""
-    return RichRenderer(LiveScreen(out), Styles(), hint="Ctrl+C stops", window=window)
+    return RichRenderer(LiveScreen(out), Styles(theme=theme), hint="Ctrl+C stops", window=window)
 
 
 class _StreamedAnswer:

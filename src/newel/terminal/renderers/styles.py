@@ -7,17 +7,30 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.segment import Segment, Segments
+from rich.style import Style
 from rich.text import Text
-from rich.theme import Theme
+from rich.theme import Theme as RichTheme
 
 from newel.agent.formatting import pluralize
+from newel.config.themes import RoleStyle, Theme, default_theme
 from newel.terminal.renderers.base import BESIDE, CallOutcome
-from newel.terminal.renderers.palette import ACCENT, BAD, DIM, GOOD, MAX_WIDTH, truncate, wrap
+from newel.terminal.renderers.palette import (
+    ACCENT,
+    DIM,
+    ERROR,
+    MARK,
+    MAX_WIDTH,
+    SUCCESS,
+    TOOL,
+    USER,
+    truncate,
+    wrap,
+)
 from newel.terminal.shown_command import shown_command
 from newel.text.format import PROMPT, command_of, describe_call, format_duration, shown_name
 from newel.text.sanitize import sanitize
@@ -25,23 +38,22 @@ from newel.text.sanitize import sanitize
 if TYPE_CHECKING:
     from newel.terminal.renderers.painted_markdown import StreamingMarkdown
 
-MARKDOWN_STYLES = {
-    "markdown.code": "cyan",
-    "markdown.h1": "bold cyan underline",
-    "markdown.h2": "bold cyan",
-    "markdown.h3": "bold",
-    "markdown.h4": "bold",
-    "markdown.h5": "bold",
-    "markdown.h6": "bold",
-    "markdown.hr": "dim",
-    "markdown.item.bullet": "dim",
-    "markdown.item.number": "dim",
-    "markdown.block_quote": "dim",
-    "markdown.link": "cyan",
-    "markdown.link_url": "dim underline",
-    "markdown.table.border": "dim",
-    "markdown.table.header": "bold",
+MARKDOWN_ROLES: Final = {
+    "markdown.code": ("code", ""),
+    "markdown.h1": ("heading", "underline"),
+    "markdown.h2": ("heading", ""),
+    **dict.fromkeys((f"markdown.h{level}" for level in range(3, 7)), ("text", "bold")),
+    "markdown.hr": ("rule", ""),
+    "markdown.item.bullet": ("rule", ""),
+    "markdown.item.number": ("rule", ""),
+    "markdown.block_quote": ("quote", ""),
+    "markdown.link": ("link", ""),
+    "markdown.link_url": ("rule", "underline"),
+    "markdown.table.border": ("rule", ""),
+    "markdown.table.header": ("text", "bold"),
+    "frame.title": ("accent", "not dim bold"),
 }
+"""Roles and attributes of rich's names."""
 
 INDENT = 12
 """Columns that a list's indentation and the marks around a word may take."""
@@ -60,13 +72,12 @@ _TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
 class Styles:
-    """Paints for a terminal of a given kind.
+    """Paints for a terminal of a given kind, in the styles of a theme.
 
-    Follows the usual variables in ``environ``: ``NO_COLOR``, ``TERM``, ``COLORTERM``, ``COLORFGBG`` (a light
-    background).
+    Follows the usual variables in ``environ``: ``NO_COLOR``, ``TERM`` and ``COLORTERM``.
     """
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ, theme: Theme | None = None) -> None:
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -74,12 +85,47 @@ class Styles:
             highlight=False,
             markup=False,
             emoji=False,
-            theme=Theme(MARKDOWN_STYLES),
             _environ=environ,
         )
         self._knows_links = not environ.get("TERM", "").startswith(WITHOUT_LINKS)
-        ground = environ.get("COLORFGBG", "").rpartition(";")[2]
-        self._code_theme = "ansi_light" if ground in {"7", "15"} else "ansi_dark"
+        self._is_themed = False
+        self.use(theme or default_theme())
+
+    def use(self, theme: Theme) -> None:
+        """Paint in the styles of this theme from now on."""
+        self.theme = theme
+        self.roles: Mapping[str, RoleStyle] = {
+            role: style if self._can_show(style) else _default_style(role)
+            for role, style in theme.styles.items()
+        }
+        named = {role: rich_style(style) for role, style in self.roles.items()}
+        markdown = {
+            name: named[role] + Style.parse(attributes) for name, (role, attributes) in MARKDOWN_ROLES.items()
+        }
+        if self._is_themed:
+            self._console.pop_theme()
+        self._console.push_theme(RichTheme(named | markdown), inherit=True)
+        self._is_themed = True
+        self._console.style = named["text"] or None
+
+    @property
+    def colours(self) -> Literal["none", "standard", "256", "truecolor"]:
+        """The colours that the terminal can show."""
+        if self._console.no_color:
+            return "none"
+        match self._console.color_system:
+            case "256":
+                return "256"
+            case "truecolor":
+                return "truecolor"
+            case None:
+                return "none"
+            case _:
+                return "standard"
+
+    def _can_show(self, style: RoleStyle) -> bool:
+        """Whether the colours stay what they are. Replaced by the nearest of sixteen, a text might have the colour of its background."""
+        return self.colours != "standard" or style.is_basic
 
     def paint(self, what: RenderableType, width: int, *, crop: bool = False) -> str:
         """Render to lines, without empty ones around them. ``crop`` cuts at ``width``; otherwise code may be wider, so that
@@ -115,9 +161,7 @@ class Styles:
         from newel.terminal.renderers.painted_markdown import StreamingMarkdown
 
         has_links = has_links and self._knows_links
-        return StreamingMarkdown(
-            sanitize(text), code_theme=self._code_theme, has_links=has_links, wraps_code=wraps_code
-        )
+        return StreamingMarkdown(sanitize(text), has_links=has_links, wraps_code=wraps_code)
 
     def markdown(self, text: str, width: int, *, crop: bool = False) -> Iterator[str]:
         """Painted lines. Finished text has links, which prompt_toolkit, the painter of unfinished text, does not know."""
@@ -126,6 +170,26 @@ class Styles:
     def wrapped_markdown(self, text: str, width: int) -> str:
         """Text for a screen that cannot show longer lines, so that code is wrapped, too."""
         return self.paint(self.prose(text, wraps_code=True), _text_width(text, width), crop=True)
+
+
+def rich_style(style: RoleStyle) -> Style:
+    return Style(
+        color=_rich_colour(style.foreground),
+        bgcolor=_rich_colour(style.background),
+        bold="bold" in style.attributes or None,
+        dim="faint" in style.attributes or None,
+        italic="italic" in style.attributes or None,
+        underline="underline" in style.attributes or None,
+        reverse="reverse" in style.attributes or None,
+    )
+
+
+def _rich_colour(colour: str) -> str | None:
+    return f"color({colour})" if colour.isdigit() else colour or None
+
+
+def _default_style(role: str) -> RoleStyle:
+    return default_theme().styles[role]
 
 
 def _text_width(text: str, width: int) -> int:
@@ -146,7 +210,7 @@ def user_text(text: str) -> Text:
     if len(shown) > USER_CHARACTERS + 80:
         more = f"… {len(whole) - USER_CHARACTERS:,} more characters"
         shown = shown[:USER_CHARACTERS]
-    line = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}").append(shown, style="bold")
+    line = Text().append(f"{PROMPT} ", style=MARK).append(shown, style=USER)
     return line.append(f"\n  {more}", style=DIM) if more else line
 
 
@@ -160,7 +224,7 @@ def call_lines(outcome: CallOutcome, width: int) -> list[Text]:
     summary = outcome.output[0] if is_beside else "" if outcome.output else outcome.summary
     result = truncate("  ".join(part for part in (summary, time) if part), width // 2)
     room = width - cell_len(result) - 2
-    mark = Text().append("● ", style=BAD if outcome.failed else GOOD)
+    mark = Text().append("● ", style=ERROR if outcome.failed else SUCCESS)
     lines = _call(mark, outcome.name, outcome.args, width, room)
     if lines[-1].cell_len > room:
         lines.append(Text())
@@ -207,4 +271,4 @@ def whole_lines(text: str) -> Text:
 
 def _append_call(line: Text, described: str, name: str) -> Text:
     length = len(name) if described.startswith(f"{name} ") or described == name else 0
-    return line.append(described[:length], style="bold").append(described[length:])
+    return line.append(described[:length], style=TOOL).append(described[length:])

@@ -9,7 +9,11 @@ from newel.terminal.renderers import styles
 from newel.text.format import one_line
 from newel.tools.todo import TodoItem
 
-MARKS: Final = {"pending": ("○", styles.DIM), "in_progress": ("▸", styles.ACCENT), "done": ("✓", styles.GOOD)}
+MARKS: Final = {
+    "pending": ("○", styles.DIM),
+    "in_progress": ("▸", styles.ACCENT),
+    "done": ("✓", styles.SUCCESS),
+}
 """Distinguishable without colours."""
 
 

@@ -123,12 +123,12 @@ def paint_section(section: Section, styles: Styles, width: int) -> list[str]:
     from rich.text import Text
 
     from newel.terminal.renderers.diff_styles import with_diff
-    from newel.terminal.renderers.palette import ACCENT, BAD, DIM, GOOD
+    from newel.terminal.renderers.palette import DIM, ERROR, MARK, SUCCESS, TOOL, USER
 
     match section.kind:
         case "user":
             text = section.plain().rstrip().replace("\n", "\n  ")
-            what = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}").append(text, style="bold")
+            what = Text().append(f"{PROMPT} ", style=MARK).append(text, style=USER)
         case "answer":
             return styles.wrapped_markdown(section.text, width).split("\n")
         case "thinking" | "note":
@@ -138,7 +138,9 @@ def paint_section(section: Section, styles: Styles, width: int) -> list[str]:
         case "call" | "failed call":
             head, _, rest = section.plain().partition("\n")
             what = (
-                Text().append("● ", style=GOOD if section.kind == "call" else BAD).append(head, style="bold")
+                Text()
+                .append("● ", style=SUCCESS if section.kind == "call" else ERROR)
+                .append(head, style=TOOL)
             )
             what.append("\n").append_text(with_diff(rest))
     what.expand_tabs(4)

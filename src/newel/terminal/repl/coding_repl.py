@@ -13,6 +13,7 @@ import anyio
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
+from newel.config.keymap import Keymap
 from newel.context.prompt_templates import described, find_template, reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
@@ -38,8 +39,10 @@ from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
     from newel.config.terminal import TerminalSettings
+    from newel.config.themes import Theme
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
+    from newel.terminal.renderers.styles import Styles
 
 
 async def run_repl(
@@ -51,11 +54,12 @@ async def run_repl(
     header: str = "",
     first_prompts: Sequence[Prompt] = (),
     settings: TerminalSettings | None = None,
+    theme: Theme | None = None,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
+    ``header`` the first lines shown; ``first_prompts`` run first, in the styles of ``theme`` (None: the default one). A terminal that cannot move its cursor gets ``console``.
     """
-    ui = _open_ui(agent, home, screen, settings)
+    ui = _open_ui(agent, home, screen, settings, theme)
     notice = RunNotice(agent, slash_command, sums_up=True)
 
     async def view(text: str) -> None:
@@ -63,7 +67,7 @@ async def run_repl(
 
     approver.attend(ui.ask, ui.show_answer, view, ui.ask)
     try:
-        repl = CodingRepl(agent, ui, home, notice, header)
+        repl = CodingRepl(agent, ui, home, notice, header, keymap=Keymap(settings.keys if settings else None))
         for prompt in first_prompts:
             repl.enqueue(prompt)
         program = settings.status_line if settings else ()
@@ -75,13 +79,16 @@ async def run_repl(
 
 
 def _open_ui(
-    agent: CodingAgent, home: Path, screen: Literal["rich", "console"], settings: TerminalSettings | None
+    agent: CodingAgent,
+    home: Path,
+    screen: Literal["rich", "console"],
+    settings: TerminalSettings | None,
+    theme: Theme | None,
 ) -> TerminalUI:
-    def live(screen: Screen) -> LiveRenderer:
+    def live(screen: Screen, styles: Styles) -> LiveRenderer:
         from newel.terminal.renderers.rich import RichRenderer
-        from newel.terminal.renderers.styles import Styles
 
-        return RichRenderer(screen, Styles(), window=agent.window)
+        return RichRenderer(screen, styles, window=agent.window)
 
     def commands() -> dict[str, str]:
         templates = reachable_names(agent.templates, COMMANDS).items()
@@ -99,6 +106,7 @@ def _open_ui(
         is_plain=screen == "console",
         title=f"newel · {agent.session.get_name() or agent.workspace.name.rstrip('/').rpartition('/')[2]}",
         settings=settings,
+        theme=theme,
     )
 
 
@@ -106,9 +114,17 @@ class CodingRepl(Repl[CommandContext]):
     """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
 
     def __init__(
-        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: RunNotice, header: str
+        self,
+        agent: CodingAgent,
+        ui: TerminalUI,
+        home: Path,
+        notice: RunNotice,
+        header: str,
+        *,
+        keymap: Keymap,
     ) -> None:
-        super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
+        super().__init__(ui, COMMANDS, CommandContext(agent, ui, home, keymap))
+        self._keymap = keymap
         self._agent = agent
         self._notice = notice
         self._header = header
@@ -230,17 +246,25 @@ class CodingRepl(Repl[CommandContext]):
         if typed.startswith("!"):
             lines.append(self._own_commands.hint(typed))
         elif self._is_prompting:
-            detach = "Ctrl+B to the background · " if self.can_detach else ""
-            lines.append(f"{detach}Enter sends now · Tab sends after the run · Esc stops")
+            detach = self._hint("background", "{} to the background") if self.can_detach else ""
+            sends = (self._hint("send", "{} sends now"), self._hint("complete", "{} sends after the run"))
+            lines.append(" · ".join(filter(None, (detach, *sends, "Esc stops"))))
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
         elif self._agent.approve == "plan" and self._agent.state.messages:
             lines.append("/implement starts on the plan · /implement auto without asking")
         elif not self._agent.state.messages:
-            lines.append(
-                "Enter sends · Alt+Enter new line · / commands · @ files · ! shell · Shift+Tab approval mode"
+            hints = (
+                self._hint("send", "{} sends"),
+                self._hint("new_line", "{} new line"),
+                "/ commands · @ files · ! shell",
+                self._hint("approval_mode", "{} approval mode"),
             )
+            lines.append(" · ".join(filter(None, hints)))
         return lines
+
+    def _hint(self, action: str, how: str) -> str:
+        return self._keymap.label("input", action, how)
 
     def status_line(self, columns: int) -> str:
         return self._status.text(columns)
@@ -256,7 +280,7 @@ class CodingRepl(Repl[CommandContext]):
             await self._own_commands.run(text)
         elif command and find_template(self._agent.templates, command[0]) is None:
             self.ui.echo(text)
-            raise COMMANDS.unknown(text)
+            raise COMMANDS.unknown(text, self._keymap)
         elif hint := NOT_SENT.get(text.lower()):
             self.ui.echo(text)
             self.ui.renderer.note(hint)

@@ -37,8 +37,10 @@ from newel.workspace.port import Completed, Workspace
 
 if TYPE_CHECKING:
     from newel.config.terminal import TerminalSettings
+    from newel.config.themes import Theme
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
+    from newel.terminal.renderers.styles import Styles
     from newel.terminal.repl.completion import ArgumentCompleter
 
 FAILED = 1
@@ -48,37 +50,43 @@ def open_ui(
     history: Path,
     *,
     plain: Callable[[TextIO], Renderer],
-    live: Callable[[Screen], LiveRenderer],
+    live: Callable[[Screen, Styles], LiveRenderer],
     commands: Callable[[], Mapping[str, str]],
     arguments: Mapping[str, ArgumentCompleter] = {},
     files: Workspace | None = None,
     is_plain: bool = False,
     title: str = "",
     settings: TerminalSettings | None = None,
+    theme: Theme | None = None,
 ) -> TerminalUI:
     """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
     elsewhere. ``history`` is the file that keeps what the user enters, ``title`` the name of the conversation in that of
-    the window, ``settings`` are those of its input. The others are
+    the window, ``settings`` are those of its input, ``theme`` (None: the default one) that of the screen. The others are
     completed: see ``ReplCompleter``.
     """
     if is_plain or not can_draw():
         out = text_stdout()
         return PlainUI(plain(out), sys.stdin.fileno(), out)
+    from newel.config.keymap import Keymap
     from newel.config.terminal import TerminalSettings
+    from newel.terminal.renderers.styles import Styles
     from newel.terminal.repl.completion import ReplCompleter
     from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
     completer = ReplCompleter(commands, files=files, arguments=arguments)
     settings = settings or TerminalSettings()
+    styles = Styles(theme=theme)
     return PromptToolkitUI(
         sys.stdout,
-        live,
+        lambda screen: live(screen, styles),
+        styles=styles,
         completer=completer,
         history=history,
         folder=files.name if files else "",
         title=title,
         notify=settings.notify,
         editing=settings.editing,
+        keymap=Keymap(settings.keys),
     )
 
 

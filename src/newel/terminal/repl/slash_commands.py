@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from newel.config.keymap import actions
 from newel.context.prompt_templates import reachable_names
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.repl.background_commands import bashes
 from newel.terminal.repl.clipboard_commands import copy
+from newel.terminal.repl.look_commands import keys, theme
 from newel.terminal.repl.model_commands import agent_mode, model, thinking
 from newel.terminal.repl.permission_commands import approve, implement, permissions
 from newel.terminal.repl.rewind_commands import rewind
@@ -27,20 +29,12 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("!command", "run a command in the terminal; the model gets its output with your next message"),
         ("!!command", "run a command that the model does not get; !! alone takes back those not sent yet"),
         ("@path", "attach a file"),
-        ("Enter, Tab", "during a run: send a message now, or after the run"),
-        (
-            "Up",
-            "take back the last queued message, or go through what you sent earlier; what begins with the draft",
-        ),
-        ("\\ Enter, Shift+Enter", "a new line; also Alt+Enter"),
-        ("Ctrl+R, Ctrl+G", "search what you sent earlier; edit the draft in $EDITOR"),
-        ("Ctrl+V", "attach the image in the clipboard"),
-        ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
-        ("Esc Esc", "when nothing runs and the input is empty: /rewind"),
-        ("Shift+Tab", "switch the approval mode: ask, auto, plan"),
-        ("Ctrl+B", "let the command that runs go on in the background; in tmux twice"),
-        ("Alt+P, Alt+T", "choose the model; switch how much it reasons"),
-        ("Ctrl+O", "show the whole transcript, unfolded"),
+        ("\\ at the end", "Enter begins a new line"),
+    ]
+    rows += [
+        (", ".join(context.keymap.labels("input", action)), does)
+        for action, does in actions("input").items()
+        if context.keymap.names("input", action)
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))
 
@@ -106,6 +100,8 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("undo", "[CHECKPOINT]", "undo the last run, again: the one before; or another", undo),
     SlashCommand("redo", "[CHECKPOINT]", "redo what the last undo has undone, step by step", redo),
     SlashCommand("rollback", "[CHECKPOINT]", "restore files to their state before a run", rollback),
+    SlashCommand("theme", "[NAME]", "choose the theme, with a preview", theme),
+    SlashCommand("keys", "", "list what the keys do, and where they are set", keys, at_once=True),
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     SlashCommand("quit", "", "quit", leave, at_once=True),
     aliases=ALIASES,

@@ -19,6 +19,8 @@ ALIASES: Final = {
         ("compress summarize", "compact"),
         ("continue sessions history", "resume"),
         ("mode approvals", "approve"),
+        ("themes colors colours", "theme"),
+        ("keymap keybindings shortcuts hotkeys", "keys"),
         ("diff changes", "review"),
         ("fork tree", "branch"),
     )
@@ -75,16 +77,15 @@ HINTS: Final = {
         ("save share", "The session is saved as it goes; `/export FILE.html` writes it as a page."),
         ("skills", "`newel skills` in a shell lists skills; `/help` names those that you can call."),
         ("memory", "Put instructions for agents into AGENTS.md; `/init` writes one."),
-        ("add read file attach", "`@path` in a message attaches a file, Ctrl+V the image in the clipboard."),
+        ("add read file attach", "`@path` in a message attaches a file, {paste} the image in the clipboard."),
         ("run shell test lint", "`!command` runs a command and shows it to the model."),
         ("commit", "Ask the agent to commit, or run `!git commit`."),
         ("cd cwd workspace", "`newel --cwd DIR` in a shell starts a conversation in another folder."),
-        ("edit editor", "Ctrl+G opens the draft in $EDITOR."),
+        ("edit editor", "{editor} opens the draft in $EDITOR."),
         (
-            "vim vi emacs keymap keybindings",
+            "vim vi emacs",
             "`newel config set terminal.editing vi` in a shell makes the keys those of vi, from the next start on.",
         ),
-        ("theme colors", "Newel uses the 16 colours of your terminal, so its theme is that of the terminal."),
         (
             "statusline",
             "[terminal] status_line in ~/.newel/config.toml names a program that writes the status line.",

@@ -50,7 +50,7 @@ async def decide(context: CommandContext, _: str) -> None:
     if project := await project_of(context):
         from newel.terminal.review.interactive import InteractiveReview
 
-        await InteractiveReview(project, conversation_ui(context.ui)).run()
+        await InteractiveReview(project, conversation_ui(context.ui), context.keymap).run()
 
 
 async def decide_by_name(verdict: Verdict, context: CommandContext, text: str) -> None:

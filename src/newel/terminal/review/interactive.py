@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from newel.agent.errors import UsageError, WorkspaceError
 from newel.agent.formatting import pluralize
+from newel.config.keymap import Keymap, actions
 from newel.review.decide import (
     PendingReviews,
     Selection,
@@ -47,24 +48,7 @@ QUESTIONS: Final[dict[Verdict, str]] = {
     "reject": "Reject these?",
 }
 
-QUESTION: Final = "Keep this? [y,n,r,a,d,s,e,j,k,u,q,?] "
-KEYS: Final = {
-    "y": "keep this hunk",
-    "n": "reject this hunk",
-    "r": "reject it; words after it tell the agent why",
-    "a": "keep this and the rest of the file",
-    "d": "reject this and the rest of the file",
-    "s": "split it into smaller hunks",
-    "e": "edit it in your editor, and keep it",
-    "j": "go to the next hunk",
-    "k": "go back to the previous hunk",
-    "u": "undo the decision: it is pending again",
-    "q": "stop, and write the kept hunks",
-}
-"""Those of ``git add -p``, and ``r`` and ``u``. No key that kept or rejected something in an earlier version does the opposite now."""
-
-AT_ONCE: Final = "ynadsejkuq?"
-"""Keys that answer without Enter: words may follow ``r``."""
+BECAUSE: Final = "reject_because"
 WRITE: Final = "Write this? [w,n] "
 WRITES: Final = {"w": True, "write": True, "n": False, "no": False, "q": False}
 """Answers to it. ``y`` is none: a finger that keeps hunk after hunk must not write them unread."""
@@ -146,11 +130,20 @@ def _count_rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
 
 
 class InteractiveReview:
-    """Goes through the pending hunks of a project. Use ``run``."""
+    """Goes through the pending hunks of a project. Use ``run``. ``keymap`` (None: the default one) has the keys, by default those of
+    ``git add -p``, and ``r`` and ``u``.
+    """
 
-    def __init__(self, project: ProjectReview, ui: ReviewUI) -> None:
+    def __init__(self, project: ProjectReview, ui: ReviewUI, keymap: Keymap | None = None) -> None:
         self._project = project
         self._ui = ui
+        keymap = keymap or Keymap()
+        self._actions = {
+            name: action for action in actions("decide") for name in keymap.names("decide", action)
+        }
+        """What the keys do. Words may follow the one that rejects with a reason, so it does not answer without Enter."""
+        self._question = f"Keep this? [{','.join(self._actions)},?] "
+        self._at_once = "".join(name for name, action in self._actions.items() if action != BECAUSE) + "?"
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
         """Paths and root IDs of the hunks, here and below: an edit changes a hunk's ID, but not its root's."""
@@ -256,15 +249,18 @@ class InteractiveReview:
             + hunk_format.hunk_diff(review, hunk, full_review_command(self._ui.format_command)),
             "diff",
         )
-        while (answer := await self._ui.ask(QUESTION, "", keys=AT_ONCE)) is not None:
+        while (answer := await self._ui.ask(self._question, "", keys=self._at_once)) is not None:
             key, _, reason = answer.strip().partition(" ")
-            if (key := key.lower()) in KEYS and (key == "r" or not reason):
+            action = self._actions.get(key.lower(), "")
+            if action and (action == BECAUSE or not reason):
                 break
-            self._ui.say(format_columns(list(KEYS.items()), self._ui.columns))
+            does = actions("decide")
+            rows = [(name, does[each]) for name, each in self._actions.items()]
+            self._ui.say(format_columns(rows, self._ui.columns))
         else:
             return None
         try:
-            return await self._apply_key(key, at, review, hunk, reason.strip())
+            return await self._apply(action, at, review, hunk, reason.strip())
         except LedgerError:
             raise
         except (ReviewError, UsageError) as error:
@@ -275,26 +271,26 @@ class InteractiveReview:
         facts = hunk_format.hunk_facts(review, hunk, self._runs).removeprefix("pending · ")
         return f"{at + 1} of {len(self._hunks)} · {escape_line(review.path)} · {facts}\n"
 
-    async def _apply_key(self, key: str, at: int, review: FileReview, hunk: Hunk, reason: str) -> int:
-        """Do as one of ``KEYS`` says; return the index of the next hunk."""
-        verdict: Verdict = "keep" if key in {"y", "a"} else "reject"
-        match key:
-            case "y" | "n" | "r":
+    async def _apply(self, action: str, at: int, review: FileReview, hunk: Hunk, reason: str) -> int:
+        """Do an action of the keymap; return the index of the next hunk."""
+        verdict: Verdict = "keep" if action in {"keep", "keep_rest"} else "reject"
+        match action:
+            case "keep" | "reject" | "reject_because":
                 return at + 1 if await self._verdict(verdict, review, hunk, reason) else at
-            case "a" | "d":
+            case "keep_rest" | "reject_rest":
                 return await self._rest(verdict, at, review)
-            case "s":
+            case "split":
                 await self._split(at, review, hunk)
                 return at
-            case "e":
+            case "edit":
                 return await self._edit(at, review, hunk)
-            case "j":
+            case "next":
                 return at + 1
-            case "k":
+            case "previous":
                 if at == 0:
                     self._ui.say("This is the first hunk. y keeps it.")
                 return max(at - 1, 0)
-            case "u":
+            case "undo":
                 await decide_hunks(self._project, review, [hunk.id], "later")
                 self._record(review, [hunk.id], None)
                 return at + 1

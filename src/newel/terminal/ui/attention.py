@@ -9,12 +9,15 @@ import subprocess
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 
+from newel.terminal.ui.key_dispatch import on_key
 from newel.text.format import format_duration, one_line
 from newel.workspace.process.own_programs import own_path
 
@@ -74,6 +77,11 @@ class Attention:
 
     def resume(self) -> None:
         self._write(_WATCH)
+
+    def bind(self, bindings: KeyBindings) -> None:
+        """Hear of the window's focus, which arrives as keys."""
+        for key, is_in_front in ((FOCUS_IN, True), (FOCUS_OUT, False)):
+            bindings.add(key)(on_key(partial(self.set_focus, is_in_front)))
 
     def set_focus(self, is_in_front: bool) -> None:
         self._is_in_front = is_in_front

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,34 +13,48 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import FormattedTextControl, HSplit, Layout, Window
-from prompt_toolkit.output import ColorDepth, Output
-from prompt_toolkit.styles import Style
+from prompt_toolkit.output import Output
 
+from newel.config.keymap import Keymap
 from newel.terminal.renderers.styles import Styles
 from newel.terminal.renderers.transcript import Section, paint_section
 from newel.terminal.ui.hints import fit_hints
+from newel.terminal.ui.key_dispatch import bind, on_key
 from newel.terminal.ui.scroller import PagedSection, Scroller, matches
+from newel.terminal.ui.terminal_app import application_style, color_depth
 
-STYLE = Style.from_dict({"state": "ansibrightblack", "news": "bold"})
 NEWS_S = 0.5
 """Time after which the last line tells what has happened in the conversation."""
 
-_MOVES: Final[dict[tuple[str, ...], Callable[[Scroller], None]]] = {
-    ("up", "k", "c-p"): lambda scroller: scroller.move(-1),
-    ("down", "j", "c-n", "enter"): lambda scroller: scroller.move(1),
-    ("pageup", "b", "c-b"): lambda scroller: scroller.turn(-1),
-    ("pagedown", " ", "f", "c-f"): lambda scroller: scroller.turn(1),
-    ("u", "c-u"): lambda scroller: scroller.turn(-0.5),
-    ("d",): lambda scroller: scroller.turn(0.5),
-    ("home", "g", "<"): lambda scroller: scroller.to_start(),
-    ("end", "G", ">"): lambda scroller: scroller.to_end(),
+_MOVES: Final[dict[str, Callable[[Scroller], None]]] = {
+    "up": lambda scroller: scroller.move(-1),
+    "down": lambda scroller: scroller.move(1),
+    "page_up": lambda scroller: scroller.turn(-1),
+    "page_down": lambda scroller: scroller.turn(1),
+    "half_page_up": lambda scroller: scroller.turn(-0.5),
+    "half_page_down": lambda scroller: scroller.turn(0.5),
+    "start": lambda scroller: scroller.to_start(),
+    "end": lambda scroller: scroller.to_end(),
 }
-_CLOSE = ("q", "escape", "c-o", "c-c", "c-d")
 
 
-def paged_sections(sections: Sequence[Section]) -> list[PagedSection]:
-    styles = Styles()
+def paged_sections(sections: Sequence[Section], styles: Styles) -> list[PagedSection]:
     return [PagedSection(partial(paint_section, section, styles), section.may_have) for section in sections]
+
+
+def describe_keys(keymap: Keymap) -> str:
+    """``Up Down Space b moves · g G start, end · / n finds · q closes``: the first key of each action."""
+    groups = (
+        (("up", "down", "page_up", "page_down"), "moves"),
+        (("start", "end"), "start, end"),
+        (("find", "next"), "finds"),
+        (("close",), "closes"),
+    )
+    shown = (
+        (" ".join(filter(None, (keymap.label("pager", each) for each in group))), does)
+        for group, does in groups
+    )
+    return " · ".join(f"{keys.replace('Up Down', '↑↓')} {does}" for keys, does in shown if keys)
 
 
 class FullscreenPager:
@@ -54,10 +67,16 @@ class FullscreenPager:
         sections: Sequence[PagedSection],
         news: Callable[[], str],
         *,
+        styles: Styles,
+        keymap: Keymap,
         at_end: bool,
     ) -> None:
         self._title = title
         self._output = output
+        self._styles = styles
+        self._keymap = keymap
+        self._closes = keymap.label("pager", "close", "{} closes")
+        self._hint = describe_keys(keymap)
         self._news = news
         self._query = ""
         self._typed: str | None = None
@@ -86,9 +105,9 @@ class FullscreenPager:
         app: Application[None] = Application(
             Layout(HSplit([text, state])),
             key_bindings=self._keys(),
-            style=STYLE,
+            style=application_style(self._styles.roles),
             output=self._output,
-            color_depth=ColorDepth.DEPTH_1_BIT if "NO_COLOR" in os.environ else None,
+            color_depth=color_depth(self._styles),
             full_screen=True,
             refresh_interval=NEWS_S,
         )
@@ -112,11 +131,13 @@ class FullscreenPager:
         if self._typed is not None:
             return [("", f"/{self._typed}"[-columns + 1 :])]
         if news := self._problem or self._news():
-            return [("class:news", fit_hints(f"{news} · q closes", columns - 1))]
+            return [("class:news", fit_hints(f"{news} · {self._closes}", columns - 1))]
         position = self._scroller.position
-        keys = "↑↓ space b moves · g G start, end · / n finds · q closes"
         return [
-            ("class:state", fit_hints(" · ".join(filter(None, (self._title, position, keys))), columns - 1))
+            (
+                "class:state",
+                fit_hints(" · ".join(filter(None, (self._title, position, self._hint))), columns - 1),
+            )
         ]
 
     # -- keys ---------------------------------------------------------------------------------------
@@ -124,17 +145,14 @@ class FullscreenPager:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         typing = Condition(lambda: self._typed is not None)
-        for names, move in _MOVES.items():
-            for name in names:
-                keys.add(name, filter=~typing)(_key(partial(self._move, move)))
-        for name in _CLOSE:
-            keys.add(name, filter=~typing)(_key(self.close))
-        for name, action in (
-            ("/", partial(self._type, "")),
-            ("n", partial(self._find, 1)),
-            ("N", partial(self._find, -1)),
-        ):
-            keys.add(name, filter=~typing)(_key(action))
+        actions = {name: (partial(self._move, move), ~typing) for name, move in _MOVES.items()}
+        actions |= {
+            "close": (self.close, ~typing),
+            "find": (partial(self._type, ""), ~typing),
+            "next": (partial(self._find, 1), ~typing),
+            "previous": (partial(self._find, -1), ~typing),
+        }
+        bind(keys, self._keymap, "pager", actions)
         keys.add(Keys.Any, filter=typing)(self._on_letter)
         for name, action in (
             ("enter", self._start_search),
@@ -142,7 +160,7 @@ class FullscreenPager:
             ("escape", partial(self._type, None)),
             ("c-c", partial(self._type, None)),
         ):
-            keys.add(name, filter=typing)(_key(action))
+            keys.add(name, filter=typing)(on_key(action))
         return keys
 
     def _move(self, move: Callable[[Scroller], None]) -> None:
@@ -171,10 +189,6 @@ class FullscreenPager:
         is_found = await self._scroller.find(self._query, step)
         self._problem = "" if is_found else f"Not found {'below' if step > 0 else 'above'}: {self._query}"
         self._app.invalidate()
-
-
-def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    return lambda _: action()
 
 
 def _marked(painted: StyleAndTextTuples, found: Sequence[tuple[int, int]]) -> StyleAndTextTuples:

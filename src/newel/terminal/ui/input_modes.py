@@ -14,6 +14,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import AnyFormattedText
 
+from newel.config.keymap import Keymap
 from newel.terminal.renderers.palette import wrap
 from newel.terminal.ui.clipboard import PastedImages
 from newel.terminal.ui.history import search_history
@@ -57,10 +58,6 @@ class InputMode(Protocol):
         ...
 
     def on_enter(self) -> None: ...
-
-    def on_tab(self) -> None: ...
-
-    def on_shift_tab(self) -> None: ...
 
     def on_escape(self) -> None: ...
 
@@ -210,9 +207,6 @@ class WaitingMode(WritingMode):
     def on_enter(self) -> None:
         """No answer yet."""
 
-    def on_shift_tab(self) -> None:
-        """What is asked about does not change while it is asked."""
-
 
 class AnsweringMode(WaitingMode):
     """A question is answered by a line, or by one of ``keys`` at once; the draft comes back afterwards."""
@@ -256,15 +250,20 @@ class ListMode:
     mark = PROMPT
     completes = False
 
-    def __init__(self, buffer: Buffer, picker: Picker) -> None:
+    def __init__(self, buffer: Buffer, picker: Picker, keymap: Keymap) -> None:
         self._buffer = buffer
         self._picker = picker
+        self._keymap = keymap
 
     def above(self, columns: int, rows: int) -> AnyFormattedText:
         return self._picker.fragments(columns, max(rows * 2 // 3, 4))
 
     def hints(self) -> list[str]:
-        return ["↑↓ moves · Enter chooses · Esc cancels · letters filter"]
+        up, down = (self._keymap.label("list", action) for action in ("up", "down"))
+        moves = (
+            "↑↓ moves · " if (up, down) == ("Up", "Down") else f"{up} {down} moves · " if up or down else ""
+        )
+        return [f"{moves}Enter chooses · Esc cancels · letters filter"]
 
     def on_text(self) -> None:
         self._picker.filter(typed_text(self._buffer))
@@ -272,12 +271,6 @@ class ListMode:
     def on_enter(self) -> None:
         if self._picker.choice is not None:
             self.on_choice(self._picker.choice)
-
-    def on_tab(self) -> None:
-        self._picker.move(1)
-
-    def on_shift_tab(self) -> None:
-        self._picker.move(-1)
 
     def on_escape(self) -> None:
         self.on_choice(None)
@@ -298,15 +291,18 @@ class ListMode:
 class ChoosingMode(ListMode):
     """``choice`` is the position that a command waits for. ``on_end`` is for a row that the user wants to end."""
 
-    def __init__(self, buffer: Buffer, picker: Picker, on_end: Callable[[int], None] | None = None) -> None:
-        super().__init__(buffer, picker)
+    def __init__(
+        self, buffer: Buffer, picker: Picker, keymap: Keymap, on_end: Callable[[int], None] | None = None
+    ) -> None:
+        super().__init__(buffer, picker, keymap)
         self._on_end = on_end
         self.choice: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
     def hints(self) -> list[str]:
         if self._on_end is None:
             return super().hints()
-        return ["Enter shows its output · Ctrl+X ends it · Esc returns · letters filter"]
+        ends = self._keymap.label("list", "end", "{} ends it · ")
+        return [f"Enter shows its output · {ends}Esc returns · letters filter"]
 
     def on_end_row(self) -> None:
         if self._on_end is not None and (chosen := self._picker.choice) is not None:
@@ -321,17 +317,20 @@ class ChoosingMode(ListMode):
 class SearchingMode(ListMode):
     """A text that was sent earlier is looked for. The draft comes back unless one is taken; ``leave`` ends the mode."""
 
-    def __init__(self, buffer: Buffer, texts: Sequence[str], leave: Callable[[], None]) -> None:
+    def __init__(
+        self, buffer: Buffer, texts: Sequence[str], keymap: Keymap, leave: Callable[[], None]
+    ) -> None:
         rows = [one_line(text, 200) for text in texts]
         title = "History: what was sent, this folder's first"
-        super().__init__(buffer, Picker(title, rows, search=partial(search_history, texts)))
+        super().__init__(buffer, Picker(title, rows, search=partial(search_history, texts)), keymap)
         self._texts = texts
         self._leave = leave
         self._draft = buffer.document
         buffer.reset()
 
     def hints(self) -> list[str]:
-        return ["Ctrl+R goes further · Enter takes · Esc returns"]
+        further = self._keymap.label("list", "further", "{} goes further · ")
+        return [f"{further}Enter takes · Esc returns"]
 
     def on_choice(self, choice: int | None) -> None:
         self._leave()

@@ -11,12 +11,13 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
+from newel.config.themes import Theme
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.renderers.transcript import Section
 from newel.terminal.ui.editor import edit_file, editor_command
 from newel.terminal.ui.line_reader import LineReader, until_quiet
-from newel.terminal.ui.terminal_ui import InputHandler
+from newel.terminal.ui.terminal_ui import THEMES, InputHandler
 from newel.text.format import one_line
 from newel.text.sanitize import escape_invisible, sanitize
 
@@ -122,6 +123,17 @@ class PlainUI:
 
     def refresh(self) -> None:
         """No state is shown."""
+
+    def use_theme(self, theme: Theme) -> None:
+        """There are no colours."""
+
+    async def pick_theme(
+        self,
+        rows: Sequence[str],
+        theme_of: Callable[[int], Theme],  # noqa: ARG002 — there are no colours
+        selected: int,
+    ) -> int | None:
+        return await self.pick(THEMES, rows, selected)
 
     def set_working(self, is_working: bool) -> None:
         """No state is shown."""

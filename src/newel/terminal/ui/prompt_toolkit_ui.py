@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -24,21 +23,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import anyio
-from anyio.lowlevel import checkpoint
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Always, Condition
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import AnyFormattedText
 from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from newel.config.keymap import Keymap
 from newel.config.terminal import EditingKeys
+from newel.config.themes import Theme
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
+from newel.terminal.renderers.styles import Styles
 from newel.terminal.renderers.transcript import Section
-from newel.terminal.ui.attention import FOCUS_IN, FOCUS_OUT, Attention
+from newel.terminal.ui.attention import Attention
 from newel.terminal.ui.clipboard import PastedImages
 from newel.terminal.ui.draft_actions import DraftActions
 from newel.terminal.ui.hints import fit_hints
@@ -55,13 +56,15 @@ from newel.terminal.ui.input_modes import (
     WritingMode,
     typed_text,
 )
+from newel.terminal.ui.key_dispatch import ALWAYS, bind, bind_moves, on_key
 from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
-from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.suspension import Suspension
 from newel.terminal.ui.terminal_app import TerminalApp
-from newel.terminal.ui.terminal_ui import InputHandler
+from newel.terminal.ui.terminal_ui import THEMES, InputHandler
+from newel.terminal.ui.theme_mode import ThemeMode
+from newel.terminal.ui.typing_pause import TypingPause, read_keys
 from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
@@ -69,24 +72,17 @@ if TYPE_CHECKING:
     from newel.terminal.ui.fullscreen_pager import FullscreenPager
     from newel.terminal.ui.user_terminal import UserTerminal
 
-READ_ROUNDS = 8
-"""Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
-
 _FEW_ROWS = 8
 """In a terminal that is so low, there is no room for a status line."""
 
-_MOVES = {"up": -1, "down": 1, "c-p": -1, "c-n": 1, "pageup": -10, "pagedown": 10}
-"""Rows that a key moves the choice in a list."""
-
-_UP = (("up",), ("c-p",), ("escape", "<"))
-_HISTORY_KEYS = (*_UP, ("down",), ("c-n",), ("escape", ">"))
-"""Keys that go through what was sent earlier while a message is written."""
+_MOVES = {"up": -1, "down": 1, "page_up": -10, "page_down": 10, "further": 1}
+"""Rows that an action moves the choice in a list."""
 
 
 class PromptToolkitUI:
     """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
     screen. ``history`` is the file that keeps what was sent, of ``folder`` first; ``editing`` is whose keys edit the
-    input. ``title`` and ``notify`` are for ``Attention``.
+    input, ``keymap`` (None: the default one) what the others do. ``title`` and ``notify`` are for ``Attention``.
     """
 
     def __init__(
@@ -94,20 +90,24 @@ class PromptToolkitUI:
         out: TextIO,
         renderer: Callable[[Screen], LiveRenderer],
         *,
+        styles: Styles,
         completer: Completer,
         history: Path,
         folder: str = "",
         title: str = "newel",
         notify: Sequence[str] = (),
         editing: EditingKeys = "emacs",
+        keymap: Keymap | None = None,
     ) -> None:
+        self._keymap = keymap or Keymap()
         self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
+        self._styles = styles
         self.renderer = renderer(self)
         self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
-        self._seen: float | None = None
+        self._pause = TypingPause(lambda: self._mode is not self._writing)
         self._interrupts = DoublePress()
         self._pager: FullscreenPager | None = None
         self._turn = anyio.Lock()
@@ -165,12 +165,12 @@ class PromptToolkitUI:
             self._leave_search()
             if about:
                 self.renderer.note(escape_invisible(about), "question")
-            await self._read_keys()  # keys typed before the question are no answer: they act as usual
-            self._seen = None
+            await read_keys()  # keys typed before the question are no answer: they act as usual
+            self._pause.begin()
             with self._attention.asking(question) if interrupting else nullcontext():
                 if interrupting:
                     with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
-                        await self._until_quiet()
+                        await self._pause.wait()
                 draft = self._buffer.document
                 has_draft = bool(draft.text)
                 mode = AnsweringMode(
@@ -191,11 +191,14 @@ class PromptToolkitUI:
         on_end: Callable[[int], None] | None = None,
     ) -> int | None:
         async with self._turn:
-            self._leave_search()
-            await self._read_keys()
-            mode = ChoosingMode(self._buffer, Picker(title, rows, selected), on_end)
-            with self._instead_of_draft(""), self._in_mode(mode):
-                return await mode.choice
+            mode = ChoosingMode(self._buffer, Picker(title, rows, selected), self._keymap, on_end)
+            return await self._choose(mode)
+
+    async def _choose(self, mode: ChoosingMode) -> int | None:
+        self._leave_search()
+        await read_keys()
+        with self._instead_of_draft(""), self._in_mode(mode):
+            return await mode.choice
 
     async def view(self, text: str, short: str = "", /) -> None:  # noqa: ARG002 — a long one is paged
         if text.count("\n") < self.size()[1]:
@@ -229,18 +232,6 @@ class PromptToolkitUI:
         finally:
             self._buffer.set_document(draft, bypass_readonly=True)
 
-    async def _until_quiet(self) -> None:
-        """Wait until the question was shown, and then no key was pressed for ``QUIET_S``."""
-        remaining = QUIET_S
-        while remaining > 0:
-            await anyio.sleep(remaining)
-            await self._read_keys()
-            remaining = QUIET_S if self._seen is None else self._seen + QUIET_S - time.monotonic()
-
-    async def _read_keys(self) -> None:
-        for _ in range(READ_ROUNDS):
-            await checkpoint()
-
     @property
     def is_suspended(self) -> bool:
         return self._suspension.is_active
@@ -253,8 +244,15 @@ class PromptToolkitUI:
             return
         from newel.terminal.ui.fullscreen_pager import FullscreenPager, paged_sections
 
-        paged = paged_sections(sections)
-        self._pager = FullscreenPager(self._output, title, paged, self._waiting_question, at_end=at_end)
+        self._pager = FullscreenPager(
+            self._output,
+            title,
+            paged_sections(sections, self._styles),
+            self._waiting_question,
+            styles=self._styles,
+            keymap=self._keymap,
+            at_end=at_end,
+        )
         try:
             async with self.suspend():
                 await self._pager.run()
@@ -278,6 +276,27 @@ class PromptToolkitUI:
 
     def refresh(self) -> None:
         self._app.invalidate()
+
+    async def pick_theme(
+        self, rows: Sequence[str], theme_of: Callable[[int], Theme], selected: int
+    ) -> int | None:
+        before = self._styles.theme
+        mode = ThemeMode(
+            self._buffer,
+            Picker(THEMES, rows, selected),
+            self._keymap,
+            styles=self._styles,
+            use=lambda position: self.use_theme(theme_of(position)),
+        )
+        async with self._turn:
+            try:
+                return await self._choose(mode)
+            finally:
+                self.use_theme(before)
+
+    def use_theme(self, theme: Theme) -> None:
+        self._styles.use(theme)
+        self._app.restyle(self._styles)
 
     def set_working(self, is_working: bool) -> None:
         self._attention.set_working(is_working)
@@ -338,9 +357,8 @@ class PromptToolkitUI:
             status=self._status,
         )
         layout = build_layout(self._buffer, rows, lambda: self.size()[1])
-        app = TerminalApp(layout, self._keys(), self._output, editing)
-        app.after_render += self._mark_seen
-        app.key_processor.before_key_press += self._mark_key
+        app = TerminalApp(layout, self._keys(), self._output, self._styles, editing)
+        self._pause.watch(app)
         return app
 
     def _prefix(self, line: int, wrapped: int) -> AnyFormattedText:
@@ -366,41 +384,37 @@ class PromptToolkitUI:
         store_typeahead(self._app.input, early_keys(self._app.input))
 
     def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
+        keys, alone = KeyBindings(), Condition(self._is_escape_alone)
         is_writing = Condition(lambda: self._mode is self._writing)
         is_list = Condition(lambda: isinstance(self._mode, ListMode))
+        is_question = ~is_writing & ~is_list
         is_text = is_writing & ~Condition(lambda: self._vi.is_normal)
-        for names, action, filter_ in (
-            (["enter"], self._on_enter, Always()),
-            (["escape", "enter"], self._on_new_line, Always()),
-            (["c-j"], self._on_new_line, Always()),
-            (["tab"], self._on_tab, Always()),
-            (["s-tab"], self._on_shift_tab, Always()),
-            (["c-c"], self._on_interrupt, Always()),
-            (["c-d"], self._on_end, Always()),
-            (["c-o"], self._by_handler(lambda handler: handler.expand()), Always()),
-            (["c-z"], self._on_suspend, Always()),
-            ([FOCUS_IN], partial(self._attention.set_focus, True), Always()),
-            ([FOCUS_OUT], partial(self._attention.set_focus, False), Always()),
-            (["up"], self._writing.on_up, is_writing),
-            (["c-r"], self._on_search, is_text),
-            (["c-r"], partial(self._on_move, 1), is_list),
-            (["c-g"], self._on_editor, is_writing),
-            (["c-x", "c-e"], self._on_editor, is_writing),
-            (["c-g"], self._on_escape, is_list),
-            (["c-v"], self._on_paste, is_text),
-            (["c-b"], self._writing.on_detach, is_writing & Condition(self._writing.can_detach)),
-            (["c-x"], self._on_end_row, is_list),
-            (["escape", "p"], self._by_handler(lambda handler: handler.choose_model()), is_text),
-            (["escape", "t"], self._by_handler(lambda handler: handler.next_thinking_level()), is_text),
-        ):
-            keys.add(*names, filter=filter_)(_key(action))
-        keys.add("escape", eager=Condition(self._is_escape_alone))(_key(self._on_escape))
-        for name, rows in _MOVES.items():
-            keys.add(name, filter=is_list)(_key(partial(self._on_move, rows)))
-        for name in _HISTORY_KEYS:  # an earlier message must not come into an answer
-            move = self._buffer.cursor_up if name in _UP else self._buffer.cursor_down
-            keys.add(*name, filter=~is_writing & ~is_list)(_key(move))
+        bind_moves(keys, self._buffer, is_question)  # an earlier message must not come into an answer
+        actions = {
+            "send": (self._on_enter, ~is_list),
+            "new_line": (lambda: self._buffer.insert_text("\n"), ~is_list),
+            "complete": (self._writing.on_tab, is_writing),
+            "approval_mode": (self._writing.on_shift_tab, is_writing),
+            "stop": (self._on_escape, ALWAYS),
+            "interrupt": (self._on_interrupt, ALWAYS),
+            "leave": (self._on_end, ALWAYS),
+            "previous": (self._writing.on_up, is_writing),
+            "search": (self._on_search, is_text),
+            "editor": (self._on_editor, is_writing),
+            "paste": (self._on_paste, is_text),
+            "background": (self._writing.on_detach, is_writing & Condition(self._writing.can_detach)),
+            "transcript": (self._by_handler(lambda handler: handler.expand()), ALWAYS),
+            "model": (self._by_handler(lambda handler: handler.choose_model()), is_text),
+            "thinking": (self._by_handler(lambda handler: handler.next_thinking_level()), is_text),
+            "suspend": (self._on_suspend, ALWAYS),
+        }
+        bind(keys, self._keymap, "input", actions, is_escape_alone=alone)
+        moves = {name: (partial(self._on_move, rows), is_list) for name, rows in _MOVES.items()}
+        others = {"choose": self._on_enter, "cancel": self._on_escape, "end": self._on_end_row}
+        in_list = moves | {name: (action, is_list) for name, action in others.items()}
+        bind(keys, self._keymap, "list", in_list, is_escape_alone=alone)
+        keys.add("enter", filter=is_question)(on_key(self._on_enter))  # answers, whatever it does elsewhere
+        self._attention.bind(keys)
         return keys
 
     def _by_handler(self, act: Callable[[InputHandler], None]) -> Callable[[], None]:
@@ -418,15 +432,6 @@ class PromptToolkitUI:
         self._mode.on_enter()
         self._vi.insert()
 
-    def _on_new_line(self) -> None:
-        self._buffer.insert_text("\n")
-
-    def _on_tab(self) -> None:
-        self._mode.on_tab()
-
-    def _on_shift_tab(self) -> None:
-        self._mode.on_shift_tab()
-
     def _on_escape(self) -> None:
         edits = self._mode is self._writing and self._buffer.text and not self._buffer.complete_state
         if not (edits and self._vi.escape()):
@@ -443,7 +448,9 @@ class PromptToolkitUI:
 
     def _on_search(self) -> None:
         sent = list(dict.fromkeys(reversed(self._buffer.history.get_strings())))
-        self._set_mode(SearchingMode(self._buffer, sent, partial(self._set_mode, self._writing)))
+        self._set_mode(
+            SearchingMode(self._buffer, sent, self._keymap, partial(self._set_mode, self._writing))
+        )
 
     def _leave_search(self) -> None:
         """Something else needs the input."""
@@ -455,15 +462,6 @@ class PromptToolkitUI:
 
     def _on_paste(self) -> None:
         self._app.create_background_task(self._draft.paste())
-
-    def _mark_seen(self, _: object) -> None:
-        """The question is on the screen now."""
-        if self._mode is not self._writing and self._seen is None:
-            self._seen = time.monotonic()
-
-    def _mark_key(self, _: object) -> None:
-        if self._seen is not None:
-            self._seen = time.monotonic()
 
     def _on_interrupt(self) -> None:
         if self._interrupts.is_pending:
@@ -489,7 +487,3 @@ class PromptToolkitUI:
     async def _to_background(self) -> None:
         async with self.suspend():
             os.kill(0, signal.SIGTSTP)
-
-
-def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    return lambda _: action()

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from newel.agent.messages import Attachment
+from newel.config.themes import Theme
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.transcript import Section
 from newel.workspace.port import CommandTerminal
+
+THEMES: Final = "Theme"
+"""The title of their list."""
 
 When = Literal["now", "later"]
 """A message to a running prompt reaches the model after the current tools, or at the end of the run."""
@@ -146,6 +150,16 @@ class CommandUI(Protocol):
 
     def restore_input(self, text: str) -> None:
         """Put a text back into the input."""
+        ...
+
+    def use_theme(self, theme: Theme) -> None:
+        """Show what follows in the styles of this theme, where there are any."""
+        ...
+
+    async def pick_theme(
+        self, rows: Sequence[str], theme_of: Callable[[int], Theme], selected: int
+    ) -> int | None:
+        """As ``pick``. Where themes are shown, the screen has that of the selected row, with a sample, until one is chosen."""
         ...
 
 

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from newel.diff.unified import MINUS, compare, split_lines, unified_diff
 from newel.diff.words import changed_words
-from newel.terminal.renderers.diff_styles import CHANGED_WORD, diff_block, with_diff
-from newel.terminal.renderers.palette import ADDED, REMOVED
+from newel.terminal.renderers.diff_styles import diff_block, with_diff
+from newel.terminal.renderers.palette import ADDED, CHANGED_WORD, FILE, REMOVED
 from newel.text.sanitize import escape_invisible
 
 DIFF = "--- a\n+++ b\n@@ -1,3 +1,3 @@\n before\n-one old word\n+one new word\n after\n"
@@ -65,15 +65,15 @@ def test_a_line_is_compared_with_the_one_that_replaces_it() -> None:
 
 def test_syntax_is_coloured_where_the_language_is_known() -> None:
     diff = "--- a.py\n+++ a.py\n@@ -1 +1 @@\n-x = 1\n+return 'x'\n"
-    assert styled(diff_block(diff, 60)[1], "magenta", "green") == ["return", "'", "x", "'"]
-    assert not styled(diff_block(diff.replace("a.py", "a.unknown"), 60)[1], "magenta", "green")
+    assert styled(diff_block(diff, 60)[1], "syntax.keyword", "syntax.string") == ["return", "'", "x", "'"]
+    assert not styled(diff_block(diff.replace("a.py", "a.unknown"), 60)[1], "syntax.keyword", "syntax.string")
 
 
 def test_the_names_of_files_are_no_changes() -> None:
     painted = with_diff(f"Two files:\n\n{DIFF}{DIFF}end")
     assert styled(painted, ADDED) == ["+one new word"] * 2
     assert styled(painted, REMOVED) == ["-one old word"] * 2
-    assert styled(painted, "bold") == ["--- a", "+++ b"] * 2
+    assert styled(painted, FILE) == ["--- a", "+++ b"] * 2
 
 
 def test_a_removed_line_that_looks_like_a_name_is_a_change() -> None:
@@ -85,7 +85,7 @@ def test_a_removed_line_that_looks_like_a_name_is_a_change() -> None:
 def test_a_diff_that_was_cut_does_not_colour_the_next_one() -> None:
     cut = "--- a\n+++ a\n@@ -1,9 +1,9 @@\n-x\n… the diff goes on …\n"
     painted = with_diff(cut + DIFF)
-    assert styled(painted, "bold") == ["--- a", "+++ a", "--- a", "+++ b"]
+    assert styled(painted, FILE) == ["--- a", "+++ a", "--- a", "+++ b"]
 
 
 @given(

@@ -17,7 +17,9 @@ def coloured(line: Text) -> list[str]:
     """The coloured parts of a line."""
     assert not line.style
     return [
-        line.plain[span.start : span.end] for span in line.spans if span.style not in ("bold", styles.DIM)
+        line.plain[span.start : span.end]
+        for span in line.spans
+        if span.style not in (styles.USER, styles.TOOL, styles.DIM)
     ]
 
 

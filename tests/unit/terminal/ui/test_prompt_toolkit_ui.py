@@ -20,9 +20,11 @@ from newel.terminal.renderers.styles import Styles
 from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 from newel.terminal.ui.terminal_ui import When
 
+STYLES = Styles()
+
 
 def draw(screen: Screen) -> RichRenderer:
-    return RichRenderer(screen, Styles())
+    return RichRenderer(screen, STYLES)
 
 
 class Listener:
@@ -89,7 +91,9 @@ async def test_keys_unread_when_a_question_appears_do_not_answer_it(tmp_path: Pa
         keys.send_text("no\r")
 
     with create_pipe_input() as keys, create_app_session(input=keys), os.fdopen(slave, "w") as out:
-        desk = PromptToolkitUI(out, draw, completer=DummyCompleter(), history=tmp_path / "history")
+        desk = PromptToolkitUI(
+            out, draw, styles=STYLES, completer=DummyCompleter(), history=tmp_path / "history"
+        )
         async with anyio.create_task_group() as group:
             group.start_soon(desk.run, person)
             await see(b"\x1b")

@@ -1,0 +1,30 @@
+"""The theme that the user has chosen, for every front end in a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from newel.config.themes import Theme, load_theme
+from newel.text.sanitize import escape_line
+
+SHOWN: Final = 3
+"""Problems of a theme that are shown."""
+
+
+def chosen_theme(name: str, home: Path) -> tuple[Theme, list[str]]:
+    """The theme, and the warnings about it."""
+    loaded = load_theme(name, home, os.environ)
+    problems = [escape_line(problem) for problem in loaded.problems]
+    more = len(problems) - SHOWN
+    return loaded.theme, [*problems[:SHOWN], *([f"… {more} more about the theme"] if more > 0 else [])]
+
+
+def theme_for_output(name: str, home: Path) -> Theme:
+    """The theme, whose warnings go to standard error."""
+    theme, warnings = chosen_theme(name, home)
+    for warning in warnings:
+        print(f"newel: {warning}", file=sys.stderr)  # noqa: T201 — for the user
+    return theme
