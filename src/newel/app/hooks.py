@@ -19,7 +19,7 @@ from newel.hooks.conversation_hooks import ConversationHooks, SubagentHooks
 from newel.hooks.hook import Hook
 from newel.hooks.hook_files import HookSet, WrittenHook, check_hook, read_hook_files
 from newel.hooks.hook_runner import HookPlace, HookRunner
-from newel.hooks.hook_trust import HookTrust, State
+from newel.hooks.hook_trust import HookTrust, State, fingerprint
 from newel.hooks.hooked_policy import HookedJudge, HookedPolicy
 from newel.hooks.hooked_run import HookedTransport
 from newel.text.sanitize import escape_line
@@ -54,10 +54,11 @@ UNTRUSTED: Final = "Hooks of this project do not run, because you have not trust
 
 
 class ProjectHooks(msgspec.Struct, frozen=True):
-    """The hooks of one file of a project, the user's decision about them, and what is wrong with the file."""
+    """The hooks of one file of a project, the user's decision about this ``fingerprint`` of them, and what is wrong with the file."""
 
     file: Path
     hooks: Sequence[Hook]
+    fingerprint: str
     state: State
     problems: Sequence[str]
 
@@ -89,8 +90,8 @@ def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
     for file in project_files(project, of_user=files) if project else []:
         found = read_hook_files([file], "project")
         if project is not None and (found.hooks or found.problems):
-            state = trust.state(file, found.hooks, project)
-            of_project.append(ProjectHooks(file, found.hooks, state, found.problems))
+            key = fingerprint(file, found.hooks, project)
+            of_project.append(ProjectHooks(file, found.hooks, key, trust.state(key), found.problems))
     problems = [problem for each in read for problem in each.problems]
     return LoadedHooks([hook for each in read for hook in each.hooks], of_project, problems)
 
@@ -150,7 +151,7 @@ def _is_unchanged(home: Path, loaded: LoadedHooks, project: Path | None, hook: H
     if hook.level == "user" or project is None:
         return True
     of_file = next(each for each in loaded.project if each.file == hook.file)
-    return HookTrust(home).state(of_file.file, of_file.hooks, project, folder=folder) == "trusted"
+    return HookTrust(home).state(fingerprint(of_file.file, of_file.hooks, project, folder)) == "trusted"
 
 
 def _place(host: ExecutionHost, workspaces: WorkspaceFactory, folder: str) -> HookPlace:

@@ -57,11 +57,11 @@ def tool_servers(
         ]
     trust = Trust(settings.home)
     enabled = [config for config in configs if not config.disabled]
-    if untrusted := [config.name for config in enabled if not trust.is_trusted(config)]:
+    if undecided := [config.name for config in enabled if trust.state(config) == "undecided"]:
         problems.append(
-            f"MCP servers of this project need your trust: {', '.join(untrusted)}. See `newel mcp list`."
+            f"MCP servers of this project need your trust: {', '.join(undecided)}. See `newel mcp list`."
         )
-    started = [config.name for config in enabled if config.name not in untrusted]
+    started = [config.name for config in enabled if trust.is_trusted(config)]
     if started and settings.host is not None:
         problems.append(f"MCP servers run on this machine, not on the host: {', '.join(started)}.")
     context = ServerContext(

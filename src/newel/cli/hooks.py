@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from newel.agent.errors import UsageError
-from newel.app.hooks import LoadedHooks, ProjectHooks, load_hooks
+from newel.app.hooks import LoadedHooks, load_hooks
+from newel.app.project_trust import command_of, show_hooks
 from newel.cli.options import Parser, folder
 from newel.config.settings import Flags, Settings, load_settings
 from newel.hooks import CLAUDE_SETTINGS
@@ -74,7 +75,7 @@ def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
         print(msgspec.json.encode([_as_json(hook, state) for hook, state in rows]).decode())
         return 0
     for hook, state in rows:
-        print(f"{hook.event:<19} {escape_line(hook.matcher or '*'):<20} {state:<10} {_command(hook)}")
+        print(f"{hook.event:<19} {escape_line(hook.matcher or '*'):<20} {state:<10} {command_of(hook)}")
         print(f"{'':51} {escape_line(hook.where)}")
     if not rows:
         print("No hooks here. See docs/hooks.md, or: newel hooks --help")
@@ -115,12 +116,6 @@ def _as_json(hook: Hook, state: str) -> dict[str, Any]:
     }
 
 
-def _command(hook: Hook) -> str:
-    words = hook.command if hook.args is None else shlex.join([hook.command, *hook.args])
-    more = f"  (if {hook.condition})" if hook.condition else ""
-    return escape_line(f"{words}{more}")
-
-
 def _check(loaded: LoadedHooks, project: Path) -> int:
     problems = loaded.all_problems()
     hooks = [*loaded.user, *(hook for of_file in loaded.project for hook in of_file.hooks)]
@@ -147,7 +142,7 @@ def _trust(settings: Settings, loaded: LoadedHooks, project: Path, options: argp
     trust = HookTrust(settings.home)
     if options.revoke or options.decline:
         for of_file in found:
-            trust.decide(of_file.file, of_file.hooks, project, trusted=False if options.decline else None)
+            trust.decide(of_file.file, of_file.fingerprint, trusted=False if options.decline else None)
         print("The hooks of this project do not run." if found else "This project has no hooks.")
         return 0
     undecided = [of_file for of_file in found if of_file.state != "trusted"]
@@ -155,25 +150,14 @@ def _trust(settings: Settings, loaded: LoadedHooks, project: Path, options: argp
         print("The hooks of this project are trusted already." if found else "This project has no hooks.")
         return 0
     for of_file in undecided:
-        _show(of_file, project)
+        print("\n".join(show_hooks(of_file, project)), end="\n\n")
     if not options.yes and not _confirm():
         print("Nothing was changed. To be asked no more: newel hooks trust --decline")
         return 1
     for of_file in undecided:
-        trust.decide(of_file.file, of_file.hooks, project, trusted=True)
+        trust.decide(of_file.file, of_file.fingerprint, trusted=True)
     print("Trusted, until one of the commands, or a script that it names, changes.")
     return 0
-
-
-def _show(of_file: ProjectHooks, project: Path) -> None:
-    print(f"{escape_line(str(of_file.file))} runs:\n")
-    for hook in of_file.hooks:
-        matcher = f" of {escape_line(hook.matcher)}" if hook.matcher else ""
-        print(f"  at each {hook.event}{matcher}:")
-        print(f"    {_command(hook)}")
-        for script in dict.fromkeys(scripts_of(hook, project)):
-            print(f"    with {escape_line(str(script))}")
-    print()
 
 
 def _confirm() -> bool:

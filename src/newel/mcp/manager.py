@@ -91,7 +91,7 @@ class McpManager(anyio.AsyncContextManagerMixin):
 
     async def set_trusted(self, name: str, trusted: bool) -> None:
         server = self._server(name)
-        await anyio.to_thread.run_sync(self._trust.set_trusted, server.config, trusted)
+        await anyio.to_thread.run_sync(self._trust.decide, server.config, trusted or None)
         server.restart()
 
     async def set_tool(self, name: str, tool: str, enabled: bool) -> None:
