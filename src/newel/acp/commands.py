@@ -18,6 +18,7 @@ OFFERED: Final = (
     "compact",
     "cost",
     "tools",
+    "hooks",
     "review",
     "keep",
     "reject",

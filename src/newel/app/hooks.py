@@ -18,6 +18,7 @@ from newel.hooks.call_hooks import CallHooks
 from newel.hooks.conversation_hooks import ConversationHooks, SubagentHooks
 from newel.hooks.hook import Hook
 from newel.hooks.hook_files import HookSet, WrittenHook, check_hook, read_hook_files
+from newel.hooks.hook_listing import HookResult, HookRow, RowState
 from newel.hooks.hook_runner import HookPlace, HookRunner
 from newel.hooks.hook_trust import HookTrust, State, fingerprint
 from newel.hooks.hooked_policy import HookedJudge, HookedPolicy
@@ -81,6 +82,22 @@ class LoadedHooks(msgspec.Struct, frozen=True):
         ]
 
 
+_ROW_STATES: Final[Mapping[State, RowState]] = {
+    "trusted": "on",
+    "declined": "declined",
+    "undecided": "untrusted",
+}
+
+
+def hook_rows(loaded: LoadedHooks, results: Mapping[Hook, HookResult] | None = None) -> list[HookRow]:
+    """All hooks that there are, the user's first. ``results`` are those of the runner that has them."""
+    found = results or {}
+    rows = [HookRow(hook, "on", found.get(hook)) for hook in loaded.user]
+    for of_file in loaded.project:
+        rows += [HookRow(hook, _ROW_STATES[of_file.state], found.get(hook)) for hook in of_file.hooks]
+    return rows
+
+
 def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
     """The hooks of the user, and of the folder ``project``, if it is given. Never raises."""
     files = user_files(home=settings.home, claude_settings=settings.hooks.claude_settings)
@@ -126,7 +143,7 @@ def _from_settings(settings: Settings) -> HookSet:
 def open_agent_hooks(
     settings: Settings, host: ExecutionHost, workspaces: WorkspaceFactory, report: Report
 ) -> AgentHooks | None:
-    """The hooks for an agent; None if none would run, and there is nothing to tell. On a host, only the user's run, on this machine."""
+    """The hooks for an agent; None if there are none, and there is nothing to tell. On a host, only the user's run, on this machine."""
     project = None if host.connection else Path(host.name)
     loaded = load_hooks(settings, project)
     undecided = [each.file for each in loaded.project if each.hooks and each.state == "undecided"]
@@ -135,7 +152,7 @@ def open_agent_hooks(
     if undecided and project:
         names = ", ".join(escape_line(os.path.relpath(file, project)) for file in undecided)
         problems.append(UNTRUSTED.format(files=names))
-    if not loaded.active() and not problems:
+    if not loaded.user and not loaded.project and not problems:
         return None
     folder = str(project or settings.cwd)
     runner = HookRunner(
@@ -144,7 +161,9 @@ def open_agent_hooks(
         is_unchanged=partial(_is_unchanged, settings.home, loaded, project),
         report=report,
     )
-    return AgentHooks(runner, _place(host, workspaces, folder), problems)
+    hooks = AgentHooks(runner, _place(host, workspaces, folder), problems)
+    hooks.rows = lambda: hook_rows(loaded, runner.results)
+    return hooks
 
 
 def _is_unchanged(home: Path, loaded: LoadedHooks, project: Path | None, hook: Hook, folder: str) -> bool:
@@ -190,6 +209,7 @@ class AgentHooks:
         self._calls = CallHooks(runner, place, self._facts)
         self._conversation = ConversationHooks(runner, place, self._facts)
         self._conversation.problems += problems
+        self.rows: Callable[[], Sequence[HookRow]] = tuple
 
     def _facts(self) -> dict[str, Any]:
         agent = self._agent
@@ -234,6 +254,7 @@ class AgentHooks:
     def attend(self, agent: CodingAgent) -> None:
         """Belong to an agent from now on."""
         self._agent = agent
+        agent.hooks = self.rows
         agent.transport = HookedTransport(agent.transport, self._calls, self._conversation)
         agent.subscribe(self._conversation.on_event)
         agent.before_closing.append(self._end)

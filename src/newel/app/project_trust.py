@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     from newel.app.hooks import ProjectHooks
     from newel.config.settings import Settings
-    from newel.hooks.hook import Hook
     from newel.mcp.server_config import ServerConfig
 
 QUESTION: Final = """\
@@ -87,6 +85,7 @@ def _hooks(settings: Settings) -> Iterator[Undecided]:
 
 def show_hooks(of_file: ProjectHooks, project: Path) -> list[str]:
     """Each command of a file with its event, in full, and the files of the project that it names."""
+    from newel.hooks.hook_listing import command_of
     from newel.hooks.hook_trust import scripts_of
 
     lines = [f"{escape_line(str(of_file.file))} runs, as you and outside of the sandbox:"]
@@ -96,13 +95,6 @@ def show_hooks(of_file: ProjectHooks, project: Path) -> list[str]:
         lines += [f"  at each {hook.event}{matcher}:", f"    {command_of(hook)}"]
         lines += [f"    with {escape_line(str(script))}" for script in scripts]
     return lines
-
-
-def command_of(hook: Hook) -> str:
-    """The command of a hook, and its condition, on one line."""
-    words = hook.command if hook.args is None else shlex.join([hook.command, *hook.args])
-    more = f"  (if {hook.condition})" if hook.condition else ""
-    return escape_line(f"{words}{more}")
 
 
 # -- MCP servers ----------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from newel.agent.errors import UsageError
-from newel.app.hooks import LoadedHooks, load_hooks
-from newel.app.project_trust import command_of, show_hooks
+from newel.app.hooks import LoadedHooks, hook_rows, load_hooks
+from newel.app.project_trust import show_hooks
 from newel.cli.options import Parser, folder
 from newel.config.settings import Flags, Settings, load_settings
 from newel.hooks import CLAUDE_SETTINGS
 from newel.hooks.hook import Hook
 from newel.hooks.hook_files import read_hook_files
+from newel.hooks.hook_listing import NO_HOOKS, HookRow, hook_lines
 from newel.hooks.hook_trust import HookTrust, scripts_of
 from newel.text.sanitize import escape_line
 
@@ -26,8 +27,6 @@ Your hooks are in ~/.newel/hooks.json, in the format of Claude Code's
 settings, and in [[hooks.EVENT]] of ~/.newel/config.toml. Those of
 ~/.claude/settings.json run with `claude_settings = true` in [hooks]. Those
 of a project run once you trust them."""
-
-STATES: Final = {"trusted": "on", "declined": "declined", "undecided": "untrusted"}
 
 QUESTION: Final = (
     "Run these commands in this folder from now on, with your rights and outside of the sandbox?"
@@ -66,19 +65,20 @@ def command_hooks(arguments: Sequence[str]) -> int:
 
 
 def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
-    rows = [*_rows(loaded, is_off=settings.hooks.disabled)]
+    rows = hook_rows(loaded)
+    if settings.hooks.disabled:
+        rows = [HookRow(row.hook, "off") for row in rows]
     for problem in loaded.all_problems():
         print(f"newel: {escape_line(problem)}", file=sys.stderr)
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode([_as_json(hook, state) for hook, state in rows]).decode())
+        print(msgspec.json.encode([_as_json(row.hook, row.state) for row in rows]).decode())
         return 0
-    for hook, state in rows:
-        print(f"{hook.event:<19} {escape_line(hook.matcher or '*'):<20} {state:<10} {command_of(hook)}")
-        print(f"{'':51} {escape_line(hook.where)}")
+    for line in hook_lines(rows):
+        print(line)
     if not rows:
-        print("No hooks here. See docs/hooks.md, or: newel hooks --help")
+        print(NO_HOOKS)
     if not settings.hooks.claude_settings:
         _mention_claude_settings()
     return 0
@@ -91,14 +91,6 @@ def _mention_claude_settings() -> None:
         print(
             f"{escape_line(str(file))} has {count} more, which run with `claude_settings = true` in [hooks] of config.toml."
         )
-
-
-def _rows(loaded: LoadedHooks, *, is_off: bool) -> Iterator[tuple[Hook, str]]:
-    for hook in loaded.user:
-        yield hook, "off" if is_off else "on"
-    for of_file in loaded.project:
-        for hook in of_file.hooks:
-            yield hook, "off" if is_off else STATES[of_file.state]
 
 
 def _as_json(hook: Hook, state: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def open_newel(newel: Newel) -> Iterator[Open]:
             screens.close()  # the screens of a folder share a socket
             environ = newel.environ | {"TERM": "xterm-256color"}
             command = [str(BIN / "newel"), *words]
-            return screens.enter_context(Tmux(command, newel.project, environ, columns=120, rows=50))
+            return screens.enter_context(Tmux(command, newel.project, environ, columns=200, rows=50))
 
         yield begin
 
