@@ -19,6 +19,7 @@ OFFERED: Final = (
     "compact",
     "cost",
     "tools",
+    "hooks",
     "review",
     "keep",
     "reject",

@@ -17,8 +17,9 @@ from newel.hooks.call_hooks import CallHooks
 from newel.hooks.conversation_hooks import ConversationHooks, SubagentHooks
 from newel.hooks.hook import Hook
 from newel.hooks.hook_files import HookSet, WrittenHook, check_hook, read_hook_files
+from newel.hooks.hook_listing import HookResult, HookRow, RowState
 from newel.hooks.hook_runner import HookPlace, HookRunner
-from newel.hooks.hook_trust import HookTrust, State
+from newel.hooks.hook_trust import HookTrust, State, fingerprint
 from newel.hooks.hooked_policy import HookedJudge, HookedPolicy
 from newel.hooks.hooked_run import HookedTransport
 from newel.text.sanitize import escape_line
@@ -53,10 +54,11 @@ UNTRUSTED: Final = "Hooks of this project do not run, because you have not trust
 
 
 class ProjectHooks(msgspec.Struct, frozen=True):
-    """The hooks of one file of a project, the user's decision about them, and what is wrong with the file."""
+    """The hooks of one file of a project, the user's decision about this ``fingerprint`` of them, and what is wrong with the file."""
 
     file: Path
     hooks: Sequence[Hook]
+    fingerprint: str
     state: State
     problems: Sequence[str]
 
@@ -79,6 +81,22 @@ class LoadedHooks(msgspec.Struct, frozen=True):
         ]
 
 
+_ROW_STATES: Final[Mapping[State, RowState]] = {
+    "trusted": "on",
+    "declined": "declined",
+    "undecided": "untrusted",
+}
+
+
+def hook_rows(loaded: LoadedHooks, results: Mapping[Hook, HookResult] | None = None) -> list[HookRow]:
+    """All hooks that there are, the user's first. ``results`` are those of the runner that has them."""
+    found = results or {}
+    rows = [HookRow(hook, "on", found.get(hook)) for hook in loaded.user]
+    for of_file in loaded.project:
+        rows += [HookRow(hook, _ROW_STATES[of_file.state], found.get(hook)) for hook in of_file.hooks]
+    return rows
+
+
 def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
     """The hooks of the user, and of the folder ``project``, if it is given. Never raises."""
     files = user_files(home=settings.home, claude_settings=settings.hooks.claude_settings)
@@ -88,8 +106,8 @@ def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
     for file in project_files(project, of_user=files) if project else []:
         found = read_hook_files([file], "project")
         if project is not None and (found.hooks or found.problems):
-            state = trust.state(file, found.hooks, project)
-            of_project.append(ProjectHooks(file, found.hooks, state, found.problems))
+            key = fingerprint(file, found.hooks, project)
+            of_project.append(ProjectHooks(file, found.hooks, key, trust.state(key), found.problems))
     problems = [problem for each in read for problem in each.problems]
     return LoadedHooks([hook for each in read for hook in each.hooks], of_project, problems)
 
@@ -128,7 +146,7 @@ def open_agent_hooks(
     report: Report,
     functions: Sequence[Hook] = (),
 ) -> AgentHooks | None:
-    """The hooks for an agent, before the ``functions`` of extensions; None if none would run, and there is nothing to tell. On a host, only the
+    """The hooks for an agent, before the ``functions`` of extensions; None if there are none, and there is nothing to tell. On a host, only the
     user's run, on this machine.
     """
     project = None if host.connection else Path(host.name)
@@ -139,24 +157,31 @@ def open_agent_hooks(
     if undecided and project:
         names = ", ".join(escape_line(os.path.relpath(file, project)) for file in undecided)
         problems.append(UNTRUSTED.format(files=names))
-    hooks = [*loaded.active(), *functions]
-    if not hooks and not problems:
+    if not (loaded.user or loaded.project or functions or problems):
         return None
     folder = str(project or settings.cwd)
     runner = HookRunner(
-        hooks,
+        [*loaded.active(), *functions],
         project=folder,
         is_unchanged=partial(_is_unchanged, settings.home, loaded, project),
         report=report,
     )
-    return AgentHooks(runner, _place(host, workspaces, folder), problems)
+    return AgentHooks(
+        runner,
+        _place(host, workspaces, folder),
+        problems,
+        lambda: [
+            *hook_rows(loaded, runner.results),
+            *(HookRow(hook, "on", runner.results.get(hook)) for hook in functions),
+        ],
+    )
 
 
 def _is_unchanged(home: Path, loaded: LoadedHooks, project: Path | None, hook: Hook, folder: str) -> bool:
     if hook.level == "user" or project is None:
         return True
     of_file = next(each for each in loaded.project if each.file == hook.file)
-    return HookTrust(home).state(of_file.file, of_file.hooks, project, folder=folder) == "trusted"
+    return HookTrust(home).state(fingerprint(of_file.file, of_file.hooks, project, folder)) == "trusted"
 
 
 def _place(host: ExecutionHost, workspaces: WorkspaceFactory, folder: str) -> HookPlace:
@@ -173,14 +198,21 @@ def _place(host: ExecutionHost, workspaces: WorkspaceFactory, folder: str) -> Ho
 
 
 class AgentHooks:
-    """The hooks of an agent and its subagents."""
+    """The hooks of an agent and its subagents. ``rows`` lists them for the user."""
 
-    def __init__(self, runner: HookRunner, place: HookPlace, problems: Sequence[str]) -> None:
+    def __init__(
+        self,
+        runner: HookRunner,
+        place: HookPlace,
+        problems: Sequence[str],
+        rows: Callable[[], Sequence[HookRow]],
+    ) -> None:
         self._runner = runner
         self._agent: CodingAgent | None = None
         self._calls = CallHooks(runner, place, self._facts)
         self._conversation = ConversationHooks(runner, place, self._facts)
         self._conversation.problems += problems
+        self._rows = rows
 
     def _facts(self) -> dict[str, Any]:
         agent = self._agent
@@ -225,6 +257,7 @@ class AgentHooks:
     def attend(self, agent: CodingAgent) -> None:
         """Belong to an agent from now on."""
         self._agent = agent
+        agent.hooks = self._rows
         agent.transport = HookedTransport(agent.transport, self._calls, self._conversation)
         agent.subscribe(self._conversation.on_event)
         agent.before_closing.append(self._end)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
 
-START_TIMEOUT_S = 5.0
-"""For the servers of a run from the command line; the tools of a slower one are added later."""
+QUIET_S = 1.0
+"""Of the wait for servers without a message."""
 
-QUIET_S = 1.5
-"""Of this wait without a message."""
+END_GRACE_S = 10.0
+"""For the end of a process that has not started in time."""
 
 
 def tool_servers(
@@ -57,11 +57,11 @@ def tool_servers(
         ]
     trust = Trust(settings.home)
     enabled = [config for config in configs if not config.disabled]
-    if untrusted := [config.name for config in enabled if not trust.is_trusted(config)]:
+    if undecided := [config.name for config in enabled if trust.state(config) == "undecided"]:
         problems.append(
-            f"MCP servers of this project need your trust: {', '.join(untrusted)}. See `newel mcp list`."
+            f"MCP servers of this project need your trust: {', '.join(undecided)}. See `newel mcp list`."
         )
-    started = [config.name for config in enabled if config.name not in untrusted]
+    started = [config.name for config in enabled if trust.is_trusted(config)]
     if started and settings.host is not None:
         problems.append(f"MCP servers run on this machine, not on the host: {', '.join(started)}.")
     context = ServerContext(
@@ -170,12 +170,13 @@ async def add_server_tools(
 
 
 async def _wait_for(manager: McpManager) -> None:
-    """Give the servers some time to start, with a message if it takes long."""
+    """Wait until each server has started or failed, within its own limit, with a message if it takes long."""
     await manager.wait_started(QUIET_S)
     if late := _starting(manager):
-        _print_notice(f"Waiting up to {START_TIMEOUT_S:g} s for {late} …")
-        await manager.wait_started(START_TIMEOUT_S - QUIET_S)
-    if late := _starting(manager):
+        most = manager.startup_timeout()
+        _print_notice(f"Waiting up to {most:g} s for {late} … (Ctrl+C ends Newel)")
+        await manager.wait_started(most + END_GRACE_S)
+    if late := _starting(manager):  # one that began anew
         _print_notice(
             f"Continuing without {late}; its tools are added once it has started. See `newel mcp test`."
         )

@@ -28,11 +28,6 @@ OF_PROJECT: Final = (".newel/skills", ".agents/skills", ".claude/skills")
 MAX_LOOKED_AT: Final = 1_000
 """Entries of a project's folder, before the question about it."""
 
-QUESTION: Final = """\
-This project has skills of its own: {names}.
-They are instructions that the model follows when it thinks that a task needs them. Commands in them run under the same approval as all others.
-Use the skills of {project} from now on?"""
-
 
 class SkillPlaces(msgspec.Struct, frozen=True):
     """The folders that exist, the nearest first. ``project`` is the name of the project, as a decision about it has it."""
@@ -207,5 +202,9 @@ def _names_in(path: str) -> list[str]:
         return []
 
 
-def skills_question(project: str, names: Sequence[str]) -> str:
-    return QUESTION.format(names=join_names(names, shown=10), project=escape_line(project))
+def describe_skills(project: str, names: Sequence[str]) -> list[str]:
+    """What it means to trust the skills of a project."""
+    return [
+        f"{escape_line(project)} has skills: {join_names(names, shown=10)}.",
+        "  The model follows their instructions when it thinks that a task needs them; commands in them need the usual approval.",
+    ]

@@ -48,10 +48,8 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
             if in_home:
                 ask_about_home(settings.cwd)
             settings = ask_for_trust(settings, load)
-    if settings.host is None:
-        _ask_about_skills(settings, echo_suppressor)
     try:
-        return _run_in_place(settings, options, echo_suppressor)
+        return _run_in_place(settings, options, echo_suppressor, asks=True)
     except NoModelChosen as error:
         from newel.app.trusting import can_ask
 
@@ -61,33 +59,45 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
 
         echo_suppressor.end()
         settings = choose_listed_model(settings, error.names)
-    return _run_in_place(settings, options, echo_suppressor)
+    return _run_in_place(settings, options, echo_suppressor, asks=False)
 
 
-def _ask_about_skills(settings: Settings, echo_suppressor: EchoSuppressor) -> None:
-    from newel.app.skills import undecided_project
+def _run_in_place(
+    settings: Settings, options: AgentOptions, echo_suppressor: EchoSuppressor, *, asks: bool
+) -> int:
+    if options.worktree is None:
+        return _run_here(settings, options, echo_suppressor, asks=asks)
+    from newel.app.conversation_worktree import in_worktree
 
-    if undecided := undecided_project(settings):
-        from newel.app.trusting import ask_about_skills, can_ask
-
-        if can_ask(settings):
-            echo_suppressor.end()
-            ask_about_skills(settings, *undecided)
+    with in_worktree(settings, options.worktree) as there:
+        return _run_here(there, options, echo_suppressor, asks=asks)
 
 
-def _run_in_place(settings: Settings, options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
+def _run_here(
+    settings: Settings, options: AgentOptions, echo_suppressor: EchoSuppressor, *, asks: bool
+) -> int:
+    """``asks``: whether the user is asked about what the project brings."""
     import anyio
 
+    if asks and _is_conversation(settings, options) and settings.host is None:
+        _ask_about_project(settings, echo_suppressor)
     if _will_draw_prompt(settings, options):
         echo_suppressor.begin()
     else:
         echo_suppressor.end()
-    if options.worktree is None:
-        return anyio.run(run_with, settings, options)
-    from newel.app.conversation_worktree import in_worktree
+    return anyio.run(run_with, settings, options)
 
-    with in_worktree(settings, options.worktree) as there:
-        return anyio.run(run_with, there, options)
+
+def _ask_about_project(settings: Settings, echo_suppressor: EchoSuppressor) -> None:
+    from newel.app.project_trust import undecided
+
+    if items := undecided(settings):
+        from newel.app.trusting import ask_about_project, can_ask
+        from newel.workspace.process.process_mark import inherited_rights
+
+        if can_ask(settings) and inherited_rights() is None:  # an agent's command may have a terminal, too
+            echo_suppressor.end()
+            ask_about_project(settings.cwd, items)
 
 
 async def run_with(settings: Settings, options: AgentOptions) -> int:
@@ -260,11 +270,14 @@ def _stream_json(settings: Settings, options: AgentOptions) -> StreamJsonRendere
     )
 
 
+def _is_conversation(settings: Settings, options: AgentOptions) -> bool:
+    is_one_shot = bool(options.prompts) or bool(options.output_format)
+    return not is_one_shot or _stays(settings, options)
+
+
 def _will_draw_prompt(settings: Settings, options: AgentOptions) -> bool:
-    is_conversation = not options.prompts and not options.simple and not options.output_format
-    return (
-        (is_conversation or _stays(settings, options)) and settings.renderer in {None, "rich"} and can_draw()
-    )
+    is_drawn = not options.simple and settings.renderer in {None, "rich"} and can_draw()
+    return is_drawn and _is_conversation(settings, options)
 
 
 def _stays(settings: Settings, options: AgentOptions) -> bool:

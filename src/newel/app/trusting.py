@@ -1,22 +1,26 @@
-"""Asks the user at the start: whether to trust a model server that they did not configure, and whether to work in their home folder."""
+"""Asks the user at the start: whether to trust a model server that they did not configure, and what a project brings, and whether to work in their
+home folder.
+"""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.skills import skills_question
 from newel.config.settings import Settings
-from newel.config.trust import IgnoredServer, ProjectTrust, ServerTrust
+from newel.config.trust import IgnoredServer, ServerTrust
 from newel.providers.families import OPENAI_URL
 from newel.text.sanitize import escape_invisible, escape_line, redact_url, sanitize
 
 if TYPE_CHECKING:
+    from newel.app.project_trust import Undecided
     from newel.providers.discovery import LocalServer
+
+T = TypeVar("T")
 
 HOME_QUESTION: Final = (
     "{folder} is your home folder, or contains it. An agent here can read and change everything in it but the places that hold secrets: mail, "
@@ -24,6 +28,16 @@ HOME_QUESTION: Final = (
 )
 
 SETUP_QUESTION: Final = "No model is configured. Set one up now?"
+
+_PROJECT_ANSWERS: Final = {
+    "y": True,
+    "yes": True,
+    "never": False,
+    "n": "not now",
+    "no": "not now",
+    "not now": "not now",
+    "": "not now",
+}
 
 TRIES: Final = 3
 """Attempts to get a yes or no."""
@@ -74,11 +88,22 @@ def ask_about_home(folder: Path) -> None:
         raise UsageError("Nothing was started. Change to a project's folder, or name one: newel --cwd DIR")
 
 
-def ask_about_skills(settings: Settings, project: str, names: Sequence[str]) -> None:
-    """Ask whether to use the skills of a project, as ``ask_for_trust`` does. Raises ``ConfigError``."""
-    answer = _ask(skills_question(project, names), default=False)
-    if answer is not None:
-        ProjectTrust(settings.home).decide(project, trusted=answer)
+def ask_about_project(folder: Path, items: Sequence[Undecided]) -> None:
+    """Ask whether to trust what a project brings, as ``ask_for_trust`` does. Nothing is decided without an answer, and by "not now"."""
+    from newel.app.project_trust import TOO_LONG, trust_question
+
+    question = trust_question(folder, items)
+    if question is None:
+        sys.stderr.write(f"newel: {TOO_LONG.format(folder=escape_line(str(folder)))}\n")
+        return
+    answer = _choose(question, "[y/N/never]", _PROJECT_ANSWERS)
+    if not isinstance(answer, bool):
+        return
+    for item in items:
+        try:
+            item.decide(answer)
+        except ConfigError as error:
+            sys.stderr.write(f"newel: Your answer could not be saved. {sanitize(str(error))}\n")
 
 
 def has_undecided_server(settings: Settings) -> bool:
@@ -172,11 +197,16 @@ def _question_of_machine(server: LocalServer) -> str:
 
 def _ask(question: str, *, default: bool) -> bool | None:
     """Ask a question at the terminal; None if there is no answer."""
+    answers = {"y": True, "yes": True, "n": False, "no": False, "": default}
+    return _choose(question, "[Y/n]" if default else "[y/N]", answers)
+
+
+def _choose(question: str, choices: str, answers: Mapping[str, T]) -> T | None:
+    """The meaning of the user's answer, in lower case; None if there is none."""
     import anyio
 
     from newel.terminal.ui.line_reader import LineReader, until_quiet
 
-    choices = "[Y/n]" if default else "[y/N]"
     text = f"{question} {choices} "
     sys.stderr.write(text)
     sys.stderr.flush()
@@ -189,13 +219,8 @@ def _ask(question: str, *, default: bool) -> bool | None:
         if not line:
             sys.stderr.write("\n")
             return None
-        match line.strip().lower():
-            case "y" | "yes":
-                return True
-            case "n" | "no":
-                return False
-            case "":
-                return default
-            case _:
-                text = f"Answer y or n. {choices} "
+        answer = line.strip().lower()
+        if answer in answers:
+            return answers[answer]
+        text = f"Answer {' or '.join(choices.strip('[]').lower().split('/'))}. {choices} "
     return None

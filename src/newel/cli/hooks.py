@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from newel.agent.errors import UsageError
-from newel.app.hooks import LoadedHooks, ProjectHooks, load_hooks
+from newel.app.hooks import LoadedHooks, hook_rows, load_hooks
+from newel.app.project_trust import show_hooks
 from newel.cli.options import Parser, folder
 from newel.config.settings import Flags, Settings, load_settings
 from newel.hooks import CLAUDE_SETTINGS
 from newel.hooks.hook import Hook
 from newel.hooks.hook_files import read_hook_files
+from newel.hooks.hook_listing import NO_HOOKS, HookRow, hook_lines
 from newel.hooks.hook_trust import HookTrust, scripts_of
 from newel.text.format import pluralize
 from newel.text.sanitize import escape_line
@@ -26,8 +28,6 @@ Your hooks are in ~/.newel/hooks.json, in the format of Claude Code's
 settings, and in [[hooks.EVENT]] of ~/.newel/config.toml. Those of
 ~/.claude/settings.json run with `claude_settings = true` in [hooks]. Those
 of a project run once you trust them."""
-
-STATES: Final = {"trusted": "on", "declined": "declined", "undecided": "untrusted"}
 
 QUESTION: Final = (
     "Run these commands in this folder from now on, with your rights and outside of the sandbox?"
@@ -66,19 +66,20 @@ def command_hooks(arguments: Sequence[str]) -> int:
 
 
 def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
-    rows = [*_rows(loaded, is_off=settings.hooks.disabled)]
+    rows = hook_rows(loaded)
+    if settings.hooks.disabled:
+        rows = [HookRow(row.hook, "off") for row in rows]
     for problem in loaded.all_problems():
         print(f"newel: {escape_line(problem)}", file=sys.stderr)
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode([_as_json(hook, state) for hook, state in rows]).decode())
+        print(msgspec.json.encode([_as_json(row.hook, row.state) for row in rows]).decode())
         return 0
-    for hook, state in rows:
-        print(f"{hook.event:<19} {escape_line(hook.matcher or '*'):<20} {state:<10} {_command(hook)}")
-        print(f"{'':51} {escape_line(hook.where)}")
+    for line in hook_lines(rows):
+        print(line)
     if not rows:
-        print("No hooks here. `newel hooks --help` says where they are looked for.")
+        print(NO_HOOKS)
     if not settings.hooks.claude_settings:
         _mention_claude_settings()
     return 0
@@ -91,14 +92,6 @@ def _mention_claude_settings() -> None:
         print(
             f"{escape_line(str(file))} has {pluralize(count, 'hook')} that Newel does not run. To run them, too: newel config set hooks.claude_settings true"
         )
-
-
-def _rows(loaded: LoadedHooks, *, is_off: bool) -> Iterator[tuple[Hook, str]]:
-    for hook in loaded.user:
-        yield hook, "off" if is_off else "on"
-    for of_file in loaded.project:
-        for hook in of_file.hooks:
-            yield hook, "off" if is_off else STATES[of_file.state]
 
 
 def _as_json(hook: Hook, state: str) -> dict[str, Any]:
@@ -114,12 +107,6 @@ def _as_json(hook: Hook, state: str) -> dict[str, Any]:
         "level": hook.level,
         "state": state,
     }
-
-
-def _command(hook: Hook) -> str:
-    words = hook.command if hook.args is None else shlex.join([hook.command, *hook.args])
-    more = f"  (if {hook.condition})" if hook.condition else ""
-    return escape_line(f"{words}{more}")
 
 
 def _check(loaded: LoadedHooks, project: Path) -> int:
@@ -148,7 +135,7 @@ def _trust(settings: Settings, loaded: LoadedHooks, project: Path, options: argp
     trust = HookTrust(settings.home)
     if options.revoke or options.decline:
         for of_file in found:
-            trust.decide(of_file.file, of_file.hooks, project, trusted=False if options.decline else None)
+            trust.decide(of_file.file, of_file.fingerprint, trusted=False if options.decline else None)
         print("The hooks of this project do not run." if found else "This project has no hooks.")
         return 0
     undecided = [of_file for of_file in found if of_file.state != "trusted"]
@@ -156,25 +143,14 @@ def _trust(settings: Settings, loaded: LoadedHooks, project: Path, options: argp
         print("The hooks of this project are trusted already." if found else "This project has no hooks.")
         return 0
     for of_file in undecided:
-        _show(of_file, project)
+        print("\n".join(show_hooks(of_file, project)), end="\n\n")
     if not options.yes and not _confirm():
         print("Nothing was changed. To be asked no more: newel hooks trust --decline")
         return 1
     for of_file in undecided:
-        trust.decide(of_file.file, of_file.hooks, project, trusted=True)
+        trust.decide(of_file.file, of_file.fingerprint, trusted=True)
     print("Trusted, until one of the commands, or a script that it names, changes.")
     return 0
-
-
-def _show(of_file: ProjectHooks, project: Path) -> None:
-    print(f"{escape_line(str(of_file.file))} runs:\n")
-    for hook in of_file.hooks:
-        matcher = f" of {escape_line(hook.matcher)}" if hook.matcher else ""
-        print(f"  at each {hook.event}{matcher}:")
-        print(f"    {_command(hook)}")
-        for script in dict.fromkeys(scripts_of(hook, project)):
-            print(f"    with {escape_line(str(script))}")
-    print()
 
 
 def _confirm() -> bool:

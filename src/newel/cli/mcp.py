@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
+from newel.app.project_trust import show_server, what_runs
 from newel.cli.options import Parser
 from newel.config.settings import newel_home
 from newel.mcp import FILE
@@ -64,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     trust = actions.add_parser("trust", help="trust a project's server, or accept changed tools of a server")
     trust.add_argument("name", metavar="NAME")
     trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    trust.add_argument("--revoke", action="store_true", help="withdraw the trust")
+    change = trust.add_mutually_exclusive_group()
+    change.add_argument("--decline", action="store_true", help="never use it, and do not mention it again")
+    change.add_argument("--revoke", action="store_true", help="withdraw the decision")
     return parser
 
 
@@ -97,10 +100,10 @@ def _list(_: argparse.Namespace) -> int:
     servers = _servers()
     for server in servers:
         state = "on" if trust.is_enabled(server) else "off"
-        if not trust.is_trusted(server):
-            state = "untrusted"
-        what, *runs = _what_runs(server)
-        more = runs if state == "untrusted" else []
+        if (decision := trust.state(server)) != "trusted":
+            state = "declined" if decision == "declined" else "untrusted"
+        what, *runs = what_runs(server, Path.cwd())
+        more = runs if state in {"untrusted", "declined"} else []
         if server.trust_read_only:
             more.append("trusted about which tools only read: these run without asking")
         if changed := trust.pins.withheld(server):
@@ -113,16 +116,6 @@ def _list(_: argparse.Namespace) -> int:
     if not servers:
         print("No servers yet. Add one: newel mcp add NAME -- COMMAND ARGUMENT …")
     return 0
-
-
-def _what_runs(server: ServerConfig) -> list[str]:
-    """What trusting a server allows: its command line or address, its folder, and the names (never the values) of its settings."""
-    lines = [escape_line(server.target)]
-    if folder := server.folder(Path.cwd()):
-        lines.append(f"in {escape_line(folder)}")
-    if server.variables:
-        lines.append(f"given {escape_line(', '.join(server.variables))}")
-    return lines
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -140,7 +133,7 @@ def _test(options: argparse.Namespace) -> int:
             for line in escape_invisible(status.stderr).strip().split("\n")[-10:]:
                 print(f"    {line}")
         if status.state == "untrusted":
-            for line in _what_runs(server):
+            for line in what_runs(server, Path.cwd()):
                 print(f"    {line}")
             print(f"  newel mcp trust {escape_line(status.name)}")
     states = {"active"} if options.name else {"active", "disabled", "untrusted"}
@@ -161,27 +154,23 @@ def _trust(options: argparse.Namespace) -> int:
     server = _find(options.name)
     trust = Trust(_home())
     changed = trust.pins.withheld(server)
-    if changed and not options.revoke and trust.is_trusted(server):
+    if changed and not options.revoke and not options.decline and trust.is_trusted(server):
         return _accept(trust.pins, server, changed, yes=options.yes)
     if server.level == "user":
         print(
             f"'{escape_line(server.name)}' is your own ({escape_line(str(server.origin))}): it is always trusted."
         )
         return 0
-    if options.revoke:
-        trust.set_trusted(server, trusted=False)
-        print(f"'{escape_line(server.name)}' is no longer trusted in this folder.")
+    if options.revoke or options.decline:
+        trust.decide(server, False if options.decline else None)
+        said = "is not used, and not mentioned again" if options.decline else "is no longer trusted"
+        print(f"'{escape_line(server.name)}' {said} in this folder.")
         return 0
-    print(
-        f"{escape_line(str(server.origin))} names a server '{escape_line(server.name)}'. To use it, Newel runs or contacts:\n"
-    )
-    for line in [*_what_runs(server), *(f"with {escape_line(setting)}" for setting in server.settings)]:
-        print(f"  {line}")
-    print()
+    print("\n".join(show_server(server, Path.cwd())), end="\n\n")
     if not options.yes and not _confirm():
         print("Nothing was changed.")
         return 1
-    trust.set_trusted(server, trusted=True)
+    trust.decide(server, True)
     print("Trusted, until any of this changes.")
     return 0
 
@@ -224,7 +213,7 @@ def _add(options: argparse.Namespace) -> int:
         servers[options.name] = entry
 
     _change(path, add, private=not options.project)
-    Trust(_home()).set_trusted(server, trusted=True)
+    Trust(_home()).decide(server, True)
     print(f"Added to {escape_line(str(path))}. Try it: newel mcp test {escape_line(options.name)}")
     return 0
 

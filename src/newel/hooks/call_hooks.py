@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from newel.agent.errors import NewelError
 from newel.agent.messages import ToolCall
 from newel.agent.ports import ToolResult
 from newel.hooks.hook_runner import HookPlace, HookRunner, HookVerdict
 from newel.hooks.tool_names import absolute, hook_input, hook_names, hook_response
+from newel.text.sanitize import escape_line
+
+T = TypeVar("T")
 
 Facts = Callable[[], dict[str, Any]]
 """Returns the fields that every hook gets, as they are now."""
@@ -19,9 +23,23 @@ Facts = Callable[[], dict[str, Any]]
 SUBAGENT: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("subagent", default=None)
 """The further fields of hooks in a subagent's run; None in the run of the agent itself."""
 
+FOLLOWED: Final = "[A hook changed {file} after this call. You know the file as it is now:]\n{diff}"
 AFTERWARDS: Final = "[A hook changed {files} after this call. Read it again before you edit it.]"
 MAX_FILES: Final = 10
 """Changed files that are named to the model."""
+
+
+@runtime_checkable
+class FileChanger(Protocol):
+    """A tool that changes one file, and remembers which content of it the model knows."""
+
+    async def known_content(self, name: str, /) -> bytes | None:
+        """The content of a file, if the model knows it."""
+        ...
+
+    async def show_change(self, name: str, before: bytes, /) -> str:
+        """The whole diff from ``before`` to the file as it is now, which the model knows from then on; empty if there is none to show."""
+        ...
 
 
 class CallHooks:
@@ -48,17 +66,24 @@ class CallHooks:
         """The call does not run."""
         self._begun.pop(_key(call), None)
 
-    async def after(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """The result of a call with what the hooks add for the model."""
+    async def after(self, call: ToolCall, result: ToolResult, tool: object = None) -> ToolResult:
+        """The result of a call of ``tool`` with what the hooks add for the model, and what they have made of the file."""
         arguments, earlier = self._begun.pop(_key(call), (call.arguments, ""))
         notes = [earlier] if earlier else []
         event = "PostToolUseFailure" if _has_failed(result) else "PostToolUse"
         if self._runner.has(event):
+            file = str(result.details.get("filePath", ""))
+            changer = tool if file and isinstance(tool, FileChanger) else None
+            before = await _read(changer.known_content(file)) if changer else None
             verdict = await self._run(event, call, arguments, result)
             notes += [verdict.reason] if verdict.decision == "deny" and verdict.reason else []
             notes += verdict.contexts
-            if verdict.changed:
-                notes.append(AFTERWARDS.format(files=_some(verdict.changed)))
+            changed = verdict.changed
+            if changer and before is not None and (diff := await _read(changer.show_change(file, before))):
+                notes.append(FOLLOWED.format(file=escape_line(file), diff=diff.rstrip("\n")))
+                changed = [name for name in changed if self._absolute(name) != self._absolute(file)]
+            if changed:
+                notes.append(AFTERWARDS.format(files=_some(changed)))
         if not notes:
             return result
         return msgspec.structs.replace(result, output="\n\n".join([result.output, *notes]))
@@ -86,6 +111,9 @@ class CallHooks:
         }
         return await self._runner.run(event, fields, place=self._place, tool=call.name)
 
+    def _absolute(self, path: str) -> str:
+        return absolute(path, root=self._place.root, home=self._place.home)
+
     def _given(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         place = self._place
         given = hook_input(tool, arguments, root=place.root, home=place.home)
@@ -94,6 +122,14 @@ class CallHooks:
                 if isinstance(path := given.get(name), str) and _is_below(path, place.copy_of):
                     given[name] = absolute(path[len(place.copy_of) :].lstrip("/"), root=place.root, home="")
         return given
+
+
+async def _read(content: Awaitable[T]) -> T | None:
+    """What a tool knows of a file; None if the file cannot be read."""
+    try:
+        return await content
+    except (NewelError, OSError):
+        return None
 
 
 def _key(call: ToolCall) -> tuple[str, str]:

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, Literal
 
+import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
 from newel.hooks.condition import may_hold
 from newel.hooks.function_hook import FunctionHook, run_function
 from newel.hooks.hook import EVENTS, TOOL_EVENTS, Hook, matches
+from newel.hooks.hook_listing import HookResult
 from newel.hooks.hook_output import HookReply
 from newel.hooks.hook_process import run_hook
 from newel.hooks.tool_names import hook_names
@@ -96,6 +98,8 @@ class HookRunner:
         self.project = project
         self._is_unchanged = is_unchanged
         self.report = report
+        self.results: dict[Hook, HookResult] = {}
+        """How the last run of each hook went."""
         self.end_run: Callable[[], None] = lambda: None
         """Ends the run of the agent before its next request."""
 
@@ -142,6 +146,7 @@ class HookRunner:
         return found
 
     async def _reply(self, hook: Hook, given: Mapping[str, Any], folder: str) -> HookReply:
+        began = anyio.current_time()
         if isinstance(hook, FunctionHook):
             reply = await run_function(hook, given)
         elif not self._is_unchanged(hook, folder):
@@ -150,6 +155,8 @@ class HookRunner:
             reply = await run_hook(hook, given, project=self.project, folder=folder)
         if reply.decision == "allow" and hook.level == "project":
             reply = msgspec.structs.replace(reply, decision="", problem=NOT_ALLOWED)
+        runs = self.results[hook].runs + 1 if hook in self.results else 1
+        self.results[hook] = HookResult(anyio.current_time() - began, reply.decision, reply.problem, runs)
         if reply.problem:
             await self.report(f"The {hook.event} hook of {hook.where}: {escape_line(reply.problem, 500)}.")
         if reply.message:

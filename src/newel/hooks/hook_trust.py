@@ -54,19 +54,16 @@ class HookTrust:
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
 
-    def state(self, file: Path, hooks: Sequence[Hook], project: Path, *, folder: str = "") -> State:
-        """The decision about the hooks of a project's file, as they and their scripts are now, if they run in ``folder``: a copy, or a worktree,
-        may have other scripts than the project.
-        """
-        decisions = load_state(self._path, _HookTrustFile).decisions
-        decision = decisions.get(fingerprint(file, hooks, project, folder))
+    def state(self, key: str) -> State:
+        """The decision about hooks with this ``fingerprint``."""
+        decision = load_state(self._path, _HookTrustFile).decisions.get(key)
         if decision is None:
             return "undecided"
         return "trusted" if decision.trusted else "declined"
 
-    def decide(self, file: Path, hooks: Sequence[Hook], project: Path, *, trusted: bool | None) -> None:
-        """Save a decision; None removes it. Raises ``ConfigError``."""
-        key, real = fingerprint(file, hooks, project), os.path.realpath(file)
+    def decide(self, file: Path, key: str, *, trusted: bool | None) -> None:
+        """Save a decision about the ``fingerprint`` that the user has seen; None removes it. Raises ``ConfigError``."""
+        real = os.path.realpath(file)
 
         def change(state: _HookTrustFile) -> None:
             others = {name: each for name, each in state.decisions.items() if each.file != real}
@@ -78,7 +75,9 @@ class HookTrust:
 
 
 def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = "") -> str:
-    """SHA-256 of the real path of a file, what it says about hooks, and the scripts that they name."""
+    """SHA-256 of the real path of a file, what it says about hooks, and the scripts that they name, as they are now, if they run in ``folder``: a
+    copy, or a worktree, may have other scripts than the project.
+    """
     what: list[Any] = [os.path.realpath(file)]
     for hook in hooks:
         what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])

@@ -226,7 +226,8 @@ class _HookedRun:
     async def shorten(self, call: ToolCall, result: ToolResult) -> ToolResult:
         if self._config.shorten is not None:
             result = await self._config.shorten(call, result)
-        return await self._calls.after(call, result)
+        tool = next((tool for tool in self._config.tools if tool.spec.name == call.name), None)
+        return await self._calls.after(call, result, tool)
 
     async def finish(self) -> None:
         """The model is done, or the run ends in another way."""

@@ -72,6 +72,11 @@ class McpManager(anyio.AsyncContextManagerMixin):
         ]
         return [f"MCP server '{server.config.name}': {server.reason}" for server in concerned]
 
+    def startup_timeout(self) -> float:
+        """Seconds after which none of the servers that are starting is awaited any more."""
+        starting = [each for each in self._servers.values() if each.state == "starting"]
+        return max((each.config.startup_timeout for each in starting), default=0.0)
+
     async def wait_started(self, seconds: float) -> None:
         """Wait until every server is active or has failed, for at most this many seconds."""
         with anyio.move_on_after(seconds):
@@ -91,7 +96,7 @@ class McpManager(anyio.AsyncContextManagerMixin):
 
     async def set_trusted(self, name: str, trusted: bool) -> None:
         server = self._server(name)
-        await anyio.to_thread.run_sync(self._trust.set_trusted, server.config, trusted)
+        await anyio.to_thread.run_sync(self._trust.decide, server.config, trusted or None)
         server.restart()
 
     async def set_tool(self, name: str, tool: str, enabled: bool) -> None:

@@ -28,6 +28,7 @@ from newel.workspace.process.environment import is_secret
 
 MAX_SERVERS: Final = 100
 MAX_NAME: Final = 64
+MAX_STARTUP_S: Final = 600
 
 Level = Literal["user", "project"]
 
@@ -55,12 +56,14 @@ class _ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     disabled: bool = False
     timeout: float = 120.0
+    startup_timeout: float = 30.0
     trust_read_only: bool = False
     sandbox: bool | None = None
 
 
 class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
-    """A valid entry, with a ``command`` or a ``url``. ``timeout`` is in seconds, for a call that reports no progress.
+    """A valid entry, with a ``command`` or a ``url``. ``timeout`` is in seconds, for a call that reports no progress;
+    ``startup_timeout``, in seconds too, for its start.
     ``trust_read_only``: tools that the server declares read-only run without approval; only the user's own file can set it.
     ``sandbox``: whether its process runs in the sandbox of commands, if they have one; by default a project's does.
     ``target`` is for display.
@@ -225,6 +228,8 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
         raise ConfigError(f"{where}: a `url` begins with http:// or https://.")
     if not 0 < entry.timeout <= 86_400:
         raise ConfigError(f"{where}: `timeout` is a number of seconds, at most a day.")
+    if not 0 < entry.startup_timeout <= MAX_STARTUP_S:
+        raise ConfigError(f"{where}: `startup_timeout` is a number of seconds, at most {MAX_STARTUP_S}.")
     texts = [entry.command, entry.cwd, entry.url, *entry.args, *entry.env, *entry.headers.values()]
     if any("\0" in text for text in texts if text):
         raise ConfigError(f"{where} holds a NUL character.")

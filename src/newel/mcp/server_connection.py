@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from mcp.client import Client
 
 
-START_TIMEOUT: Final = 30.0
+REFRESH_TIMEOUT: Final = 30.0
+"""Seconds for a changed list of tools."""
 """Seconds that a server may take to start and to list its tools."""
 RESTART_DELAYS: Final = (1.0, 4.0, 16.0)
 """Seconds before each restart of a lost server; their number limits the restarts."""
@@ -196,7 +197,7 @@ class Server:
         started_at = 0.0
         reason = ""
         exited = False
-        with anyio.move_on_after(START_TIMEOUT) as starting:
+        with anyio.move_on_after(self.config.startup_timeout) as starting:
             try:
                 transport = await self._transport()
                 self._tail = transport.tail
@@ -217,7 +218,7 @@ class Server:
             except Exception as error:  # noqa: BLE001 — whatever a server does, it costs itself only
                 reason = reason or sdk.describe_error(error)
         if starting.cancelled_caught:
-            reason = f"It did not answer within {START_TIMEOUT:g} seconds."
+            reason = f"It did not answer within {self.config.startup_timeout:g} seconds (`startup_timeout`)."
         self._lose(reason)
         return (anyio.current_time() - started_at if started_at else 0.0), exited
 
@@ -261,7 +262,7 @@ class Server:
             await anyio.sleep(TOOLS_CHANGED_DELAY)
             self._stale = anyio.Event()
             try:
-                with anyio.fail_after(START_TIMEOUT):
+                with anyio.fail_after(REFRESH_TIMEOUT):
                     await self._offer(await sdk.list_tools(client))
                 self.reason = self._withheld_notice()
             except Exception as error:  # noqa: BLE001 — as above

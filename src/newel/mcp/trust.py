@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -182,6 +182,7 @@ class _Trusted(msgspec.Struct, frozen=True):
 class _TrustFile(msgspec.Struct):
     version: int = 1
     trusted: dict[str, _Trusted] = {}
+    declined: dict[str, _Trusted] = {}
 
 
 class _Switches(msgspec.Struct):
@@ -207,17 +208,25 @@ class Trust:
         self._state = home / "mcp_state.json"
         self.pins = Pins(home)
 
-    def is_trusted(self, server: ServerConfig) -> bool:
-        return server.level == "user" or fingerprint(server) in load_state(self._trust, _TrustFile).trusted
+    def state(self, server: ServerConfig) -> Literal["trusted", "declined", "undecided"]:
+        if server.level == "user":
+            return "trusted"
+        file, key = load_state(self._trust, _TrustFile), fingerprint(server)
+        return "trusted" if key in file.trusted else "declined" if key in file.declined else "undecided"
 
-    def set_trusted(self, server: ServerConfig, trusted: bool) -> None:
+    def is_trusted(self, server: ServerConfig) -> bool:
+        return self.state(server) == "trusted"
+
+    def decide(self, server: ServerConfig, trusted: bool | None) -> None:
+        """Trust or decline a project's server as it is; None removes the decision."""
+
         def change(file: _TrustFile) -> None:
-            if trusted:
-                file.trusted[fingerprint(server)] = _Trusted(
-                    server.name, str(server.origin), server.target, now()
-                )
-            else:
-                file.trusted.pop(fingerprint(server), None)
+            key = fingerprint(server)
+            file.trusted.pop(key, None)
+            file.declined.pop(key, None)
+            if trusted is not None:
+                decisions = file.trusted if trusted else file.declined
+                decisions[key] = _Trusted(server.name, str(server.origin), server.target, now())
 
         if server.level == "project":
             update_state(self._trust, _TrustFile, change)

@@ -24,6 +24,7 @@ from newel.workspace.sandbox.policy import SandboxMode
 
 if TYPE_CHECKING:
     from newel.context.skill_book import SkillBook
+    from newel.hooks.hook_listing import HookRow
 
 
 class ModelAccess(Protocol):
@@ -116,6 +117,8 @@ class CodingAgent(Agent):
         self.rules: RuleBook | None = None
         self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
         """Returns the name and the state of each MCP server."""
+        self.hooks: Callable[[], Sequence[HookRow]] = tuple
+        """Returns the hooks that there are, with the results of their last runs."""
         self.background: BackgroundCommands | None = None
         self.before_prompt: list[Callable[[], Awaitable[UserMessage | None]]] = []
         """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""

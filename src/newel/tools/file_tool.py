@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.ports import OnOutput, Preview, ToolResult, Touch
-from newel.diff.unified import DiffBlock, describe_diff, unified_diff
+from newel.diff.unified import DiffBlock, compare, describe_diff, split_lines, unified_diff
 from newel.tools.base import Parameters, ParsedTool
 from newel.workspace.port import DirectoryEntry, Workspace, check_path
 
@@ -22,6 +22,12 @@ BOM: Final = b"\xef\xbb\xbf"
 
 DIFF_SHOWN: Final = 200_000
 """Characters of a diff in a result; a preview is complete."""
+
+MAX_FOLLOWED_BYTES: Final = 1 << 20
+"""What a hook makes of a larger file is not shown to the model."""
+
+MAX_FOLLOWED_DIFF: Final = 8_000
+"""Characters of such a change. Of a longer one, reading the file again tells more."""
 
 
 def encode_text(text: str, argument: str) -> bytes:
@@ -222,6 +228,29 @@ class ChangingTool(FileTool[F]):
 
     async def plan(self, arguments: F, /) -> ChangeCall[F]:
         return ChangeCall(self, arguments, await self._workspace.resolve(arguments.file_path))
+
+    async def known_content(self, name: str, /) -> bytes | None:
+        """The content of a file; None if it is not what the model knows, or long. Raises ``NewelError``."""
+        path = await self._workspace.resolve(name)
+        content = await self._workspace.read_bytes(path, size=MAX_FOLLOWED_BYTES + 1)
+        is_known = self._tracker.last_seen(path) == sha256(content)
+        return content if is_known and len(content) <= MAX_FOLLOWED_BYTES else None
+
+    async def show_change(self, name: str, before: bytes, /) -> str:
+        """The diff from ``before`` to the file as it is now. It is for the model, which knows the file then. Empty if nothing has changed,
+        or if the diff would not show everything. Raises ``NewelError``.
+        """
+        path = await self._workspace.resolve(name)
+        after = await self._workspace.read_bytes(path, size=MAX_FOLLOWED_BYTES + 1)
+        if after == before or len(after) > MAX_FOLLOWED_BYTES or is_other_encoding(after):
+            return ""
+        old = split_lines(before)
+        blocks = await run_in_thread_if_large(len(before) + len(after), compare, old, split_lines(after))
+        diff = unified_diff(name, old, blocks)
+        if len(diff) > MAX_FOLLOWED_DIFF:
+            return ""
+        self._tracker.saw(path, sha256(after))
+        return diff
 
     @abstractmethod
     async def prepare(self, arguments: F, path: str, /) -> FileEdit:

@@ -13,6 +13,7 @@ from tests.hook_scripts import group, hook, logged, logs, of_project, program, r
 from tests.integration.agents.support import after
 from tests.processes import ends
 from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 Make = Callable[..., Newel]
 Drive = Callable[..., Driver]
@@ -192,6 +193,82 @@ def test_a_formatter_after_an_edit_is_undone_with_the_run(with_model: Make) -> N
     assert undone.returncode == 0, undone.stderr
     assert "conflict" not in (undone.stdout + undone.stderr).lower()
     assert (newel.project / "a.py").read_text() == "old = 0\n"
+
+
+UPPER = (
+    "path = given['tool_input']['file_path']\ntext = open(path).read()\nopen(path, 'w').write(text.upper())"
+)
+
+
+@pytest.mark.parametrize("approve", ["auto", "review"])
+def test_a_model_edits_on_what_a_formatter_has_made_without_reading_it_again(
+    with_model: Make, approve: str
+) -> None:
+    """Otherwise each edit costs a further request, and a refused one first."""
+    newel = with_model(
+        scenario(
+            "go",
+            write({"file_path": "a.py", "content": "x = 1\n"}),
+            write({"file_path": "a.py", "old_string": "X = 1", "new_string": "x = 2"}, "edit"),
+            write({"file_path": "a.py", "old_string": "X = 2", "new_string": "x = 3"}, "edit"),
+            DONE,
+        )
+    )
+    users(newel, PostToolUse=[group(hook(program(newel.home, UPPER)), matcher="Edit|Write")])
+    done = newel("--approve", approve, "go")
+    assert done.returncode == 0, done.stderr
+    first, *_ = results(newel)
+    assert "A hook changed a.py after this call" in first
+    assert "-x = 1\n+X = 1" in first
+    assert "Read it again" not in "".join(results(newel))
+    newel("keep", "--all", "--yes")
+    assert (newel.project / "a.py").read_text() == "X = 3\n", results(newel)
+    assert newel("undo", "--yes").returncode == 0
+    assert not (newel.project / "a.py").exists() or approve == "review"
+
+
+@pytest.mark.parametrize("written", ["os.path.dirname(path) + '/b.py'", "path"])
+def test_what_a_hook_does_that_is_not_shown_has_to_be_read(with_model: Make, written: str) -> None:
+    """Another file, or more than a result can show: the model must not edit what it has not seen."""
+    newel = with_model(
+        scenario(
+            "go",
+            write({"file_path": "b.py", "content": "b\n"}),
+            write({"file_path": "a.py", "content": "a\n"}),
+            write({"file_path": "a.py", "old_string": "a", "new_string": "c"}, "edit"),
+            DONE,
+        )
+    )
+    long = f"path = given['tool_input']['file_path']\nopen({written}, 'a').write('another line\\n' * 5_000)"
+    users(newel, PostToolUse=[group(hook(program(newel.home, long)), matcher="Write")])
+    done = newel("go")
+    assert done.returncode == 0, done.stderr
+    assert "Read it again before you edit it" in results(newel)[1]
+    assert ("changed on disk since you last saw it" in results(newel)[2]) is (written == "path")
+
+
+def test_hooks_of_a_conversation_say_how_they_last_went(with_model: Make) -> None:
+    newel = with_model(scenario("", DONE))
+    users(
+        newel,
+        UserPromptSubmit=[group(hook("true")), group(hook("echo broken >&2; exit 3"))],
+        Stop=[group(hook("true"))],
+    )
+    of_project(newel, Stop=[group(hook("touch \x1b[8m"))])
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel")], newel.project, environ, columns=200, rows=50) as terminal:
+        terminal.wait_for("[y/N/never]")
+        terminal.answer("", "Enter")
+        terminal.wait_for("Enter sends")
+        terminal.type("/hooks", "Enter")
+        terminal.wait_for("has not run yet", times=3)
+        assert "touch ␛[8m" in terminal.text
+        terminal.wait_for("runs once you trust it")
+        terminal.type("go", "Enter")
+        terminal.wait_for(" context · ")  # behind the last hook
+        terminal.type("/hooks", "Enter")
+        terminal.wait_for("last: ok", times=2)
+        terminal.wait_for("last: failed: ")
 
 
 def test_a_formatter_in_review_mode_formats_the_proposal(with_model: Make) -> None:

@@ -148,7 +148,7 @@ def test_a_conversation_asks_about_a_projects_skills(with_model: Make) -> None:
     skill(newel.project / ".agents/skills", "deploy")
     environ = newel.environ | {"TERM": "xterm-256color"}
     with Tmux([str(BIN / "newel")], newel.project, environ) as terminal:
-        terminal.wait_for("This project has skills of its own: deploy.")
+        terminal.wait_for("has skills: deploy.")
         terminal.answer("y", "Enter")
         terminal.wait_for("Enter sends")
         terminal.type("/dep")

@@ -22,9 +22,9 @@ SERVER = ServerConfig(
 def test_a_projects_server_is_untrusted_until_the_user_trusts_it(tmp_path: Path) -> None:
     trust = Trust(tmp_path)
     assert not trust.is_trusted(SERVER)
-    trust.set_trusted(SERVER, trusted=True)
+    trust.decide(SERVER, True)
     assert Trust(tmp_path).is_trusted(SERVER)
-    trust.set_trusted(SERVER, trusted=False)
+    trust.decide(SERVER, None)
     assert not Trust(tmp_path).is_trusted(SERVER)
 
 
@@ -49,7 +49,7 @@ def test_the_users_own_server_needs_no_decision(tmp_path: Path) -> None:
 )
 def test_any_change_asks_for_trust_again(tmp_path: Path, change: dict[str, Any]) -> None:
     trust = Trust(tmp_path)
-    trust.set_trusted(SERVER, trusted=True)
+    trust.decide(SERVER, True)
     assert not trust.is_trusted(msgspec.structs.replace(SERVER, **change))
 
 
@@ -77,13 +77,13 @@ def test_a_damaged_file_trusts_nothing_and_can_be_rewritten(tmp_path: Path, cont
     (tmp_path / "mcp_trust.json").write_bytes(content)
     trust = Trust(tmp_path)
     assert not trust.is_trusted(SERVER)
-    trust.set_trusted(SERVER, trusted=True)
+    trust.decide(SERVER, True)
     assert trust.is_trusted(SERVER)
 
 
 def test_decisions_are_private_and_contain_no_secret(tmp_path: Path) -> None:
     server = msgspec.structs.replace(SERVER, env={"KEY": "hunter2"}, headers={"Authorization": "hunter2"})
-    Trust(tmp_path).set_trusted(server, trusted=True)
+    Trust(tmp_path).decide(server, True)
     file = tmp_path / "mcp_trust.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "hunter2" not in file.read_text()
@@ -104,4 +104,4 @@ def test_concurrent_decisions_are_all_saved(tmp_path: Path) -> None:
 def test_a_failing_disk_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="could not be changed"):
-        Trust(tmp_path / "file").set_trusted(SERVER, trusted=True)
+        Trust(tmp_path / "file").decide(SERVER, True)

@@ -15,7 +15,7 @@ from newel.terminal.repl.permission_commands import approve, implement, permissi
 from newel.terminal.repl.rewind_commands import rewind
 from newel.terminal.repl.session_commands import branch, clear, compact, resume, session
 from newel.terminal.repl.slash_hints import ALIASES, HINTS, WORDS
-from newel.terminal.repl.transcript_commands import cost, export, show, tools
+from newel.terminal.repl.transcript_commands import cost, export, hooks, show, tools
 from newel.terminal.review.commands import decide, decide_by_name, redo, rollback, show_review, undo
 from newel.text.format import one_line
 
@@ -68,6 +68,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("copy", "[N]", "copy the last answer, or its Nth block of code", copy, at_once=True),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
+    SlashCommand("hooks", "", "list the hooks: when they run, and how they last went", hooks, at_once=True),
     SlashCommand(
         "approve", "[MODE]", "show or set the approval mode: what runs without asking", approve, at_once=True
     ),

@@ -77,6 +77,13 @@ async def cost(context: CommandContext, _: str) -> None:
     context.say((line or "No tokens used yet.") + (unknown if line else ""))
 
 
+async def hooks(context: CommandContext, _: str) -> None:
+    """``/hooks``."""
+    from newel.hooks.hook_listing import NO_HOOKS, hook_lines
+
+    context.say("\n".join(hook_lines(context.agent.hooks(), of_conversation=True)) or NO_HOOKS)
+
+
 async def tools(context: CommandContext, _: str) -> None:
     rows = [
         (
