@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.hook_scripts import results, write
-from tests.support import Newel, bash, scenario
+from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 Make = Callable[..., Newel]
 
@@ -101,6 +102,21 @@ def test_the_hooks_of_the_page_forbid_a_call_and_add_context(with_model: Make) -
     assert "fine" in ran
     told = json.dumps(newel.requests[0]["messages"])
     assert "The release is on Friday." in told
+
+
+def test_the_hooks_of_the_page_are_in_the_conversations_list(with_model: Make) -> None:
+    newel = with_model(scenario("", {"content": "done"}))
+    from_page(newel, "guard.py")
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel")], newel.project, environ, columns=160) as terminal:
+        terminal.wait_for("Enter sends")
+        terminal.type("/hooks", "Enter")
+        terminal.wait_for("has not run yet", times=2)
+        assert "no_force" in terminal.text
+        terminal.type("go", "Enter")
+        terminal.wait_for(" context · ")
+        terminal.type("/hooks", "Enter")
+        terminal.wait_for("last: ok")
 
 
 def test_the_command_of_the_page_writes_the_prompt(with_model: Make) -> None:
