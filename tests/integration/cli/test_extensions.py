@@ -108,7 +108,7 @@ def test_the_hooks_of_the_page_are_in_the_conversations_list(with_model: Make) -
     newel = with_model(scenario("", {"content": "done"}))
     from_page(newel, "guard.py")
     environ = newel.environ | {"TERM": "xterm-256color"}
-    with Tmux([str(BIN / "newel")], newel.project, environ, columns=160) as terminal:
+    with Tmux([str(BIN / "newel")], newel.project, environ, columns=240) as terminal:
         terminal.wait_for("Enter sends")
         terminal.type("/hooks", "Enter")
         terminal.wait_for("has not run yet", times=2)
