@@ -542,6 +542,45 @@ def test_a_script_that_the_agent_has_changed_does_not_run(with_model: Make) -> N
     assert not (newel.project / "escaped").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sh $PWD/lib/check.sh",
+        'sh "$(pwd)"/lib/check.sh',
+        "sh `pwd`/lib/check.sh",
+        'sh "${CLAUDE_PROJECT_DIR:-.}"/lib/check.sh',
+        "bash -c 'sh ~+/lib/check.sh'",
+    ],
+)
+def test_a_script_is_known_behind_what_only_a_shell_resolves(with_model: Make, command: str) -> None:
+    """People write hooks in this way, and an agent could leave its sandbox by such a script."""
+    changed = write({"file_path": "lib/check.sh", "content": "touch escaped\n"})
+    newel = with_model(scenario("go", changed, DONE))
+    (newel.project / "lib").mkdir()
+    (newel.project / "lib" / "check.sh").write_text("touch was-started\n")
+    of_project(newel, SessionStart=[group(hook(command))], PostToolUse=[group(hook(command))])
+    assert newel("hooks", "trust", "--yes").returncode == 0
+    done = newel("go")
+    assert (newel.project / "was-started").exists(), done.stderr
+    assert "has changed since you trusted it" in done.stderr
+    assert not (newel.project / "escaped").exists()
+
+
+@pytest.mark.parametrize("size", [5 << 20, 65 << 20])
+def test_a_large_script_that_the_agent_has_changed_does_not_run(with_model: Make, size: int) -> None:
+    """Programs in one file, as many projects bring them, are larger than any script by hand."""
+    newel = with_model(scenario("go", bash("echo 'touch escaped' | dd of=tool conv=notrunc"), DONE))
+    with (newel.project / "tool").open("w") as tool:
+        tool.write("touch started\nexit 0\n")
+        tool.truncate(size)
+    of_project(newel, SessionStart=[group(hook("sh tool"))], PostToolUse=[group(hook("sh tool"))])
+    assert newel("hooks", "trust", "--yes").returncode == 0
+    done = newel("go")
+    assert (newel.project / "started").exists(), done.stderr
+    assert "has changed since you trusted it" in done.stderr
+    assert not (newel.project / "escaped").exists()
+
+
 def test_a_hook_of_a_project_cannot_allow_a_call(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("touch made"), DONE))
     of_project(newel, PreToolUse=[group(hook(DECIDES % "allow"))])
