@@ -247,6 +247,22 @@ def test_what_a_hook_does_that_is_not_shown_has_to_be_read(with_model: Make, wri
     assert ("changed on disk since you last saw it" in results(newel)[2]) is (written == "path")
 
 
+@pytest.mark.parametrize("file", ["a.py", ".env"])
+def test_what_a_hook_writes_is_not_shown_from_another_file_or_one_of_secrets(
+    with_model: Make, file: str
+) -> None:
+    """A command in the background could put a link in place of the file while a formatter runs; and reading such files needs approval."""
+    newel = with_model(scenario("go", write({"file_path": file, "content": "a = 1\n"}), DONE))
+    (newel.home / "private.txt").write_text("hidden-words\n")
+    swaps = f"path = {file!r}\nos.remove(path)\nos.symlink({str(newel.home / 'private.txt')!r}, path)"
+    writes = f"open({file!r}, 'a').write('TOKEN=hidden-words\\n')"
+    users(newel, PostToolUse=[group(hook(program(newel.home, writes if file == ".env" else swaps)))])
+    done = newel("go")
+    assert done.returncode == 0, done.stderr
+    assert f"A hook changed {file} after this call. Read it again" in results(newel)[0]
+    assert "hidden-words" not in results(newel)[0]
+
+
 def test_hooks_of_a_conversation_say_how_they_last_went(with_model: Make) -> None:
     newel = with_model(scenario("", DONE))
     users(
