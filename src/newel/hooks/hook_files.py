@@ -106,6 +106,7 @@ def _problem_of_pattern(matcher: str) -> str:
 
 
 def _read_file(file: Path, level: Level) -> HookSet:
+    data = b""
     try:
         data = read_regular(file).removeprefix(b"\xef\xbb\xbf")
         if b'"hooks"' not in data:  # settings of Claude Code without any
@@ -119,17 +120,17 @@ def _read_file(file: Path, level: Level) -> HookSet:
             problems=[f"{file} cannot be read, so none of its hooks runs: {error.strerror or error}."]
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return HookSet(problems=[f"{_place(file, error)}: {error}. None of its hooks runs."])
+        return HookSet(problems=[f"{_place(file, data, error)}: {error}. None of its hooks runs."])
     return HookSet() if written.is_off else _HookFileReader(file, text, level).read(written.hooks)
 
 
-def _place(file: Path, error: Exception) -> str:
+def _place(file: Path, data: bytes, error: Exception) -> str:
     """The file, and the line of an error of syntax."""
     try:
-        json.loads(file.read_bytes())
+        json.loads(data)
     except json.JSONDecodeError as syntax:
         return f"{file}, line {syntax.lineno}"
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         pass
     return str(file) if "byte" in str(error) else f"{file}, line 1"
 

@@ -72,6 +72,16 @@ def test_one_question_shows_all_that_would_run_and_a_yes_starts_it(newel: Newel,
     assert "untrusted" not in newel("hooks").stdout + newel("mcp").stdout
 
 
+def test_the_question_says_that_skills_may_change(newel: Newel, open_newel: Open) -> None:
+    """All else that it is about is trusted until it changes."""
+    skill = newel.project / ".claude" / "skills" / "deploy" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: deploy\ndescription: Deploy.\n---\n")
+    screen = open_newel()
+    screen.wait_for(CHOICES)
+    assert "stays when they change, and covers new ones" in screen.text
+
+
 @pytest.mark.parametrize("answer", ["", "n"])
 def test_enter_and_no_decide_nothing(newel: Newel, open_newel: Open, answer: str) -> None:
     bring_hook(newel)
