@@ -34,6 +34,8 @@ _REST: Final = re.compile(rf"(?:[$`)~][^\s/$`)~]*/|(?<=\s)-\w(?=\.))({_WORD.patt
 """A path behind what only a shell, or a program, can resolve: ``$PWD/check.sh``, ``$(git rev-parse --show-toplevel)/check.sh``, ``-r./check.js``."""
 _ROOT: Final = "\0"
 """Stands for the project's folder, which may have a space in its name."""
+_MAX_PATH: Final = 4_096
+"""Characters. To resolve a text with many thousand slashes takes minutes."""
 _MAX_SCRIPT: Final = 64 << 20
 """Bytes of a file whose content is compared. A larger one, or one that cannot be read, is another one after each change of its times."""
 
@@ -100,7 +102,7 @@ def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]
     root = os.path.realpath(project)
     place = os.path.realpath(folder or root)
     words = [word for text in (hook.command, *(hook.args or ())) for word in _words(text)]
-    for word in dict.fromkeys(words):
+    for word in dict.fromkeys(word for word in words if len(word) <= _MAX_PATH):
         path = os.path.realpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
         base = next((base for base in (place, root) if path.startswith(base + os.sep)), "")
         is_file = os.path.isfile(path)  # noqa: PTH113 — a text

@@ -836,6 +836,19 @@ def test_a_project_that_nobody_trusts_writes_nothing_but_its_name(with_model: Ma
     assert listed.stderr.count("Evil") == 20
 
 
+@pytest.mark.parametrize(
+    "command", ["/" * 90_000, "$CLAUDE_PROJECT_DIR" + "/a" * 45_000, "true " + "a" * 200_000]
+)
+def test_a_command_of_any_length_does_not_stop_the_start(with_model: Make, command: str) -> None:
+    """To look for the scripts in it could take minutes, and a project needs no trust for that."""
+    newel = with_model(scenario("go", DONE))
+    of_project(newel, Stop=[group(hook(command))])
+    done = newel("go")
+    assert done.returncode == 0, done.stderr
+    listed = newel("hooks")
+    assert ("at most 100,000 characters" in listed.stderr) is (len(command) > 100_000)
+
+
 def test_who_comes_from_claude_code_is_told_where_their_hooks_are(with_model: Make) -> None:
     newel = with_model()
     (newel.home / ".claude").mkdir()
