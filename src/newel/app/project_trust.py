@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -33,8 +34,9 @@ TOO_LONG: Final = (
     "{folder} brings more hooks and MCP servers than a question can show, so nothing of them is used. "
     "To see and decide: newel hooks list, newel mcp list, newel skills list"
 )
-MAX_SHOWN: Final = 6_000
-"""Characters of a question: what has scrolled away cannot be judged."""
+MAX_ROWS: Final = 60
+"""Of a question in a terminal with ``COLUMNS``: what has scrolled far away cannot be judged."""
+COLUMNS: Final = 80
 
 
 class Undecided(msgspec.Struct, frozen=True):
@@ -59,7 +61,14 @@ def trust_question(folder: Path, items: Sequence[Undecided]) -> str | None:
         items="\n\n".join("\n".join(item.lines) for item in items),
         commands=", ".join(dict.fromkeys(item.command for item in items)),
     )
-    return question if len(question) <= MAX_SHOWN else None
+    return question if rows_of(question, COLUMNS) <= MAX_ROWS else None
+
+
+def rows_of(text: str, columns: int) -> int:
+    """The rows that a text takes in a terminal."""
+    from rich.cells import cell_len
+
+    return sum(max(1, math.ceil(cell_len(line) / columns)) for line in text.split("\n"))
 
 
 # -- hooks ----------------------------------------------------------------------------------------------

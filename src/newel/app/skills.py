@@ -207,4 +207,5 @@ def describe_skills(project: str, names: Sequence[str]) -> list[str]:
     return [
         f"{escape_line(project)} has skills: {join_names(names, shown=10)}.",
         "  The model follows their instructions when it thinks that a task needs them; commands in them need the usual approval.",
+        "  A decision about them stays when they change, and covers new ones.",
     ]

@@ -5,6 +5,7 @@ home folder.
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ HOME_QUESTION: Final = (
     "{folder} is your home folder, or contains it. An agent here can read and change everything in it but the places that hold secrets: mail, "
     "documents, settings of your programs.\nWork here?"
 )
+
+SCROLLED: Final = "This is longer than your screen: scroll up to its beginning before you answer."
 
 SETUP_QUESTION: Final = "No model is configured. Set one up now?"
 
@@ -90,12 +93,15 @@ def ask_about_home(folder: Path) -> None:
 
 def ask_about_project(folder: Path, items: Sequence[Undecided]) -> None:
     """Ask whether to trust what a project brings, as ``ask_for_trust`` does. Nothing is decided without an answer, and by "not now"."""
-    from newel.app.project_trust import TOO_LONG, trust_question
+    from newel.app.project_trust import TOO_LONG, rows_of, trust_question
 
     question = trust_question(folder, items)
     if question is None:
         sys.stderr.write(f"newel: {TOO_LONG.format(folder=escape_line(str(folder)))}\n")
         return
+    columns, rows = shutil.get_terminal_size()
+    if rows_of(question, columns) >= rows:
+        question = f"{question}\n{SCROLLED}"
     answer = _choose(question, "[y/N/never]", _PROJECT_ANSWERS)
     if not isinstance(answer, bool):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
@@ -13,6 +14,7 @@ from newel.agent.messages import ToolCall
 from newel.agent.ports import ToolResult
 from newel.hooks.hook_runner import HookPlace, HookRunner, HookVerdict
 from newel.hooks.tool_names import absolute, hook_input, hook_names, hook_response
+from newel.permissions.secret_paths import looks_secret
 from newel.text.sanitize import escape_line
 
 T = TypeVar("T")
@@ -38,7 +40,9 @@ class FileChanger(Protocol):
         ...
 
     async def show_change(self, name: str, before: bytes, /) -> str:
-        """The whole diff from ``before`` to the file as it is now, which the model knows from then on; empty if there is none to show."""
+        """The whole diff from ``before``, which the model knows, to the file as it is now, which it knows from then on; empty if there is none
+        to show.
+        """
         ...
 
 
@@ -75,6 +79,8 @@ class CallHooks:
             file = str(result.details.get("filePath", ""))
             changer = tool if file and isinstance(tool, FileChanger) else None
             before = await _read(changer.known_content(file)) if changer else None
+            if before is not None and looks_secret(self._real(file), before):
+                before = None  # reading it again is judged
             verdict = await self._run(event, call, arguments, result)
             notes += [verdict.reason] if verdict.decision == "deny" and verdict.reason else []
             notes += verdict.contexts
@@ -114,6 +120,9 @@ class CallHooks:
     def _absolute(self, path: str) -> str:
         return absolute(path, root=self._place.root, home=self._place.home)
 
+    def _real(self, path: str) -> str:
+        return os.path.realpath(self._absolute(path))
+
     def _given(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         place = self._place
         given = hook_input(tool, arguments, root=place.root, home=place.home)
@@ -148,4 +157,4 @@ def _is_below(path: str, folder: str) -> bool:
 
 def _some(files: Sequence[str]) -> str:
     rest = len(files) - MAX_FILES
-    return ", ".join(files[:MAX_FILES]) + (f" and {rest} more" if rest > 0 else "")
+    return ", ".join(map(escape_line, files[:MAX_FILES])) + (f" and {rest} more" if rest > 0 else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,12 @@ from newel.text.sanitize import escape_line
 
 MAX_HOOKS: Final = 200
 """Of one file."""
+
+MAX_EVENTS: Final = 100
+"""Of one file; there are fewer."""
+
+MAX_COMMAND: Final = 100_000
+"""Characters of a command, and of an argument: no system starts much longer ones."""
 
 MAX_PROBLEMS: Final = 20
 """Reported for one file."""
@@ -76,6 +83,8 @@ def check_hook(
         return f"{where}: hooks of the type {written.type!r:.40} do not run here, only commands."
     if not written.command.strip() or "\0" in written.command + "".join(written.args or ()):
         return f"{where}: a hook needs a `command`."
+    if max(map(len, (written.command, *(written.args or ())))) > MAX_COMMAND:
+        return f"{where}: a `command` has at most {MAX_COMMAND:,} characters. The hook does not run."
     if written.timeout is not None and not 0 < written.timeout <= MAX_TIMEOUT_S:
         return (
             f"{where}: `timeout` is a number of seconds, at most {MAX_TIMEOUT_S:,g}. The hook does not run."
@@ -106,6 +115,7 @@ def _problem_of_pattern(matcher: str) -> str:
 
 
 def _read_file(file: Path, level: Level) -> HookSet:
+    data = b""
     try:
         data = read_regular(file).removeprefix(b"\xef\xbb\xbf")
         if b'"hooks"' not in data:  # settings of Claude Code without any
@@ -119,17 +129,17 @@ def _read_file(file: Path, level: Level) -> HookSet:
             problems=[f"{file} cannot be read, so none of its hooks runs: {error.strerror or error}."]
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return HookSet(problems=[f"{_place(file, error)}: {error}. None of its hooks runs."])
+        return HookSet(problems=[f"{_place(file, data, error)}: {error}. None of its hooks runs."])
     return HookSet() if written.is_off else _HookFileReader(file, text, level).read(written.hooks)
 
 
-def _place(file: Path, error: Exception) -> str:
+def _place(file: Path, data: bytes, error: Exception) -> str:
     """The file, and the line of an error of syntax."""
     try:
-        json.loads(file.read_bytes())
+        json.loads(data)
     except json.JSONDecodeError as syntax:
         return f"{file}, line {syntax.lineno}"
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         pass
     return str(file) if "byte" in str(error) else f"{file}, line 1"
 
@@ -145,7 +155,7 @@ class _HookFileReader:
 
     def read(self, events: Mapping[str, msgspec.Raw]) -> HookSet:
         found: list[Hook] = []
-        for event, raw in events.items():
+        for event, raw in islice(events.items(), MAX_EVENTS):
             for hook in self._hooks_of(event, raw):
                 if len(found) == MAX_HOOKS:
                     self._problems.append(
@@ -203,10 +213,12 @@ class _HookFileReader:
 
 def _lines_of_commands(text: str) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
+    line, at = 1, 0
     for match in _COMMAND.finditer(text):
+        line, at = line + text.count("\n", at, match.start()), match.start()
         try:
             value = json.loads(match[1], strict=False)
         except ValueError:
             continue
-        found.append((str(value), text.count("\n", 0, match.start()) + 1))
+        found.append((str(value), line))
     return found

@@ -20,19 +20,24 @@ import msgspec
 
 from newel.agent.messages import now
 from newel.hooks.hook import Hook
-from newel.storage.files import read_regular
+from newel.storage.files import open_regular
 from newel.workspace.disk.state_file import load_state, update_state
 
 FILE: Final = "hooks_trust.json"
 
 State = Literal["trusted", "declined", "undecided"]
 
-PROJECT: Final = re.compile(r"\$\{?CLAUDE_PROJECT_DIR\}?")
+PROJECT: Final = re.compile(r"\$CLAUDE_PROJECT_DIR|\$\{CLAUDE_PROJECT_DIR(?::?-[^{}]*)?\}")
 
 _WORD: Final = re.compile(r"[^\s`;|&<>()$=]+")
+_REST: Final = re.compile(rf"(?:[$`)~][^\s/$`)~]*/|(?<=\s)-\w(?=\.))({_WORD.pattern})")
+"""A path behind what only a shell, or a program, can resolve: ``$PWD/check.sh``, ``$(git rev-parse --show-toplevel)/check.sh``, ``-r./check.js``."""
 _ROOT: Final = "\0"
 """Stands for the project's folder, which may have a space in its name."""
-_MAX_SCRIPT: Final = 4 << 20
+_MAX_PATH: Final = 4_096
+"""Characters. To resolve a text with many thousand slashes takes minutes."""
+_MAX_SCRIPT: Final = 64 << 20
+"""Bytes of a file whose content is compared. A larger one, or one that cannot be read, is another one after each change of its times."""
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -97,7 +102,7 @@ def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]
     root = os.path.realpath(project)
     place = os.path.realpath(folder or root)
     words = [word for text in (hook.command, *(hook.args or ())) for word in _words(text)]
-    for word in dict.fromkeys(words):
+    for word in dict.fromkeys(word for word in words if len(word) <= _MAX_PATH):
         path = os.path.realpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
         base = next((base for base in (place, root) if path.startswith(base + os.sep)), "")
         is_file = os.path.isfile(path)  # noqa: PTH113 — a text
@@ -110,11 +115,21 @@ def _words(text: str) -> Iterator[str]:
     text = PROJECT.sub(_ROOT, text)
     with contextlib.suppress(ValueError):
         yield from shlex.split(text)
-    yield from _WORD.findall(re.sub("[\"']", "", text))
+    plain = re.sub("[\"']", "", text)
+    yield from _WORD.findall(plain)
+    yield from _REST.findall(plain)
 
 
 def _digest(script: Path) -> str:
+    """What a file is now; empty if there is none."""
     try:
-        return hashlib.sha256(read_regular(script, _MAX_SCRIPT)).hexdigest()
+        with open_regular(script) as file:
+            if os.fstat(file.fileno()).st_size <= _MAX_SCRIPT:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        pass  # a program may be run without being readable
+    try:
+        info = script.stat()
     except OSError:
         return ""
+    return f"{info.st_dev} {info.st_ino} {info.st_size} {info.st_mode} {info.st_mtime_ns} {info.st_ctime_ns}"

@@ -238,9 +238,11 @@ class ChangingTool(FileTool[F]):
 
     async def show_change(self, name: str, before: bytes, /) -> str:
         """The diff from ``before`` to the file as it is now. It is for the model, which knows the file then. Empty if nothing has changed,
-        or if the diff would not show everything. Raises ``NewelError``.
+        if the diff would not show everything, or if the name leads to another file by now. Raises ``NewelError``.
         """
         path = await self._workspace.resolve(name)
+        if self._tracker.last_seen(path) != sha256(before):
+            return ""
         after = await self._workspace.read_bytes(path, size=MAX_FOLLOWED_BYTES + 1)
         if after == before or len(after) > MAX_FOLLOWED_BYTES or is_other_encoding(after):
             return ""

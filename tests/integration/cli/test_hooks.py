@@ -247,6 +247,22 @@ def test_what_a_hook_does_that_is_not_shown_has_to_be_read(with_model: Make, wri
     assert ("changed on disk since you last saw it" in results(newel)[2]) is (written == "path")
 
 
+@pytest.mark.parametrize("file", ["a.py", ".env"])
+def test_what_a_hook_writes_is_not_shown_from_another_file_or_one_of_secrets(
+    with_model: Make, file: str
+) -> None:
+    """A command in the background could put a link in place of the file while a formatter runs; and reading such files needs approval."""
+    newel = with_model(scenario("go", write({"file_path": file, "content": "a = 1\n"}), DONE))
+    (newel.home / "private.txt").write_text("hidden-words\n")
+    swaps = f"path = {file!r}\nos.remove(path)\nos.symlink({str(newel.home / 'private.txt')!r}, path)"
+    writes = f"open({file!r}, 'a').write('TOKEN=hidden-words\\n')"
+    users(newel, PostToolUse=[group(hook(program(newel.home, writes if file == ".env" else swaps)))])
+    done = newel("go")
+    assert done.returncode == 0, done.stderr
+    assert f"A hook changed {file} after this call. Read it again" in results(newel)[0]
+    assert "hidden-words" not in results(newel)[0]
+
+
 def test_hooks_of_a_conversation_say_how_they_last_went(with_model: Make) -> None:
     newel = with_model(scenario("", DONE))
     users(
@@ -542,6 +558,45 @@ def test_a_script_that_the_agent_has_changed_does_not_run(with_model: Make) -> N
     assert not (newel.project / "escaped").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sh $PWD/lib/check.sh",
+        'sh "$(pwd)"/lib/check.sh',
+        "sh `pwd`/lib/check.sh",
+        'sh "${CLAUDE_PROJECT_DIR:-.}"/lib/check.sh',
+        "bash -c 'sh ~+/lib/check.sh'",
+    ],
+)
+def test_a_script_is_known_behind_what_only_a_shell_resolves(with_model: Make, command: str) -> None:
+    """People write hooks in this way, and an agent could leave its sandbox by such a script."""
+    changed = write({"file_path": "lib/check.sh", "content": "touch escaped\n"})
+    newel = with_model(scenario("go", changed, DONE))
+    (newel.project / "lib").mkdir()
+    (newel.project / "lib" / "check.sh").write_text("touch was-started\n")
+    of_project(newel, SessionStart=[group(hook(command))], PostToolUse=[group(hook(command))])
+    assert newel("hooks", "trust", "--yes").returncode == 0
+    done = newel("go")
+    assert (newel.project / "was-started").exists(), done.stderr
+    assert "has changed since you trusted it" in done.stderr
+    assert not (newel.project / "escaped").exists()
+
+
+@pytest.mark.parametrize("size", [5 << 20, 65 << 20])
+def test_a_large_script_that_the_agent_has_changed_does_not_run(with_model: Make, size: int) -> None:
+    """Programs in one file, as many projects bring them, are larger than any script by hand."""
+    newel = with_model(scenario("go", bash("echo 'touch escaped' | dd of=tool conv=notrunc"), DONE))
+    with (newel.project / "tool").open("w") as tool:
+        tool.write("touch started\nexit 0\n")
+        tool.truncate(size)
+    of_project(newel, SessionStart=[group(hook("sh tool"))], PostToolUse=[group(hook("sh tool"))])
+    assert newel("hooks", "trust", "--yes").returncode == 0
+    done = newel("go")
+    assert (newel.project / "started").exists(), done.stderr
+    assert "has changed since you trusted it" in done.stderr
+    assert not (newel.project / "escaped").exists()
+
+
 def test_a_hook_of_a_project_cannot_allow_a_call(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("touch made"), DONE))
     of_project(newel, PreToolUse=[group(hook(DECIDES % "allow"))])
@@ -779,6 +834,19 @@ def test_a_project_that_nobody_trusts_writes_nothing_but_its_name(with_model: Ma
     listed = newel("hooks")
     assert "\x1b" not in listed.stderr + listed.stdout
     assert listed.stderr.count("Evil") == 20
+
+
+@pytest.mark.parametrize(
+    "command", ["/" * 90_000, "$CLAUDE_PROJECT_DIR" + "/a" * 45_000, "true " + "a" * 200_000]
+)
+def test_a_command_of_any_length_does_not_stop_the_start(with_model: Make, command: str) -> None:
+    """To look for the scripts in it could take minutes, and a project needs no trust for that."""
+    newel = with_model(scenario("go", DONE))
+    of_project(newel, Stop=[group(hook(command))])
+    done = newel("go")
+    assert done.returncode == 0, done.stderr
+    listed = newel("hooks")
+    assert ("at most 100,000 characters" in listed.stderr) is (len(command) > 100_000)
 
 
 def test_who_comes_from_claude_code_is_told_where_their_hooks_are(with_model: Make) -> None:

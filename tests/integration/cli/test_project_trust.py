@@ -72,6 +72,16 @@ def test_one_question_shows_all_that_would_run_and_a_yes_starts_it(newel: Newel,
     assert "untrusted" not in newel("hooks").stdout + newel("mcp").stdout
 
 
+def test_the_question_says_that_skills_may_change(newel: Newel, open_newel: Open) -> None:
+    """All else that it is about is trusted until it changes."""
+    skill = newel.project / ".claude" / "skills" / "deploy" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: deploy\ndescription: Deploy.\n---\n")
+    screen = open_newel()
+    screen.wait_for(CHOICES)
+    assert "stays when they change, and covers new ones" in screen.text
+
+
 @pytest.mark.parametrize("answer", ["", "n"])
 def test_enter_and_no_decide_nothing(newel: Newel, open_newel: Open, answer: str) -> None:
     bring_hook(newel)
@@ -131,13 +141,28 @@ def test_a_hook_that_changes_during_the_question_is_not_trusted(newel: Newel, op
     assert "untrusted" in newel("hooks").stdout
 
 
-def test_more_than_a_screen_can_show_is_not_asked_about(newel: Newel, open_newel: Open) -> None:
+@pytest.mark.parametrize(
+    "padding", [["; true" * 2_000], [" " * 4_700], ["ls"] * 40], ids=["long", "wide", "many"]
+)
+def test_more_than_a_screen_can_show_is_not_asked_about(
+    newel: Newel, open_newel: Open, padding: list[str]
+) -> None:
     """A command that has scrolled away cannot be judged."""
-    bring_hook(newel, "touch ~/was-started " + "; true" * 2_000)
+    first, *more = padding
+    commands = [f"touch ~/was-started {first}; true", *more]
+    of_project(newel, UserPromptSubmit=[group(*(hook(command) for command in commands))])
     screen = open_newel()
     screen.wait_for("so nothing of them is used")
     send(screen, "go")
     assert not (newel.home / "was-started").exists()
+
+
+def test_a_question_that_has_scrolled_says_so(newel: Newel, open_newel: Open) -> None:
+    commands = ["touch ~/was-started", *["ls"] * 24]
+    of_project(newel, UserPromptSubmit=[group(*(hook(command) for command in commands))])
+    screen = open_newel()
+    screen.wait_for("longer than your screen: scroll up")
+    assert CHOICES in screen.text
 
 
 def test_a_single_prompt_in_a_terminal_does_not_ask(newel: Newel, open_newel: Open) -> None:

@@ -147,7 +147,7 @@ def test_a_conversation_asks_about_a_projects_skills(with_model: Make) -> None:
     newel = with_model(scenario("", DONE))
     skill(newel.project / ".agents/skills", "deploy")
     environ = newel.environ | {"TERM": "xterm-256color"}
-    with Tmux([str(BIN / "newel")], newel.project, environ) as terminal:
+    with Tmux([str(BIN / "newel")], newel.project, environ, columns=160) as terminal:
         terminal.wait_for("has skills: deploy.")
         terminal.answer("y", "Enter")
         terminal.wait_for("Enter sends")
