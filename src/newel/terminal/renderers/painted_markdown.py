@@ -119,7 +119,7 @@ class _Code(CodeBlock):
         line = Text(tab_size=TAB)
         for kind, value in lexer.get_tokens(code):
             first, *more = value.split("\n")
-            role = syntax_role(str(kind))
+            role = syntax_role(kind)
             line.append(first, role)
             for piece in more:
                 yield line

@@ -20,6 +20,7 @@ _ROLES: Final = (
 
 
 @lru_cache(maxsize=256)
-def syntax_role(token: str) -> str:
-    """The role of a token, such as ``Token.Keyword.Constant``; empty if it looks like the text around it."""
-    return next((role for prefix, role in _ROLES if token.startswith(prefix)), "")
+def syntax_role(token: object) -> str:
+    """The role of a token of Pygments, such as ``Token.Keyword.Constant``; empty if it looks like the text around it."""
+    name = str(token)
+    return next((role for prefix, role in _ROLES if name.startswith(prefix)), "")
