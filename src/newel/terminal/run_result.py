@@ -36,9 +36,7 @@ CUT_OFF = (
 )
 WITHHELD = "The answer was withheld: {why}"
 NOTHING = "The model returned an empty answer. Try again, or choose another with --model."
-UNASKED = (
-    "{calls} did not run: this run cannot ask you to approve {them}. --approve auto runs such calls without asking."
-)
+UNASKED = "{calls} did not run: this run cannot ask you to approve {them}. --approve auto runs such calls without asking."
 UNASKED_BY_RULE = "{calls} did not run: your rules ask about {them}, and this run cannot ask you. Run newel in a terminal to answer."
 
 
