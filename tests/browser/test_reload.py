@@ -57,6 +57,7 @@ def test_messages_sent_offline_are_sent_once_after_reconnecting(workbench: Make)
     open_chat(page)
     say(page, "hello")
     expect(answers(page)).to_have_count(1)
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)  # else it is queued
     bench.kill()
     expect(page.get_by_text("Reconnecting…")).to_be_visible()
     say(page, "are you there")

@@ -67,6 +67,13 @@ class CodingAgent(Agent):
     """
 
     earlier: History
+    skills: SkillBook | None = None
+    rules: RuleBook | None = None
+    background: BackgroundCommands | None = None
+    run_id: str = ""
+    """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
+    start_notices: Sequence[str] = ()
+    """What the user should know at the start, such as a skill that is left out."""
 
     def __init__(
         self,
@@ -94,9 +101,6 @@ class CodingAgent(Agent):
         self.workspace = workspace
         self.attachable: Attachable = attachable or Attachable(workspace)
         self.attachable_by_prompts: Attachable = self.attachable
-        self.skills: SkillBook | None = None
-        self.start_notices: Sequence[str] = ()
-        """What the user should know at the start, such as a skill that is left out."""
         self.works_in: Workspace = works_in or workspace
         self.session: SessionManager = session
         self.list_models: Callable[[], Awaitable[list[str]]] = list_models
@@ -110,16 +114,12 @@ class CodingAgent(Agent):
         self.sandbox_problem = sandbox_problem
         self.instructions = instructions
         self.where: str = where
-        self.run_id = ""
-        """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
         self.secrets: Callable[[], Sequence[str]] = tuple
         """Returns the values that an export must mask."""
-        self.rules: RuleBook | None = None
         self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
         """Returns the name and the state of each MCP server."""
         self.hooks: Callable[[], Sequence[HookRow]] = tuple
         """Returns the hooks that there are, with the results of their last runs."""
-        self.background: BackgroundCommands | None = None
         self.before_prompt: list[Callable[[], Awaitable[UserMessage | None]]] = []
         """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []

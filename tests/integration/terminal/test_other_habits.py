@@ -74,7 +74,6 @@ def test_a_command_that_newel_lacks_says_what_to_do(open_terminal: Open) -> None
         ("/login", "`newel setup`"),
         ("/commit", "`!git commit`"),
         ("/add x.py", "`@path` in a message attaches a file"),
-        ("/theme", "the 16 colours of your terminal"),
     ):
         terminal.send(f"{typed}\r")
         terminal.wait_for(shown)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 _ROLES: Final = (
@@ -19,8 +19,7 @@ _ROLES: Final = (
 """By the beginnings of what Pygments calls them."""
 
 
-@lru_cache(maxsize=256)
+@cache
 def syntax_role(token: object) -> str:
-    """The role of a token of Pygments, such as ``Token.Keyword.Constant``; empty if it looks like the text around it."""
-    name = str(token)
-    return next((role for prefix, role in _ROLES if name.startswith(prefix)), "")
+    """The role of Pygments' token, such as ``Token.Keyword.Constant``; empty if it looks like the text around it. There are about a hundred."""
+    return next((role for prefix, role in _ROLES if str(token).startswith(prefix)), "")
