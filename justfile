@@ -41,6 +41,7 @@ pictures:
     ./run python -m scripts.picture
     ./run python -m scripts.undo_picture
     ./run python -m scripts.editor_picture
+    ./run python -m scripts.conversation_pictures
     ./run python -m scripts.jexida_picture
     ./run python -m scripts.pictures
     ./run python -m scripts.review_pictures

@@ -24,7 +24,7 @@ ROWS = 40
 LOOK = render(ShellReply("df -h / | tail -n 1", "Only the computer can tell how full its disk is."))
 SEEN = render(
     AnswerReply(
-        "The disk is **about half full**, so there is no hurry.\n\n"
+        "There is **room left** on the disk, so there is no hurry.\n\n"
         "`du -xh / | sort -h | tail` would show what takes the most."
     )
 )

@@ -32,7 +32,7 @@ STRIP: Final = """<body style="margin: 0; background: #101214; color: #e6e6e3; f
 <pre style="margin: 8px 16px; font: inherit">{}</pre></body>"""
 PROMPT: Final = "Add a --dry-run flag to the importer, and test it."
 NEXT: Final = "Then say so in the README."
-TESTS: Final = f"{WAIT}; python -B -m pytest -q -p no:cacheprovider\n"
+TESTS: Final = f"{WAIT}; python -B -m pytest -q -p no:cacheprovider -p no:benchmark\n"
 EDITS: Final = [
     {"old_string": "orders, shop)", "new_string": "orders, shop, *, dry_run=False)"},
     {"old_string": "in orders:", "new_string": "in [] if dry_run else orders:"},

@@ -106,7 +106,9 @@ AGENT = answering(
         **bash("grep -h assert tests/*.py"),
     },
 )
-BROKEN = "echo \"ModuleNotFoundError: No module named 'tracker'\" >&2; exit 1"
+BROKEN = "echo ModuleNotFoundError: No module named tracker >&2; exit 1"
+QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:benchmark"}
+"""Without the caches and the folder that the developers' plugins of pytest leave beside the work."""
 
 
 def save(page: Page, name: str) -> None:
@@ -183,7 +185,7 @@ def take(browser: Browser, shot: Callable[[Workbench], None], **servers: Any) ->
         programs = Path(folder) / "bin"
         programs.mkdir()
         (programs / "mcp-server-time").symlink_to(BIN / "mcp-server-time")
-        environ = {"PATH": f"{programs}:{BIN}:{os.environ['PATH']}"}
+        environ = {"PATH": f"{programs}:{BIN}:{os.environ['PATH']}", **QUIET}
         script = {**scenarios(*JUDGES, CHAT, AGENT), "models": ["qwen3-coder"]}
         with open_workbench(
             Path(folder), browser, script, "--model", "qwen3-coder", environ=environ, **servers

@@ -320,7 +320,10 @@ def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
                     os.close(told.pop(pid))
         if orders not in ready:
             continue
-        _, descriptors, _, _ = socket.recv_fds(orders, 1, 5)
+        try:
+            _, descriptors, _, _ = socket.recv_fds(orders, 1, 5)
+        except ConnectionResetError:  # the process that gives the orders ended with an answer unread
+            descriptors = []
         if not descriptors:
             os._exit(0)
         order, tell, *standard = descriptors

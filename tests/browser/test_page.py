@@ -18,7 +18,8 @@ from tests.browser.bench import (
     say,
 )
 from tests.browser.expecting import expect
-from tests.browser.scenarios import WORK, answering, scenarios
+from tests.browser.review_scenarios import sidebar
+from tests.browser.scenarios import WORK, answering, call, scenarios
 from tests.support import BIN
 
 Make = Callable[..., Workbench]
@@ -142,6 +143,29 @@ def test_a_tabs_url_opens_it(workbench: Make) -> None:
     expect(page.get_by_role("tab", name="the first")).to_have_attribute("aria-selected", "true")
     page.go_back()
     expect(page.get_by_role("tab", name="Chat", exact=True)).to_have_attribute("aria-selected", "true")
+
+
+def test_a_path_that_is_too_long_shows_its_end(workbench: Make) -> None:
+    """Otherwise a user cannot tell the project's folder, or two files in the same deep folder, from another."""
+    path = f"{'a_folder_with_a_long_name/' * 3}module.py"
+    write = answering("write", call("write", file_path=path, content="x = 1\n"), {"content": "Done."})
+    page = workbench(scenarios(write), "--approve", "review").page()
+    open_chat(page)
+    say(page, "write it")
+    expect(answers(page).last).to_contain_text("Done.")
+    for shown in (page.locator(".project"), sidebar(page).locator(".file-name")):
+        expect(shown).to_be_visible()
+        hidden_px = shown.evaluate(
+            """(element) => {
+              const text = document.createTreeWalker(element, NodeFilter.SHOW_TEXT).nextNode();
+              const range = new Range();
+              range.setStart(text, text.length - 1);
+              range.setEnd(text, text.length);
+              return range.getBoundingClientRect().right - element.getBoundingClientRect().right;
+            }"""
+        )
+        assert shown.evaluate("(element) => element.scrollWidth > element.clientWidth")
+        assert hidden_px < 1
 
 
 def test_many_tabs_stay_in_one_scrollable_row(workbench: Make) -> None:

@@ -22,7 +22,8 @@ const NOTIFICATIONS = {
 export class Header {
   constructor({ commands, columns }) {
     this.host = new HostStatus();
-    this.project = h("span", { class: "project" });
+    this.path = h("bdi", { dir: "ltr" });
+    this.project = h("span", { class: "project" }, this.path);
     this.modelName = h("span", { class: "model-name" });
     this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", "aria-label": "Model", onclick: commands.chooseModel }, this.modelName, icon("down"));
     this.modeName = h("span", {});
@@ -108,7 +109,7 @@ export class Header {
     setAttr(this.notify, "aria-pressed", notifications === "on");
     setAttr(this.notify, "title", NOTIFICATIONS[notifications]);
     this.host.update(hello);
-    setText(this.project, plain(hello.host?.folder ?? hello.project));
+    setText(this.path, plain(hello.host?.folder ?? hello.project));
     setAttr(this.project, "title", hello.project);
     const model = plain(tab?.model ?? hello.model) || "no model";
     setText(this.modelName, model);

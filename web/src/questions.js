@@ -111,7 +111,7 @@ function server(question, answer) {
     h("p", {}, reveal(question.preview.split("\n").slice(2).join(" ")), " Project: ",
       h("code", {}, reveal(question.folder))),
     h("pre", { class: "exact", tabindex: "0", "aria-label": "Server" }, name),
-    /(^|\.)xn--/.test(name) && h("p", { class: "warn-text" }, "Parts that begin with xn-- stand for letters of other scripts, which can look like those of another name."),
+    /(^|\.)xn--/.test(name) && h("p", { class: "warn-text" }, "Parts that begin with xn-- encode letters of other scripts, which can look like those of another name."),
     h("div", { class: "row" },
       button("Refuse", () => answer({ decision: "no" }), { class: "primary", "data-default": true }),
       button("Allow in this conversation", () => answer({ decision: "once" })),

@@ -357,7 +357,7 @@ export interface StateData {
   approve: string;
   /** What commands may change: the project, nothing, or what the user may; `partial` is the project, held as far as the machine can. */
   sandbox: "off" | "partial" | "read-only" | "workspace";
-  /** Why commands run in no sandbox, or in a partial one, although nobody has chosen that; else empty. */
+  /** Why commands run in no sandbox, or in a partial one, although you have not chosen that; else empty. */
   sandboxProblem: string;
   folder: string;
   /** Whether a prompt is being answered. */

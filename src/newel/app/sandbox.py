@@ -48,7 +48,7 @@ MAX_TESTED: Final = 200
 
 ABOUT_PARTIAL: Final = (
     "Commands run in a partial sandbox. They can change {writable}, {network}, and see little else of the home folder. HOME and TMPDIR are temporary folders: new files there are lost at "
-    "the end, and /tmp is closed. Do not change the settings of tools in the project, nor those and the hooks of git: the user is told. {outside}. Datagrams, "
+    "the end, and /tmp is closed. Do not change the settings of tools in the project, nor those and the hooks of git: the user sees it. {outside}. Datagrams, "
     "pseudo-terminals and debuggers do not work"
 )
 

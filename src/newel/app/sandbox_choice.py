@@ -34,7 +34,7 @@ NO_PARTIAL_THERE: Final = "There is no partial sandbox on a host."
 CHOSEN: Final = "{why}\nSo Newel does not start. Choose another one:\n{choices}"
 
 UNATTENDED: Final = (
-    "{why}\nNobody can be asked before each command here, so Newel does not start. Choose:\n{choices}\n"
+    "{why}\nThis run cannot ask you before each command, so Newel does not start. Choose:\n{choices}\n"
     "or set NEWEL_SANDBOX, or mode under [sandbox] in ~/.newel/config.toml."
 )
 

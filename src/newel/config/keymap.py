@@ -28,7 +28,7 @@ class InputKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop: Annotated[Keys, "stop what runs; twice, with an empty input: /rewind"] = "escape"
     interrupt: Annotated[Keys, "stop what runs, or clear the draft; twice: leave"] = "ctrl+c"
     leave: Annotated[Keys, "leave, with an empty input"] = "ctrl+d"
-    previous: Annotated[Keys, "take back the last queued message, or go through what you sent"] = "up"
+    previous: Annotated[Keys, "edit the last queued message, or go through what you sent"] = "up"
     search: Annotated[Keys, "search what you sent earlier"] = "ctrl+r"
     editor: Annotated[Keys, "edit the draft in $VISUAL or $EDITOR"] = (
         "ctrl+g",

@@ -136,7 +136,7 @@ def theme_names(home: Path) -> list[str]:
 def describe_theme(name: str, home: Path) -> str:
     """What a built-in theme is for, or where the user's is, for a list."""
     if name == AUTO:
-        return "light on a background that is known to be light, else default"
+        return "Light on a background that is known to be light, else default."
     if os.path.lexists(own := _own_file(home, name)):
         return str(own)
     if name == DEFAULT:

@@ -45,7 +45,7 @@ ACCEPTANCE_HEAD, ACCEPTANCE_TAIL = 4_000, 12_000
 """Characters of each output that are kept: a failure is usually at the end."""
 
 AUTONOMY = (
-    "\n\nThe user's first message is a contract. Work on it autonomously until all of it is done: nobody can answer "
+    "\n\nThe user's first message is a contract. Work on it autonomously until all of it is done: no user can answer "
     "questions meanwhile. When it is done, summarize your work in a few sentences, and make no more tool calls."
 )
 ACCEPTANCE_RULE = " It counts as done only if this command succeeds afterwards: `{command}`"

@@ -55,7 +55,9 @@ class Recording:
             reader.add(event)
         trial = reader.finish()
         if PLACE in msgspec.json.encode(trial.trace).decode():
-            raise RecordError(f"An answer contains {PLACE}, which stands for the folder of a trial.")
+            raise RecordError(
+                f"An answer contains {PLACE}, the name that traces give to the folder of a trial."
+            )
         places = {str(place), str(place.resolve())}
         here = re.compile("|".join(f"{re.escape(each)}(?![\\w.-])" for each in places))
         trace = trial.trace.map_texts(lambda text: masker.text(here.sub(PLACE, text)))

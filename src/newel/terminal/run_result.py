@@ -36,10 +36,8 @@ CUT_OFF = (
 )
 WITHHELD = "The answer was withheld: {why}"
 NOTHING = "The model returned an empty answer. Try again, or choose another with --model."
-UNASKED = (
-    "{calls} did not run, because nobody could approve {them}. --approve auto runs such calls without asking."
-)
-UNASKED_BY_RULE = "{calls} did not run, because your rules ask about {them} and nobody could be asked. Run newel in a terminal to answer."
+UNASKED = "{calls} did not run: this run cannot ask you to approve {them}. --approve auto runs such calls without asking."
+UNASKED_BY_RULE = "{calls} did not run: your rules ask about {them}, and this run cannot ask you. Run newel in a terminal to answer."
 
 
 class ServerSummary(Wire, frozen=True):

@@ -107,7 +107,7 @@ class SetAgentMode(SocketRequest, frozen=True, kw_only=True, tag="setAgentMode")
 
 class SetTabApprove(SocketRequest, frozen=True, kw_only=True, tag="setApprove"):
     """Approve a chat's calls by another mode from the next one on: ``ask``, ``auto`` or ``plan``. An error, and no change, in a server that
-    was started with ``review``, and for ``auto`` where a sandbox is missing that nobody has switched off.
+    was started with ``review``, and for ``auto`` where a sandbox is missing that you have not switched off.
     """
 
     tab: Id
@@ -323,7 +323,7 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     sandbox: SandboxMode
     """What commands may change: the project, nothing, or what the user may; ``partial`` is the project, held as far as the machine can."""
     sandbox_problem: str
-    """Why commands run in no sandbox, or in a partial one, although nobody has chosen that; else empty."""
+    """Why commands run in no sandbox, or in a partial one, although you have not chosen that; else empty."""
     ephemeral: bool
     review: bool
     """Whether the server has the review API (docs/review-api.md)."""

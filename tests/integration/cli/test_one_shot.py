@@ -319,7 +319,7 @@ def test_processes_that_survive_a_timeout_are_reported_as_running(with_model: Ca
         (
             [bash("echo x > f"), {"content": "I could not."}],
             ["--approve", "ask"],
-            "1 tool call did not run, because nobody could approve it.",
+            "1 tool call did not run: this run cannot ask you to approve it.",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def test_read_only_runs_the_same_commands_as_a_plan(
 def test_a_plan_changes_nothing_and_is_carried_out_by_one_command(with_model: Make) -> None:
     steps = [
         scenario("think", bash("touch a"), {"content": "First a, then b."}),
-        scenario("Carry out the plan.", bash("touch a"), {"content": "It is there."}),
+        scenario("Implement the plan.", bash("touch a"), {"content": "It is there."}),
     ]
     newel = with_model({"scenarios": [each["scenarios"][0] for each in steps]})
     environ = newel.environ | {"TERM": "xterm-256color"}
@@ -79,7 +79,7 @@ def test_a_plan_changes_nothing_and_is_carried_out_by_one_command(with_model: Ma
         terminal.wait_for("/implement starts on the plan")
         assert not (newel.project / "a").exists()
         terminal.type("/implement", "Enter")
-        terminal.wait_for(f"{MARK} Carry out the plan.")
+        terminal.wait_for(f"{MARK} Implement the plan.")
         terminal.type("", "Enter")
         terminal.wait_for("Run this?")
         terminal.wait_for("Enter answers")

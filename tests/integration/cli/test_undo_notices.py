@@ -128,7 +128,7 @@ def test_a_model_hears_of_a_rewind_only_of_runs_that_it_still_knows(
         terminal.send("/rewind\r")
         terminal.wait_for("Back to before which prompt?")
         terminal.send("\r")
-        terminal.wait_for("take back")
+        terminal.wait_for("Go back to before")
         terminal.send(back)
         terminal.send("\r")
         terminal.wait_for("Undo these changes?")

@@ -33,7 +33,7 @@ export class FileRow {
   /** `actions`: open(path, hunk), decide(path, hunk, action, mine), split(path, hunk), withdraw(path, hunk), revise(path, hunk), all(file, action, from), toggled(path, isOpen). */
   constructor({ path, review, origins, actions }) {
     Object.assign(this, { path, review, origins, actions });
-    this.name = h("span", { class: "file-name", title: revealPath(path) }, revealPath(path));
+    this.name = h("span", { class: "file-name", title: revealPath(path) }, h("bdi", { dir: "ltr" }, revealPath(path)));
     this.count = h("span", { class: "aside" });
     this.lines = h("span", { class: "aside" });
     this.head = h("button", {

@@ -14,7 +14,7 @@ from newel.text.format import format_columns, one_line
 IN_TURN: Final[tuple[ApprovalMode, ...]] = ("ask", "auto", "plan")
 """The modes between which a key switches. To review, an agent works in a copy of the project, which begins with the session."""
 
-IMPLEMENT = "Carry out the plan."
+IMPLEMENT = "Implement the plan."
 """The prompt after a plan, which Enter sends."""
 
 
@@ -51,7 +51,7 @@ async def implement(context: CommandContext, mode: str) -> None:
     if mode not in {"", "ask", "auto"}:
         raise UsageError("Usage: /implement [ask|auto]")
     if agent.approve != "plan":
-        context.say("There is no plan to carry out. /approve plan begins one.")
+        context.say("There is no plan to implement. /approve plan begins one.")
         return
     agent.set_approve("auto" if mode == "auto" else "ask")
     context.say(

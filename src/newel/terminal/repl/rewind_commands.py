@@ -51,7 +51,7 @@ async def rewind(context: CommandContext, _: str) -> None:
     what = TALK
     if prompt.runs:
         ways = [BOTH, TALK, FILES]
-        way = await context.pick(f"Before “{one_line(prompt.message.text, 50)}”, take back", ways)
+        way = await context.pick(f"Go back to before “{one_line(prompt.message.text, 50)}” with", ways)
         if way is None:
             return
         what = ways[way]

@@ -27,7 +27,7 @@ async def show_help(context: CommandContext, _: str) -> None:
     ]
     rows += [
         ("!command", "run a command in the terminal; the model gets its output with your next message"),
-        ("!!command", "run a command that the model does not get; !! alone takes back those not sent yet"),
+        ("!!command", "run a command that the model does not get; !! alone discards those not sent yet"),
         ("@path", "attach a file"),
         ("\\ at the end", "Enter begins a new line"),
     ]
@@ -72,7 +72,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand(
         "approve", "[MODE]", "show or set the approval mode: what runs without asking", approve, at_once=True
     ),
-    SlashCommand("implement", "[auto]", "carry out the plan, asking before changes or not", implement),
+    SlashCommand("implement", "[auto]", "implement the plan, asking before changes or not", implement),
     SlashCommand(
         "permissions",
         "[revoke ID|--all]",

@@ -96,7 +96,7 @@ class StateData(RpcData, frozen=True):
     sandbox: SandboxMode
     """What commands may change: the project, nothing, or what the user may; ``partial`` is the project, held as far as the machine can."""
     sandbox_problem: str
-    """Why commands run in no sandbox, or in a partial one, although nobody has chosen that; else empty."""
+    """Why commands run in no sandbox, or in a partial one, although you have not chosen that; else empty."""
     folder: str
     is_streaming: bool
     """Whether a prompt is being answered."""
