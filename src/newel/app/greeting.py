@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from newel.config.keymap import Keymap
+from newel.config.settings import Settings
+from newel.hooks import CLAUDE_SETTINGS
 from newel.permissions.approval import ApprovalMode
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -26,10 +28,12 @@ _MEANS: Final[dict[ApprovalMode, str]] = {
 _CHANGES_FILES: Final = ("auto", "ask")
 
 
-def header(agent: CodingAgent, home: Path, keymap: Keymap) -> str:
-    """The version, folder, model and settings on one line; for newcomers what the approval mode means; below, damage to the session's file."""
+def header(agent: CodingAgent, settings: Settings, keymap: Keymap) -> str:
+    """The version, folder, model and settings on one line; for newcomers what the approval mode means, and which hooks of theirs do not run;
+    below, damage to the session's file.
+    """
     is_recorded = isinstance(agent.workspace, RecordingWorkspace)
-    is_newcomer = len(list(islice((home / "sessions").glob("*/*.jsonl"), NEW_UNTIL))) < NEW_UNTIL
+    is_newcomer = len(list(islice((settings.home / "sessions").glob("*/*.jsonl"), NEW_UNTIL))) < NEW_UNTIL
     facts = [
         f"newel {VERSION}",
         short_folder(agent.workspace.name),
@@ -39,8 +43,22 @@ def header(agent: CodingAgent, home: Path, keymap: Keymap) -> str:
         agent.instructions,
         "" if is_recorded else "changes are not recorded",
     ]
-    explained = [explain_mode(agent, keymap, is_recorded=is_recorded)] if is_newcomer else []
+    explained = (
+        [explain_mode(agent, keymap, is_recorded=is_recorded), *_unused_hooks(settings)]
+        if is_newcomer
+        else []
+    )
     return "\n".join([" · ".join(fact for fact in facts if fact), *explained, *agent.session.damage])
+
+
+def _unused_hooks(settings: Settings) -> list[str]:
+    """Most users of Claude Code expect their hooks to run; without its file, nothing is loaded."""
+    if not (Path.home() / CLAUDE_SETTINGS).is_file():
+        return []
+    from newel.app.hooks import unused_claude_hooks
+
+    unused = unused_claude_hooks(settings)
+    return [unused] if unused else []
 
 
 def explain_mode(agent: CodingAgent, keymap: Keymap, *, is_recorded: bool) -> str:

@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from newel.concurrency import task_group
-from newel.hooks import project_files, user_files
+from newel.hooks import CLAUDE_SETTINGS, project_files, user_files
 from newel.hooks.call_hooks import CallHooks
 from newel.hooks.conversation_hooks import ConversationHooks, SubagentHooks
 from newel.hooks.hook import Hook
@@ -22,6 +22,7 @@ from newel.hooks.hook_runner import HookPlace, HookRunner
 from newel.hooks.hook_trust import HookTrust, State, fingerprint
 from newel.hooks.hooked_policy import HookedJudge, HookedPolicy
 from newel.hooks.hooked_run import HookedTransport
+from newel.text.format import pluralize
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
@@ -110,6 +111,20 @@ def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
             of_project.append(ProjectHooks(file, found.hooks, key, trust.state(key), found.problems))
     problems = [problem for each in read for problem in each.problems]
     return LoadedHooks([hook for each in read for hook in each.hooks], of_project, problems)
+
+
+def unused_claude_hooks(settings: Settings) -> str:
+    """That the user has hooks of Claude Code that do not run, and how to run them; empty if there are none. Never raises."""
+    file = Path.home() / CLAUDE_SETTINGS
+    if settings.hooks.claude_settings or settings.hooks.disabled:
+        return ""
+    count = len(read_hook_files([file], "user").hooks)
+    if not count:
+        return ""
+    return (
+        f"{escape_line(str(file))} has {pluralize(count, 'hook')} that Newel does not run. "
+        "To run them, too: newel config set hooks.claude_settings true"
+    )
 
 
 def _from_settings(settings: Settings) -> HookSet:

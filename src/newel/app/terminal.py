@@ -185,7 +185,7 @@ async def _converse(
         screen="console" if screen == "console" else "rich",
         header="\n".join(
             [
-                header(agent, settings.home, Keymap(settings.terminal.keys)),
+                header(agent, settings, Keymap(settings.terminal.keys)),
                 *(f"Warning: {line}" for line in warnings),
             ]
         ),

@@ -23,6 +23,8 @@ from newel.config.settings import Flags, Settings, load_settings
 from newel.version import VERSION
 
 if TYPE_CHECKING:
+    from newel.agent.agent import Subscriber
+    from newel.agent.ports import Model
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.jobs.engine import Engine
     from newel.permissions.rules import RuleSet
@@ -255,8 +257,24 @@ async def _open_review(
             traces=traces,
             secret_paths=project_secret_paths(settings, factory.host, project.workspace.root),
             find_model=factory.find_model,
+            follow=_review_telemetry(settings, factory),
         )
     )
+
+
+def _review_telemetry(
+    settings: Settings, factory: WorkbenchAgentFactory
+) -> Callable[[str, Model], Subscriber] | None:
+    signals = settings.otel.signals(os.environ)
+    if not signals:
+        return None
+    from newel.app.secrets import configured_secrets
+    from newel.app.telemetry import review_telemetry
+
+    def secrets_now() -> list[str]:
+        return [*configured_secrets(settings.home, settings.cwd, os.environ), *factory.secrets]
+
+    return review_telemetry(settings, signals, secrets_now)
 
 
 def open_browser(url: str) -> None:

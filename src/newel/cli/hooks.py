@@ -11,16 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from newel.agent.errors import UsageError
-from newel.app.hooks import LoadedHooks, hook_rows, load_hooks
+from newel.app.hooks import LoadedHooks, hook_rows, load_hooks, unused_claude_hooks
 from newel.app.project_trust import show_hooks
 from newel.cli.options import Parser, folder
 from newel.config.settings import Flags, Settings, load_settings
-from newel.hooks import CLAUDE_SETTINGS
 from newel.hooks.hook import Hook
-from newel.hooks.hook_files import read_hook_files
 from newel.hooks.hook_listing import NO_HOOKS, HookRow, hook_lines
 from newel.hooks.hook_trust import HookTrust, scripts_of
-from newel.text.format import pluralize
 from newel.text.sanitize import escape_line
 
 EPILOG: Final = """\
@@ -80,18 +77,9 @@ def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
         print(line)
     if not rows:
         print(NO_HOOKS)
-    if not settings.hooks.claude_settings:
-        _mention_claude_settings()
+    if unused := unused_claude_hooks(settings):
+        print(unused)
     return 0
-
-
-def _mention_claude_settings() -> None:
-    """Who comes from Claude Code expects their hooks here."""
-    file = Path.home() / CLAUDE_SETTINGS
-    if count := len(read_hook_files([file], "user").hooks):
-        print(
-            f"{escape_line(str(file))} has {pluralize(count, 'hook')} that Newel does not run. To run them, too: newel config set hooks.claude_settings true"
-        )
 
 
 def _as_json(hook: Hook, state: str) -> dict[str, Any]:

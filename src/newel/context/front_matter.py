@@ -16,10 +16,14 @@ MAX_CHARACTERS: Final = 32_000
 """Of the YAML. More is no description any more."""
 
 _BLOCK = r"(?s)---[ \t]*\n(?P<fields>.*?)(?:^---[ \t]*(?:\n|\Z))"
+_UNCLOSED = r"---[ \t]*\n(?:name|description):"
+"""A line ``---`` may also be a rule between paragraphs, which is not followed by such a field."""
 _FIELD = r"(?P<name>[A-Za-z][\w-]*):(?: +(?P<value>.*?))? *"
 _QUOTED = r""""(?P<double>[^"\\]*)"|'(?P<single>[^']*)'"""
 _LOOSE = r"(?m)^(?P<name>[A-Za-z][\w-]*): +(?P<value>[^\s\"'|>#].*?)[ \t]*$"
 _NO_PLAIN_TEXT = r":(?: |\Z)| #|\A[\[{&*!%@`?-]"
+
+NO_END: Final = "the line `---` that ends it is missing"
 
 _WORDS: Final[Mapping[str, bool | None]] = {"true": True, "false": False}
 _NOT_TEXT: Final = frozenset({"yes", "no", "on", "off", "null", "y", "n"})
@@ -60,7 +64,8 @@ def split_front_matter(text: str) -> FrontMatter:
     text = text.replace("\r\n", "\n")
     found = re.match(_BLOCK, text, re.MULTILINE)
     if found is None:
-        return FrontMatter(text)
+        is_open = re.match(_UNCLOSED, text) is not None
+        return FrontMatter(text, problem=NO_END if is_open else "", is_stated=is_open)
     source, body = found["fields"], text[found.end() :]
     if len(source) > MAX_CHARACTERS:
         return FrontMatter(

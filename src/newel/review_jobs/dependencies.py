@@ -12,6 +12,7 @@ from newel.tools.review import ProjectLimits
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from newel.agent.agent import Subscriber
     from newel.agent.ports import AgentMode, Model, Provider, RunConfig
     from newel.jobs.engine import Engine
     from newel.permissions.secret_paths import SecretPaths
@@ -48,7 +49,7 @@ class ReviewLimits(msgspec.Struct, frozen=True, kw_only=True):
 class ReviewDependencies(NamedTuple):
     """``config`` is a run of the loop without tools, limits and system prompt. ``secret_paths`` decides which files the jobs'
     tools may open. Without ``traces`` none are written. ``find_model`` finds the model of a mode other than the one of
-    ``config``.
+    ``config``. ``follow`` makes a subscriber for each run of a job, given its session and model.
     """
 
     engine: Engine
@@ -62,3 +63,4 @@ class ReviewDependencies(NamedTuple):
     traces: Traces | None = None
     secret_paths: SecretPaths | None = None
     find_model: Callable[[AgentMode], Awaitable[Model]] | None = None
+    follow: Callable[[str, Model], Subscriber] | None = None

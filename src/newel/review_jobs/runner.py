@@ -29,7 +29,7 @@ from newel.agent.messages import (
     new_id,
     open_calls,
 )
-from newel.agent.ports import AllowAll, Limits, RunConfig
+from newel.agent.ports import AllowAll, Emit, Limits, RunConfig
 from newel.concurrency import background_tasks
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, LeaseLost
 from newel.permissions.secret_paths import GuardedWorkspace
@@ -166,12 +166,25 @@ class _ReviewJobRun:
         async with background_tasks(self.close_when_cancelled):
             with self.scope:
                 end = await run(
-                    history, prompts, provider=self.dependencies.provider, config=config, emit=self.recorder
+                    history, prompts, provider=self.dependencies.provider, config=config, emit=self.emitter()
                 )
                 failure = "" if end.reason == "done" else end.message
             if self.recorder.is_closed:
                 failure = self.recorder.failure
         return failure
+
+    def emitter(self) -> Emit:
+        """The recorder; before it, a subscriber also gets the closing events of a job that is suspended."""
+        recorder, follow = self.recorder, self.dependencies.follow
+        if follow is None:
+            return recorder
+        subscriber = follow(self.journal.params.session, self.base.model)
+
+        async def emit(agent_event: AgentEvent) -> None:
+            subscriber(agent_event)
+            await recorder(agent_event)
+
+        return emit
 
     async def revision_task(self, name: HunkName) -> str:
         """The hunk that the instruction is about, for the model. The file counts as read. Raises ``ReviewError`` if the hunk

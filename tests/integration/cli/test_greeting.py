@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -43,10 +44,32 @@ def test_a_newcomer_reads_what_the_approval_mode_means(
     assert explained in lines
 
 
+HOOKS_DO_NOT_RUN = (
+    "has 1 hook that Newel does not run. To run them, too: newel config set hooks.claude_settings true"
+)
+
+
+def with_a_hook_of_claude_code(newel: Newel) -> Newel:
+    hook = {"type": "command", "command": "true"}
+    (newel.home / ".claude").mkdir()
+    (newel.home / ".claude" / "settings.json").write_text(
+        json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}})
+    )
+    return newel
+
+
+def test_who_comes_from_claude_code_reads_that_their_hooks_do_not_run(with_model: Make) -> None:
+    newel = with_a_hook_of_claude_code(with_model())
+    assert HOOKS_DO_NOT_RUN in first_lines(newel)
+    (newel.home / ".newel" / "config.toml").write_text("[hooks]\nclaude_settings = true\n")
+    assert "hooks" not in first_lines(newel)
+
+
 def test_after_some_sessions_one_line_is_enough(with_model: Make) -> None:
-    newel = with_model(scenario("", {"content": "Done."}))
+    newel = with_a_hook_of_claude_code(with_model(scenario("", {"content": "Done."})))
     for _ in range(5):
         newel("hi")
     lines = first_lines(newel)
     assert "mock-model · approve: auto · sandbox: " in lines
     assert "Shift+Tab" not in lines
+    assert HOOKS_DO_NOT_RUN not in lines

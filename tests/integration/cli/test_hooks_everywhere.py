@@ -50,6 +50,26 @@ def test_in_the_page_a_blocked_prompt_reaches_no_model_not_even_later(with_model
     assert "hunter2" not in str(newel.requests)
 
 
+def test_in_the_page_a_chat_names_hooks_that_wait_for_trust_and_the_next_one_runs_them(
+    with_model: Make,
+) -> None:
+    newel = with_model(scenario("go", DONE))
+    of_project(newel, Stop=[group(hook("touch was-started"))])
+    with served(newel) as server, server.page() as page:
+        for number in (1, 2):
+            tab = page.ask("openChat")["tab"]
+            page.ask("watch", tab=tab)
+            page.ask("send", tab=tab, messageId=f"m{number}", text="go")
+            if number == 1:
+                notice = page.until_event("error")["event"]
+                assert notice["code"] == "hook"
+                assert "have not trusted" in notice["message"]
+                assert "newel hooks trust" in notice["message"]
+            page.until_event("agent_end")
+            assert (newel.project / "was-started").exists() == (number == 2)
+            assert newel("hooks", "trust", "--yes").returncode == 0
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_in_an_editor_hooks_judge_calls(with_model: Make) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.otlp_receiver import Receiver, open_receiver
+from tests.integration.review.served_review import QUESTION, served_review
+from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -168,6 +170,30 @@ def test_a_subagent_is_nested_in_its_call(with_model: Make, receiver: Receiver) 
     assert child.parent == call.id
     assert receiver.only("execute_tool bash").parent == child.id
     assert len({span.trace for span in receiver.spans}) == 1
+
+
+def test_a_review_job_is_a_run_and_another_one_after_your_answer(
+    with_model: Make, receiver: Receiver
+) -> None:
+    newel = with_model(QUESTION)
+    with served_review(newel, **to(receiver)) as review:
+        session = review.post("/sessions")["session_id"]
+        job = review.start("Ask me", session)
+        assert review.settled(job)["status"] == "waiting_for_user"
+        question = review.get(f"/jobs/{job}")["question"]["question_id"]
+        review.post(f"/jobs/{job}/clarify", question_id=question, answer="Yes")
+        wait_until(lambda: len(receiver.named("invoke_agent review")) == 2, "the spans")
+    asked, answered = receiver.named("invoke_agent review")
+    assert [span.attributes["gen_ai.conversation.id"] for span in (asked, answered)] == [session, session]
+    assert [span.attributes["gen_ai.response.finish_reasons"] for span in (asked, answered)] == [
+        ["aborted"],
+        ["done"],
+    ]
+    assert (asked.failed, answered.failed) == (False, False)
+    first, second = receiver.named("chat mock-model")
+    assert [first.parent, second.parent] == [asked.id, answered.id]
+    for text in (b"Ask me", b"Sure?", b"Nothing to do."):
+        assert text not in receiver.raw
 
 
 def test_settings_turn_it_on_and_their_headers_go_to_their_endpoint_only(

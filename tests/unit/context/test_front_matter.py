@@ -63,6 +63,19 @@ def test_a_problem_has_a_line(source: str, line: int, problem: str) -> None:
     assert (found.problem_line, dict(found.fields)) == (line, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("---\nname: x\ndescription: y\n\nBody.\n", "the line `---` that ends it is missing"),
+        ("---\nBetween two rules.\n", ""),
+        ("---\n\ndescription: of a paragraph\n", ""),
+    ],
+)
+def test_front_matter_without_its_end_is_a_problem_and_a_rule_is_none(text: str, problem: str) -> None:
+    found = split_front_matter(text)
+    assert (found.problem, found.problem_line, dict(found.fields), found.body) == (problem, 1, {}, text)
+
+
 LINES = st.lists(
     st.sampled_from(["name: ", "a-b: ", "x:", "  - ", "# ", "", "'", '"']).flatmap(
         lambda start: st.text("abcYy1:.#'\"\\ -[]{}&*!|>%@`,?=~\u00e4\u2028\t", max_size=12).map(

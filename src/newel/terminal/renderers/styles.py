@@ -38,7 +38,7 @@ from newel.text.sanitize import sanitize
 if TYPE_CHECKING:
     from newel.terminal.renderers.painted_markdown import StreamingMarkdown
 
-MARKDOWN_ROLES: Final = {
+MARKDOWN_ROLES: Final[dict[str, tuple[str, str]]] = {
     "markdown.code": ("code", ""),
     "markdown.h1": ("heading", "underline"),
     "markdown.h2": ("heading", ""),

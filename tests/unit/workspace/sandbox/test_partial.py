@@ -158,7 +158,7 @@ async def test_sockets_of_other_programs_are_out_of_reach(place: Place, kind: st
 async def test_an_address_that_changes_while_it_is_judged_leads_nowhere_else(place: Place) -> None:
     """The kernel would read it again."""
     code = """
-import ctypes, socket, struct, threading
+import ctypes, socket, struct, threading, time
 libc = ctypes.CDLL(None)
 own = socket.create_server(("127.0.0.1", 0))
 def address(port): return struct.pack("=H", 2) + struct.pack(">H", port) + b"\\x7f\\0\\0\\1" + bytes(8)
@@ -169,8 +169,10 @@ def swap():
     while running:
         ctypes.memmove(buffer, bad, 16); ctypes.memmove(buffer, good, 16)
 threading.Thread(target=swap).start()
-reached = 0
-for _ in range(300):
+end = time.monotonic() + 4
+for n in range(300):
+    if n > 50 and time.monotonic() > end:
+        break  # on a busy machine
     s = socket.socket(); s.setblocking(False)
     libc.connect(s.fileno(), buffer, 16)
     s.close()
