@@ -52,11 +52,12 @@ class _PrintVersion(argparse.Action):
 
 class Parser(argparse.ArgumentParser):
     """Reports a usage error on one line and where to find help on another, instead of listing all options. Texts of its help are wrapped,
-    their own line ends kept. Every command has ``--version``.
+    their own line ends kept. Every command has ``--version``. Options are written in full: as a beginning of ``--model``, the ``--mode json`` of
+    another agent would choose a model.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+        super().__init__(*args, **{"allow_abbrev": False} | more)
         self.add_argument(
             "--version",
             action=_PrintVersion,

@@ -131,6 +131,41 @@ _OPTION_HINTS: Final = {
         ("--effort --reasoning-effort", "`--thinking LEVEL` sets how much the model reasons."),
         ("--config --set --setting", _SETTINGS),
         ("--debug -v -d", "`--renderer console` shows all of a run as plain text."),
+        (
+            "--mode",
+            "`--approve auto|ask|review|plan|read-only` sets the approval mode, `--output-format text|json|stream-json` what a script gets.",
+        ),
+        ("--no-session --no-session-persistence", "`--ephemeral` saves no session."),
+        ("--list-models", "`newel models` lists the server's models."),
+        (
+            "--oss --local --local-provider",
+            "`--agent-mode local` works with a model on this machine; `--base-url ollama://localhost` with one of Ollama.",
+        ),
+        ("-w", "`--worktree` works in a new git worktree."),
+        ("--max-budget-usd --max-budget --budget", "`--max-cost USD` limits the cost of a prompt."),
+        (
+            "--fallback-model",
+            "`--agent-mode hybrid_auto` begins with a local model and goes on with the remote one.",
+        ),
+        ("--mcp-config --mcp --allowed-mcp-server-names", "`newel mcp add` adds tool servers."),
+        (
+            "--search --web-search",
+            "The model can fetch web pages by itself: `web_fetch` is one of its tools.",
+        ),
+        (
+            "--settings --setting-sources --profile",
+            "`newel config` shows and changes the settings; NEWEL_HOME=DIR uses those of another folder.",
+        ),
+        (
+            "--agents --agent",
+            "The model starts subagents by itself; `newel agent CONTRACT` runs an agent on its own.",
+        ),
+        ("--image --file", "`@path` in the prompt attaches a file or an image."),
+        ("--no-tools", "`--tools none` offers no tools."),
+        ("--ide", "`newel acp` serves an editor."),
+        ("--export", "`newel export SESSION` writes a session as Markdown or HTML."),
+        ("--skill --skills", "`newel skills` lists skills; the model loads those that it needs."),
+        ("--extension --plugin-dir", "`newel extensions` lists extensions in Python."),
     )
     for option in options.split()
 }
@@ -186,7 +221,7 @@ def check_words(arguments: Sequence[str]) -> None:
     rest = arguments[1:]
     if first == "help" and len(rest) == 1:
         first, rest = rest[0], ()
-    is_command_like = not rest or rest[0] in _VERBS
+    is_command_like = not rest or rest[0] in _VERBS or first == "exec"  # no sentence begins with it
     if not (is_command_like and first.isascii() and first.isalpha()):
         return
     plain = first.lower()
@@ -247,7 +282,8 @@ def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
             return explanation
         return f"{explanation} To send it as a prompt: newel -- {shlex.join(line)}"
     name = name.partition("=")[0]
-    near = _near(name, options)
+    longer = [option for option in options if option.startswith(name) and name.startswith("--")]
+    near = " or ".join(longer) or _near(name, options)
     hint = _OPTION_HINTS.get(name, f"Did you mean {near}?" if near else "")
     return f"There is no option {name}. {hint}".rstrip()
 

@@ -330,4 +330,6 @@ def check_approval_change(before: ApprovalMode, mode: ApprovalMode, *, sandbox_p
     if sandbox_problem and mode in {"auto", "review"}:
         raise CannotChangeMode(sandbox_problem)
     if "review" in {mode, before}:
-        raise CannotChangeMode(f"A session cannot change from --approve {before} to {mode} while it is open.")
+        raise CannotChangeMode(
+            f"A session cannot change from --approve {before} to {mode} while it is open. Leave it, and resume it with --approve {mode}."
+        )

@@ -77,3 +77,10 @@ def test_a_command_that_newel_lacks_says_what_to_do(open_terminal: Open) -> None
     ):
         terminal.send(f"{typed}\r")
         terminal.wait_for(shown)
+
+
+def test_a_mode_that_a_session_cannot_take_is_reached_by_resuming_it(open_terminal: Open) -> None:
+    """If this fails, the user of --approve review learns only that it does not work."""
+    terminal = converse(open_terminal, columns=160)
+    terminal.send("/approve review\r")
+    terminal.wait_for("resume it with --approve review")

@@ -41,6 +41,20 @@ def test_a_resumed_conversation_is_shown_again(open_terminal: Open, tmp_path: An
     second.wait_for("You said: more")
 
 
+def test_a_command_that_a_kill_cut_off_is_not_said_to_have_never_run(
+    open_terminal: Open, tmp_path: Any
+) -> None:
+    """If this fails, the user runs it again, although it may have done half of its work."""
+    killed = open_terminal("rich", "run touch begun; sleep 60")
+    killed.wait_for((tmp_path / "project" / "begun").exists)
+    killed.process.kill()
+    killed.end()
+    resumed = open_terminal("rich", PROGRAM_SESSION=session_of(tmp_path))
+    resumed.wait_for("Resumed")
+    assert "interrupted, outcome unknown" in resumed.screen.text
+    assert "not run" not in resumed.screen.text
+
+
 def test_of_a_long_conversation_the_end_is_shown_with_how_much_is_before(
     open_terminal: Open, tmp_path: Any
 ) -> None:

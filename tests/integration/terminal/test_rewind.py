@@ -152,6 +152,16 @@ def test_one_escape_or_a_draft_goes_nowhere(open_terminal: Open) -> None:
     assert "Back to before" not in terminal.screen.text
 
 
+def test_a_prompt_after_escape_shows_that_escape_stops_it(open_terminal: Open) -> None:
+    """If this fails, the line below a run offers a way back, while Esc stops the run."""
+    terminal = begin(open_terminal, "run true", answers=1)
+    terminal.send(ESCAPE)
+    terminal.wait_for("Esc again goes back")
+    terminal.send("run sleep 9\r")
+    terminal.wait_for(lambda: "Esc stops" in terminal.screen.text)
+    assert "Esc again goes back" not in terminal.screen.text
+
+
 def test_a_line_based_terminal_rewinds_by_numbers(
     run_program: Callable[..., subprocess.CompletedProcess[str]], project: Path
 ) -> None:

@@ -405,12 +405,12 @@ class ToolCallTracker:
 
 def summarise_result(name: str, output: str, details: Details, *, is_error: bool, ran: bool = True) -> str:
     """A result in a few words: ``212 lines``, ``exit code 1``."""
+    if output.startswith(INTERRUPTED):
+        return "stopped" if ran else "interrupted, outcome unknown"  # by the user, or with Newel
     if not ran:
         return "not run"
     if details.get("timedOut"):
         return "timed out"
-    if output.startswith(INTERRUPTED):
-        return "stopped"
     if exit_code := details.get("exitCode"):
         return f"exit code {exit_code}"
     if command_id := _text(details, "background"):

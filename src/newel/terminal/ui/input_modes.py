@@ -85,7 +85,7 @@ class WritingMode:
 
     def hints(self) -> list[str]:
         handler = self._handler()
-        if self._escapes.is_pending and not self._buffer.text:
+        if self._escapes.is_pending and not self._buffer.text and handler is not None and handler.can_rewind:
             return [AGAIN]
         return handler.state_lines(self._buffer.text) if handler else []
 
