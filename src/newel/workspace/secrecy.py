@@ -59,11 +59,11 @@ def _in_environment(block: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _in_arguments(block: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The values of ``--api-key``, which may be abbreviated to ``--api``, and URLs with passwords."""
+    """The values of ``--api-key``, and URLs with passwords."""
     is_key = False
     for start, argument in _entries(block):
         option, equals, value = argument.partition(b"=")
-        names_key = len(option) > len(b"--ap") and b"--api-key".startswith(option)
+        names_key = option == b"--api-key"
         if is_key and argument:
             yield start, start + len(argument), b"*"
         elif (names_key and value) or (equals and _has_password(value)):
