@@ -145,7 +145,8 @@ def test_a_window_that_was_away_shows_where_the_chat_went(talked: tuple[Workbenc
     bench.kill()
     bench.start()
     context.set_offline(False)
-    expect(messages(window)).to_have_count(1)
+    # An attempt to connect that began while the server started may last ten seconds.
+    expect(messages(window)).to_have_count(1, timeout=30_000)
 
 
 def test_the_versions_of_an_edited_message_are_reached_by_their_arrows(
