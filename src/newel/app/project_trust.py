@@ -110,13 +110,12 @@ def show_hooks(of_file: ProjectHooks, project: Path) -> list[str]:
 
 
 def _servers(settings: Settings) -> Iterator[Undecided]:
-    own, *of_project = config_files(home=settings.home, cwd=settings.cwd)
+    _own, *of_project = config_files(home=settings.home, cwd=settings.cwd)
     if not any(file.is_file() for file in of_project):
         return
     from newel.mcp.server_config import load_servers
     from newel.mcp.trust import Trust
 
-    del own
     trust = Trust(settings.home)
     servers, _ = load_servers(home=settings.home, cwd=settings.cwd)
     for server in servers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -66,5 +67,5 @@ class ExtensionServer:
         close: Callable[[], object] | None = getattr(self._provider, "aclose", None)
         if close is not None:
             closed = close()
-            if hasattr(closed, "__await__"):
-                await closed  # pyright: ignore[reportGeneralTypeIssues]
+            if inspect.isawaitable(closed):
+                await closed

@@ -17,7 +17,7 @@ TOO_SLOW: Final = "it had not ended after {limit:g} s, and is no longer waited f
 
 
 class HookInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook is told. The fields are those of the JSON that commands get, and empty where the event has none."""
+    """The input of a hook. The fields are those of the JSON that commands get, and empty where the event has none."""
 
     hook_event_name: str
     session_id: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -16,12 +17,10 @@ TEXT = "one\ntwo\nthree\n"
 EDITS = (replace("a.md", 1, "eins\n"), replace("a.md", 3, "drei\n"), replace("b.md", 1, "eins\n"))
 
 
-async def decide(at: ReviewBench, path: str, action: str, *places: int) -> None:
+async def decide(at: ReviewBench, path: str, action: Literal["accept", "reject"], *places: int) -> None:
     file = await at.desk.files.state(path)
     ids = [file.hunks[place].hunk_id for place in places]
-    await at.desk.decisions.decide(
-        Decision(file_path=path, rev=file.rev, action=action, hunk_ids=ids)  # pyright: ignore[reportArgumentType]
-    )
+    await at.desk.decisions.decide(Decision(file_path=path, rev=file.rev, action=action, hunk_ids=ids))
 
 
 async def progress(at: ReviewBench) -> tuple[int, int]:
