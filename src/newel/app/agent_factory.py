@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from newel.permissions.secret_paths import SecretPaths
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.session.subagents import Subagents
     from newel.tools.selection import ToolSelection
     from newel.workspace.background import BackgroundCommands
     from newel.workspace.execution_host import ExecutionHost
@@ -134,7 +135,9 @@ async def open_agent(
         enter(settings.approve, attended=ask is not None)
         recorders = stack.enter_context(closing(open_recorders(settings, ephemeral=options.ephemeral)))
         host = parts.host(place.host, settings.sandbox.mode or "read-only") if parts.host else place.host
-        background = await stack.enter_async_context(_open_background(settings, parts))
+        background = await stack.enter_async_context(
+            _open_background(settings, parts, offered, attended=ask is not None)
+        )
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
         context = AgentContext(
@@ -168,12 +171,15 @@ async def open_agent(
 
 
 def _open_background(
-    settings: Settings, parts: AgentParts
+    settings: Settings, parts: AgentParts, offered: ToolSelection | None, *, attended: bool
 ) -> AbstractAsyncContextManager[BackgroundCommands | None]:
     """None where commands cannot go to the background: an editor's run in its own terminals, and under review the folder that they work in is
-    renewed for each prompt.
+    renewed for each prompt. None, too, where neither a user nor the model could send one there.
     """
-    if parts.host is not None or settings.approve == "review":
+    from newel.app.extra_tools import offered_extras
+
+    cannot = parts.host is not None or settings.approve == "review"
+    if cannot or not (attended or offered_extras(settings, offered)("bash_output")):
         return nullcontext()
     from newel.workspace.background import open_background_commands
 
@@ -248,18 +254,18 @@ async def build_agent(
     from newel.app.extensions import extensions_of, with_commands
     from newel.app.known_context import load_context, shorten_for
     from newel.app.run_config import prompt_context, run_config
-    from newel.app.subagents import subagent_parts
     from newel.context.instructions import describe
     from newel.session.coding_agent import CodingAgent
-    from newel.session.subagents import Subagents, subagent_policies
 
     extensions = extensions_of(settings)
     shared = await _shared_parts(settings, in_use, context, extensions)
     known = await load_context(settings, shared.workspaces, shared.secret_paths)
     shared = msgspec.structs.replace(shared, skills=known.skills)
-    workspaces, secret_paths, subagents = shared.workspaces, shared.secret_paths, Subagents()
-    offered = await own_tools(shared, run_subagent=subagents.run)
-    find_policy = subagent_policies(policy_finder(shared, offered))
+    workspaces, secret_paths, subagents = shared.workspaces, shared.secret_paths, _open_subagents(shared)
+    offered = await own_tools(shared, run_subagent=subagents.run if subagents else None)
+    find_policy = policy_finder(shared, offered)
+    if subagents is not None:
+        find_policy = subagents.policies(find_policy)
     compactor = _compactor(in_use)
     prompts = prompt_context(shared, known.instructions, manner)
     agent = CodingAgent(
@@ -294,8 +300,22 @@ async def build_agent(
     agent.rules = shared.book
     known.attend(agent)
     _attend(agent, shared, offered)
-    subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
+    if subagents is not None:
+        from newel.app.subagents import subagent_parts
+
+        subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
     return agent
+
+
+def _open_subagents(shared: SharedParts) -> Subagents | None:
+    """None for an agent that is not offered the tool which runs them."""
+    from newel.app.extra_tools import offered_extras
+
+    if not offered_extras(shared.settings, shared.context.offered, shared.in_use.model)("task"):
+        return None
+    from newel.session.subagents import Subagents
+
+    return Subagents()
 
 
 async def _shared_parts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,20 +12,19 @@ if TYPE_CHECKING:
     from newel.extensions.loader import LoadedExtensions
     from newel.permissions.approval import ApprovalMode
     from newel.permissions.commands.project_view import ViewedFiles
+    from newel.permissions.judgement import ProjectView
     from newel.tools.task import RunSubagent
+    from newel.workspace.background import BackgroundCommands
     from newel.workspace.sandbox.policy import SandboxPolicy
 
 
-async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = None) -> list[Tool]:
-    """The tools that are offered of Newel's own; without ``run_subagent``, those of a subagent."""
-    from newel.app.extra_tools import suitable
+async def own_tools(
+    shared: SharedParts, *, run_subagent: RunSubagent | None = None, of_subagent: bool = False
+) -> list[Tool]:
+    """The tools that are offered of Newel's own. The ``task`` tool needs ``run_subagent``, and a subagent has none itself."""
     from newel.app.sandbox import watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
-    from newel.tools.bash_output import BashOutputTool
-    from newel.tools.task import TaskTool
-    from newel.tools.todo import TodoTool
-    from newel.tools.web_fetch import WebFetchTool
 
     settings, context = shared.settings, shared.context
     workspaces, secret_paths = shared.workspaces, shared.secret_paths
@@ -40,22 +39,15 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
     )
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
-    background = context.background if run_subagent else None  # those of a subagent would outlive its work
-    extra: list[Tool] = [TodoTool(), TaskTool(run_subagent)] if run_subagent else []
-    extra += [BashOutputTool(background)] if background else []
-    extra += [WebFetchTool(shared.book.server_access, room=room)] if _may_fetch(shared) else []
-    extra = (
-        context.offered.of(extra)
-        if context.offered is not None
-        else suitable(settings, shared.in_use.model, extra)
-    )
+    background = None if of_subagent else context.background  # those of a subagent would outlive its work
+    extra = _extra_tools(shared, background, run_subagent, of_subagent=of_subagent)
     tools = coding_tools(
         workspace,
         timeout=settings.bash_timeout,
         may_leave=may_leave,
         room=room,
         background=background,
-        offers_background=any(isinstance(tool, BashOutputTool) for tool in extra),
+        offers_background=any(tool.spec.name == "bash_output" for tool in extra),
     )
     extra += _skill_tools(shared)
     if context.offered is None and settings.approve not in {"plan", "read-only"}:
@@ -68,6 +60,37 @@ async def own_tools(shared: SharedParts, *, run_subagent: RunSubagent | None = N
     if context.offered is not None:
         return [*context.offered.of(tools), *extra]
     return tools + extra
+
+
+def _extra_tools(
+    shared: SharedParts,
+    background: BackgroundCommands | None,
+    run_subagent: RunSubagent | None,
+    *,
+    of_subagent: bool,
+) -> list[Tool]:
+    """The tools that not every agent has, loaded if they are offered."""
+    from newel.app.extra_tools import offered_extras
+
+    offers = offered_extras(shared.settings, shared.context.offered, shared.in_use.model)
+    extra: list[Tool] = []
+    if not of_subagent and offers("todo"):
+        from newel.tools.todo import TodoTool
+
+        extra.append(TodoTool())
+    if run_subagent is not None and offers("task"):
+        from newel.tools.task import TaskTool
+
+        extra.append(TaskTool(run_subagent))
+    if background is not None and offers("bash_output"):
+        from newel.tools.bash_output import BashOutputTool
+
+        extra.append(BashOutputTool(background))
+    if offers("web_fetch") and _may_fetch(shared):
+        from newel.tools.web_fetch import WebFetchTool
+
+        extra.append(WebFetchTool(shared.book.server_access, room=shared.settings.max_result * 9 // 10))
+    return extra
 
 
 def _may_fetch(shared: SharedParts) -> bool:
@@ -139,18 +162,24 @@ def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[A
     """Finds the policy of an approval mode; all have the same rules."""
     from newel.app.notices import NOT_SAVED
     from newel.permissions.approval import approval_policy
-    from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
     from newel.permissions.rule_book import CallJudge
     from newel.permissions.rules import WEB
     from newel.tools.bash import BashTool
 
     context, workspaces, secret_paths = shared.context, shared.workspaces, shared.secret_paths
-    files: ViewedFiles = LocalViewedFiles()
-    if context.host.connection is not None:
-        from newel.workspace.ssh.host_project import HostViewedFiles
 
-        files = HostViewedFiles(context.host.connection)
-    judge = CallJudge(shared.book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files))
+    @cache
+    def open_view() -> ProjectView:
+        from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
+
+        files: ViewedFiles = LocalViewedFiles()
+        if context.host.connection is not None:
+            from newel.workspace.ssh.host_project import HostViewedFiles
+
+            files = HostViewedFiles(context.host.connection)
+        return WorkspaceView(workspaces.works_in, secret_paths, files)
+
+    judge = CallJudge(shared.book, secret_paths, open_view)
     find_policy = partial(
         approval_policy,
         ask=context.ask,

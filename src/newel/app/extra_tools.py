@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Model, Tool
+    from newel.agent.ports import Model
     from newel.config.settings import ExtraTool, Settings
+    from newel.tools.selection import ToolSelection
 
 IN_CONVERSATION: Final[tuple[ExtraTool, ...]] = ("todo", "task", "web_fetch")
 IN_TERMINAL: Final[tuple[ExtraTool, ...]] = (*IN_CONVERSATION, "bash_output")
@@ -30,10 +31,15 @@ def is_small(model: Model) -> bool:
     return model.tool_calls == "schema" or (model.context_window or LEAST_WINDOW) < LEAST_WINDOW
 
 
-def suitable(settings: Settings, model: Model, tools: Sequence[Tool]) -> list[Tool]:
-    """Those of ``tools`` that the settings name; none for a small model."""
-    names = _wanted(settings)
-    return [] if is_small(model) else [tool for tool in tools if tool.spec.name in names]
+def offered_extras(
+    settings: Settings, selection: ToolSelection | None, model: Model | None = None
+) -> Callable[[ExtraTool], bool]:
+    """Tells whether an extra tool is offered, before it is loaded: if it is selected or, without a selection, if the settings name it, but not
+    to a small ``model``.
+    """
+    if selection is not None:
+        return selection.offers
+    return (() if model is not None and is_small(model) else _wanted(settings)).__contains__
 
 
 def _wanted(settings: Settings) -> Sequence[str]:

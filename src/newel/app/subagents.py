@@ -33,7 +33,7 @@ def subagent_parts(
 
     async def make_tools(can_write: bool) -> list[Tool]:
         chosen = replace(settings, approve=settings.approve if can_write else "read-only")
-        tools = await own_tools(replace(shared, settings=chosen))
+        tools = await own_tools(replace(shared, settings=chosen), of_subagent=True)
         return [tool for tool in tools if can_write or tool.read_only or tool.spec.name == "bash"]
 
     def policies(tools: Sequence[Tool], name: str) -> FindPolicy:

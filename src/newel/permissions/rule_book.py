@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -175,12 +175,14 @@ SETTINGS: Final = "config.toml"
 
 
 class CallJudge:
-    """Judges calls by the rules. ``places`` judges the paths, so they are only asked here for what an ``allow`` allows."""
+    """Judges calls by the rules. ``places`` judges the paths, so they are only asked here for what an ``allow`` allows. ``open_view`` gives
+    what commands are judged by, with the first of them.
+    """
 
-    def __init__(self, book: RuleBook, places: SecretPaths, project: ProjectView) -> None:
+    def __init__(self, book: RuleBook, places: SecretPaths, open_view: Callable[[], ProjectView]) -> None:
         self.book = book
         self._places = places
-        self._project = project
+        self._open_view = open_view
 
     @property
     def may_stop_calls(self) -> bool:
@@ -198,7 +200,7 @@ class CallJudge:
         if name == COMMANDS:
             from newel.permissions.commands.judge import judge_command
 
-            judged = await judge_command(text, rules, self._project)
+            judged = await judge_command(text, rules, self._open_view())
         elif name == WEB:
             judged = self._judge_server(text)
         elif name in FILE_TOOLS:

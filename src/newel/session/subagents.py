@@ -89,6 +89,10 @@ class Subagents:
         self._attended = parent, parts
         parent.subscribe(self._count)
 
+    def policies(self, find: FindPolicy) -> FindPolicy:
+        """Those of an agent that has subagents."""
+        return lambda mode: _StartsSubagents(find(mode))
+
     def _count(self, event: AgentEvent) -> None:
         """Follow what the parent's run uses, with all its subagents."""
         if isinstance(event, AgentStart) and self._attended is not None:
@@ -239,11 +243,6 @@ class _PolicyNow:
         if mode not in self._found:
             self._found[mode] = self._find(mode)
         return await self._found[mode].decide(call, tool, arguments)
-
-
-def subagent_policies(find: FindPolicy) -> FindPolicy:
-    """The policies of an agent that has subagents."""
-    return lambda mode: _StartsSubagents(find(mode))
 
 
 class _StartsSubagents:

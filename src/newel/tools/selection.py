@@ -50,9 +50,11 @@ class ToolSelection:
 
     def of(self, tools: Iterable[AnyTool]) -> list[AnyTool]:
         """The selected ones of ``tools``."""
-        return [
-            tool for tool in tools if any(fnmatchcase(tool.spec.name, pattern) for pattern in self.patterns)
-        ]
+        return [tool for tool in tools if self.offers(tool.spec.name)]
+
+    def offers(self, name: str) -> bool:
+        """Whether a tool of that name is selected."""
+        return any(fnmatchcase(name, pattern) for pattern in self.patterns)
 
     def check(self, known: Iterable[str]) -> None:
         """Raises ``UsageError`` for a pattern that selects none of the ``known`` names."""

@@ -16,11 +16,11 @@ from newel.agent.formatting import pluralize
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, rewrite_commands, slash_command
-from newel.terminal.ui.terminal_ui import EditFile, ViewText
 from newel.text.sanitize import escape_diff
 
 if TYPE_CHECKING:
     from newel.review.project import ProjectReview
+    from newel.terminal.ui.terminal_ui import EditFile, ViewText
 
 NO_CHANGES: Final = "No changes by agents are recorded in this folder."
 NO_PENDING: Final = "No pending changes."

@@ -39,14 +39,18 @@ class SandboxDisk(Protocol):
 
 def literal(path: str) -> str:
     """A pattern that matches this path only."""
-    return re.sub(r"[*?[]", r"[\g<0>]", path)
+    return re.sub(r"[*?[]", r"[\g<0>]", path) if _is_pattern(path) else path
+
+
+def _is_pattern(path: str) -> bool:
+    return "*" in path or "?" in path or "[" in path
 
 
 class LocalDisk:
     """The files of this machine."""
 
     def match(self, patterns: Iterable[str]) -> list[str]:
-        return [path for pattern in patterns for path in glob.glob(pattern, include_hidden=True)]  # noqa: PTH207 — absolute
+        return [path for pattern in patterns for path in _matching(pattern)]
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
@@ -66,6 +70,13 @@ class LocalDisk:
                 with Path(path).open("rb") as file:
                     return file.read(size)
         return b""
+
+
+def _matching(pattern: str) -> list[str]:
+    """Most of the hundreds of patterns of a policy are paths, for which ``glob`` takes five times as long."""
+    if _is_pattern(pattern):
+        return glob.glob(pattern, include_hidden=True)  # noqa: PTH207 — absolute
+    return [pattern] if os.path.lexists(pattern) else []
 
 
 LOCAL_DISK = LocalDisk()
