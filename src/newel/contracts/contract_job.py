@@ -67,11 +67,19 @@ async def prepare(
 
 
 async def run_contract_job(
-    lease: Lease, params: ContractParams, chat: ChatSession, engine: Engine, hub: EventHub
+    lease: Lease,
+    params: ContractParams,
+    chat: ChatSession,
+    engine: Engine,
+    hub: EventHub,
+    *,
+    journal: JournalWriter | None = None,
 ) -> ContractState:
-    """Run a contract, or the rest of one that an earlier process left; returns its final state, which the journal has."""
+    """Run a contract, or the rest of one that an earlier process left; returns its final state, which the journal has. ``journal`` is that of
+    the lease, if there is one already.
+    """
     earlier = await read_events(engine, lease.job) if lease.seq else []
-    journal = JournalWriter(engine, lease, hub)
+    journal = journal or JournalWriter(engine, lease, hub)
     for event in earlier:
         chat.count_verdict(event)
     try:
@@ -124,6 +132,12 @@ async def submit(
     return await engine.submit(CONTRACT, to_json(params), queue=params.session)
 
 
+def decline_questions(chat: ChatSession, change: ChatChange) -> None:
+    """Answer for a user who is not there: a question would block the run forever."""
+    for question in chat.questions.pending if change == "questions" else []:
+        chat.questions.answer(question.id, nobody_answers(question))
+
+
 class HeadlessRun:
     """A run that was submitted, or that an earlier process left, in this process and without a user to ask. It works in the
     mode of ``factory``.
@@ -140,7 +154,7 @@ class HeadlessRun:
             model=None,
             agent_mode=None,
             factory=factory,
-            on_change=self._decline_questions,
+            on_change=lambda change: decline_questions(self._chat, change),
         )
 
     async def run(self) -> ContractState:
@@ -157,9 +171,3 @@ class HeadlessRun:
         is_active = self._chat.active_agent is not None
         self._chat.stop(now=now)
         return is_active
-
-    def _decline_questions(self, change: ChatChange) -> None:
-        """Without this a question would block the run forever."""
-        questions = self._chat.questions
-        for question in questions.pending if change == "questions" else []:
-            questions.answer(question.id, nobody_answers(question))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
 
@@ -304,15 +304,27 @@ async def _next(state: _LiveRun, queue: SubscriberQueue) -> SequencedEvent | Non
     return item
 
 
+FindPreceding = Callable[[RunEvent], Awaitable[Sequence[RunEvent]]]
+"""The events that must be in the journal if an event is."""
+
+
+async def _none_precede(_: RunEvent) -> Sequence[RunEvent]:
+    return ()
+
+
 class JournalWriter:
     """Writes the events of a lease to the journal, then publishes them: one at a time, in their order. Use it for all events
-    of the lease. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError``.
+    of the lease. ``find_preceding`` is asked about each lasting event, and what it returns is written with it, at once. Raises ``LeaseLost``,
+    ``JobCancelled`` and ``EngineError``.
     """
 
-    def __init__(self, engine: Engine, lease: Lease, hub: EventHub) -> None:
+    def __init__(
+        self, engine: Engine, lease: Lease, hub: EventHub, *, find_preceding: FindPreceding = _none_precede
+    ) -> None:
         self._engine = engine
         self._lease = lease
         self._hub = hub
+        self._find_preceding = find_preceding
         self._lock = anyio.Lock()
         self.run = lease.job
         self.seq = lease.seq
@@ -327,6 +339,10 @@ class JournalWriter:
         async with self._lock:
             # An engine may leave open whether a cancelled write happened; here it must be known.
             with anyio.CancelScope(shield=True):
-                self.seq = await self._engine.append(self._lease, [encode(event)], expect_seq=self.seq)
-            self._hub.publish(self.run, self.seq, event)
+                events = [*await self._find_preceding(event), event]
+                data = [encode(each) for each in events]
+                last = await self._engine.append(self._lease, data, expect_seq=self.seq)
+                for seq, each in enumerate(events, last + 1 - len(events)):
+                    self._hub.publish(self.run, seq, each)
+                self.seq = last
             self.ended |= isinstance(event, AgentEnd)

@@ -66,7 +66,17 @@ class ContractState(Event, frozen=True, tag="contract_state"):
     reason: str = ""
 
 
-RunEvent = AgentEvent | Evaluation | AcceptanceStart | AcceptanceEnd | Notice | ContractState
+class FolderSnapshot(Event, frozen=True, tag="folder_snapshot"):
+    """The job's folder as it is with the next event in the journal, stored under ``ref`` for the machine that continues the job. ``missing`` says
+    in words what of the folder is not in it.
+    """
+
+    number: int
+    ref: str
+    missing: str = ""
+
+
+RunEvent = AgentEvent | Evaluation | AcceptanceStart | AcceptanceEnd | Notice | ContractState | FolderSnapshot
 
 _EPHEMERAL = (MessageStart, MessageUpdate, ToolExecutionUpdate, QueueUpdate, StateUpdate)
 _decoder = msgspec.json.Decoder(RunEvent)

@@ -1,0 +1,34 @@
+"""A contract as a job of a fleet: all that a worker needs to run it on any machine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from newel.agent.messages import Wire
+from newel.permissions.approval import ApprovalMode
+from newel.runs.models import Contract
+
+FLEET_CONTRACT: Final = "fleet_contract"
+"""The kind of these jobs."""
+
+
+class FleetJob(Wire, frozen=True, kw_only=True):
+    """``fleet`` is the id of the run that the job belongs to, ``number`` its place in it, from 1. The folder begins as the commit ``ref`` of
+    the repository ``repo``, or as the snapshot ``start``; without either it is empty. ``values`` are those of the matrix's row.
+    """
+
+    fleet: str
+    number: int
+    contract: Contract
+    session: str
+    repo: str = ""
+    ref: str = ""
+    start: str = ""
+    values: dict[str, str] = {}
+    labels: list[str] = []
+    approve: ApprovalMode = "auto"
+
+    @property
+    def key(self) -> str:
+        """A job is submitted once, however often that is tried."""
+        return f"{self.fleet}/{self.number}"

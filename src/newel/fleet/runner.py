@@ -1,0 +1,112 @@
+"""Runs the contracts of a fleet on one machine.
+
+claim ── open the folder: as a snapshot has it, or as it begins
+  │
+  ├── the contract: each result of a tool comes into the journal with a snapshot of the folder
+  │
+finish ── the next machine needs the journal and the last snapshot, and nothing of this one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.events import ToolExecutionEnd
+from newel.contracts.contract_job import ContractParams, decline_questions, outcome, run_contract_job
+from newel.contracts.run_log import log_file
+from newel.fleet.job import FleetJob
+from newel.jobs.engine import Engine, JobOutcome, Lease
+from newel.runs.chat_session import AgentFactory, ChatSession
+from newel.runs.chat_turn import read_events
+from newel.runs.event_hub import EventHub, JournalWriter
+from newel.runs.run_events import AcceptanceEnd, FolderSnapshot, RunEvent
+
+RETRY_AFTER_S: Final = 20.0
+MAX_OPENINGS: Final = 10
+"""How often a folder that cannot be opened is tried: the server of its repository may be away."""
+
+
+class FolderUnavailable(NewelError):
+    """A job's folder cannot be made now, but perhaps later, or on another machine."""
+
+
+class JobFolder(Protocol):
+    """The folder that a job works in, and ``home``, its own folder for sessions and records of changes."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def home(self) -> Path: ...
+
+    async def snapshot(self) -> FolderSnapshot | None:
+        """Store the folder as it is; None if it has not changed since the last snapshot. Raises ``NewelError``."""
+        ...
+
+
+OpenFolder = Callable[[str, FleetJob, FolderSnapshot | None], AbstractAsyncContextManager[JobFolder]]
+"""Opens the folder of a job by its id, as it was in a snapshot. Raises ``FolderUnavailable``, and other ``NewelError`` for what stays so."""
+
+OpenFactory = Callable[[FleetJob, JobFolder], AbstractAsyncContextManager[AgentFactory]]
+"""Opens what creates the agent of a job."""
+
+
+class FleetRunner:
+    """The handler of these jobs; see ``newel.jobs.worker.Handler``."""
+
+    def __init__(
+        self, engine: Engine, hub: EventHub, open_folder: OpenFolder, open_factory: OpenFactory
+    ) -> None:
+        self._engine = engine
+        self._hub = hub
+        self._open_folder = open_folder
+        self._open_factory = open_factory
+
+    async def __call__(self, lease: Lease) -> JobOutcome:
+        job = msgspec.json.decode(lease.params, type=FleetJob)
+        earlier = await read_events(self._engine, lease.job) if lease.seq else []
+        latest = next((event for event in reversed(earlier) if isinstance(event, FolderSnapshot)), None)
+        async with AsyncExitStack() as stack:
+            try:
+                folder = await stack.enter_async_context(self._open_folder(lease.job, job, latest))
+            except FolderUnavailable as error:
+                if lease.attempt >= MAX_OPENINGS:
+                    raise
+                return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
+            factory = await stack.enter_async_context(self._open_factory(job, folder))
+            return await self._run(lease, job, folder, factory)
+
+    async def _run(self, lease: Lease, job: FleetJob, folder: JobFolder, factory: AgentFactory) -> JobOutcome:
+        chat = ChatSession(
+            session=job.session,
+            folder=str(folder.path),
+            model=None,
+            agent_mode=None,
+            approve=job.approve,
+            factory=factory,
+            on_change=lambda change: decline_questions(chat, change),
+        )
+
+        async def find_preceding(event: RunEvent) -> Sequence[RunEvent]:
+            if not isinstance(event, ToolExecutionEnd | AcceptanceEnd):
+                return ()
+            snapshot = await folder.snapshot()
+            return () if snapshot is None else (snapshot,)
+
+        params = ContractParams(
+            tab="",
+            contract=factory.apply_limits(job.contract),
+            session=job.session,
+            folder=str(folder.path),
+            log=str(log_file(folder.home / "logs", job.fleet)),
+            approve=job.approve,
+        )
+        journal = JournalWriter(self._engine, lease, self._hub, find_preceding=find_preceding)
+        state = await run_contract_job(lease, params, chat, self._engine, self._hub, journal=journal)
+        return outcome(state)
