@@ -43,6 +43,7 @@ from newel.config.endpoint import (
     with_model_path,
 )
 from newel.config.extension_files import ExtensionSettings
+from newel.config.fleet import EngineSettings, FleetSettings
 from newel.config.hook_settings import HookSettings
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
@@ -216,6 +217,8 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     otel: OtelSettings = OtelSettings()
     hooks: HookSettings = HookSettings()
     extensions: ExtensionSettings = ExtensionSettings()
+    engine: EngineSettings = EngineSettings()
+    fleet: FleetSettings = FleetSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -282,6 +285,8 @@ class Settings(msgspec.Struct, frozen=True):
     otel: OtelSettings = OtelSettings()
     hooks: HookSettings = HookSettings()
     extensions: ExtensionSettings = ExtensionSettings()
+    engine: EngineSettings = EngineSettings()
+    fleet: FleetSettings = FleetSettings()
 
 
 def load_settings(
@@ -342,6 +347,8 @@ def load_settings(
         extra_tools=file.extra_tools,
         otel=file.otel,
         hooks=file.hooks,
+        engine=file.engine,
+        fleet=file.fleet,
         extensions=file.extensions if flags.extensions is None else ExtensionSettings(not flags.extensions),
     )
 

@@ -337,10 +337,10 @@ class JournalWriter:
             self._hub.publish(self.run, self.seq, event)
             return
         async with self._lock:
+            events = [*await self._find_preceding(event), event]
+            data = [encode(each) for each in events]
             # An engine may leave open whether a cancelled write happened; here it must be known.
             with anyio.CancelScope(shield=True):
-                events = [*await self._find_preceding(event), event]
-                data = [encode(each) for each in events]
                 last = await self._engine.append(self._lease, data, expect_seq=self.seq)
                 for seq, each in enumerate(events, last + 1 - len(events)):
                     self._hub.publish(self.run, seq, each)

@@ -1,0 +1,57 @@
+"""``[engine]`` and ``[fleet]`` of the user's settings, and their variables: where the jobs of many machines are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from newel.agent.errors import ConfigError
+
+ENGINE: Final = "NEWEL_ENGINE"
+STORE: Final = "NEWEL_FLEET_STORE"
+
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``url`` is the database of the fleet, for libpq: ``postgresql://USER@HOST/DATABASE?sslmode=verify-full``. Its password may be in it, in
+    the variable ``PGPASSWORD`` or in the file ``~/.pgpass``.
+    """
+
+    url: str | None = None
+
+    def find_url(self, environ: Mapping[str, str]) -> str:
+        """That of the environment, or else of the settings. Raises ``ConfigError``."""
+        url = environ.get(ENGINE) or self.url or ""
+        if not url:
+            raise ConfigError(
+                "No database of a fleet is set. Set NEWEL_ENGINE, or url under [engine] in ~/.newel/config.toml, "
+                "to postgresql://USER@HOST/DATABASE; docs/fleet.md says how to create one."
+            )
+        if not url.startswith(_SCHEMES):
+            raise ConfigError(
+                f"{ENGINE} must begin with postgresql://. Newel's own engine, for one machine, needs no setting."
+            )
+        return url
+
+
+class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``store`` keeps the snapshots of jobs' folders where all machines reach it: a bare git repository (a path or a URL), an object store
+    (``s3://BUCKET/PREFIX``), or ``file:///FOLDER``. ``labels`` are those of this machine's worker, ``slots`` the jobs that it runs at a time.
+    """
+
+    store: str | None = None
+    labels: list[str] = []
+    slots: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 4
+
+    def find_store(self, environ: Mapping[str, str]) -> str:
+        """Raises ``ConfigError``."""
+        store = environ.get(STORE) or self.store
+        if not store:
+            raise ConfigError(
+                "No store for the folders of jobs is set. Set NEWEL_FLEET_STORE, or store under [fleet] in ~/.newel/config.toml, "
+                "to a bare git repository, s3://BUCKET/PREFIX or file:///FOLDER that all machines of the fleet reach."
+            )
+        return store
