@@ -1,0 +1,60 @@
+"""What a fleet needs of its engine beyond the port of every engine: placement by labels, and the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from newel.agent.messages import Wire
+from newel.jobs.engine import Engine, Job
+
+
+class WorkerInfo(Wire, frozen=True, kw_only=True):
+    """A worker as the database has it. ``name`` is unique; ``labels`` and ``slots`` are those it was started with, ``running`` counts its jobs.
+    ``seen`` is when it was last heard of, in ISO 8601 and UTC; one that is silent for longer than a lease is not ``alive``.
+    """
+
+    name: str
+    machine: str
+    version: str
+    labels: list[str]
+    slots: int
+    running: int
+    draining: bool
+    alive: bool
+    seen: str
+
+
+class Placement(Wire, frozen=True, kw_only=True):
+    """Where a job runs, as far as is known: its last worker, on ``machine``."""
+
+    job: Job
+    labels: list[str]
+    worker: str = ""
+    machine: str = ""
+
+
+class FleetEngine(Engine, Protocol):
+    """An engine that many machines share. Opened by a worker, it claims the jobs whose labels the worker has."""
+
+    async def submit(
+        self, kind: str, params: bytes, *, queue: str, key: str | None = None, labels: Sequence[str] = ()
+    ) -> str:
+        """As ``Engine.submit``, for workers that have all ``labels``."""
+        ...
+
+    async def jobs_of(self, prefix: str, *, limit: int = 100_000) -> list[Placement]:
+        """The jobs whose key begins so, the oldest first."""
+        ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The workers that were heard of within the last day, by name."""
+        ...
+
+    async def drain(self, worker: str) -> bool:
+        """Have a worker claim no more jobs; False if there is none of that name."""
+        ...
+
+    async def is_draining(self) -> bool:
+        """Whether the worker that opened this engine is to claim no more jobs."""
+        ...
