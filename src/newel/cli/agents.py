@@ -57,7 +57,8 @@ def command_agent(arguments: Sequence[str]) -> int:
     settings = load_settings(
         flags_of(options), cwd=folder(parser, options.cwd), environ=os.environ, retry=UNATTENDED_LIMITS
     )
-    contract = None if options.resume else _contract(options)
+    text = sys.stdin.read() if options.contract == "-" else options.contract
+    contract = None if options.resume else contract_of(text, options)
     warn_of_project_server(settings)
     return anyio.run(_run_agent, settings, contract, options)
 
@@ -77,6 +78,18 @@ def _agent_parser() -> argparse.ArgumentParser:
         metavar="CONTRACT",
         help="the goal; unquoted words make one contract, - reads standard input",
     )
+    add_contract_limits(parser)
+    add("--worktree", action="store_true", help="work in a new git worktree")
+    add("--name", metavar="NAME", default="agent", help="name of the log and the worktree (default: agent)")
+    add("--resume", metavar="ID", help="resume an interrupted run")
+    add_model_options(parser)
+    add("--json", action="store_true", help="print one JSON object per event")
+    return parser
+
+
+def add_contract_limits(parser: argparse.ArgumentParser) -> None:
+    """Add options for the acceptance and the limits of a contract."""
+    add = parser.add_argument
     add(
         "--accept",
         metavar="CMD",
@@ -86,22 +99,15 @@ def _agent_parser() -> argparse.ArgumentParser:
     add("--max-tokens", metavar="N", help="use at most N tokens")
     add("--max-cost", metavar="USD", help="spend at most this many US dollars")
     add("--max-minutes", metavar="M", help="work at most M minutes (default: 60)")
-    add("--worktree", action="store_true", help="work in a new git worktree")
     add(
         "--small-judge",
         action="store_true",
         help="have the small model judge whether the contract is fulfilled",
     )
-    add("--name", metavar="NAME", default="agent", help="name of the log and the worktree (default: agent)")
-    add("--resume", metavar="ID", help="resume an interrupted run")
-    add_model_options(parser)
-    add("--json", action="store_true", help="print one JSON object per event")
-    return parser
 
 
-def _contract(options: argparse.Namespace) -> Contract:
-    """The contract of the command line. Raises ``UsageError``."""
-    text = sys.stdin.read() if options.contract == "-" else options.contract
+def contract_of(text: str, options: argparse.Namespace) -> Contract:
+    """The contract of the command line: of ``add_contract_limits``. Raises ``UsageError``."""
     fields = {
         "text": text.strip(),
         "accept": options.accept,
@@ -110,7 +116,7 @@ def _contract(options: argparse.Namespace) -> Contract:
         "maxCost": options.max_cost,
         "maxMinutes": options.max_minutes,
         "smallModel": options.small_judge,
-        "worktree": options.worktree,
+        "worktree": getattr(options, "worktree", None),
     }
     named_fields = {name: value for name, value in fields.items() if value is not None}
     try:

@@ -21,7 +21,13 @@ Handler = Callable[[Lease], Awaitable[JobOutcome]]
 """Runs one job. Is cancelled with the job or the worker, and when the lease is lost."""
 
 MAX_ATTEMPTS = 10
-GIVEN_UP = f"given up after {MAX_ATTEMPTS} attempts: the server died each time"
+
+
+def given_up(attempts: int) -> str:
+    return f"given up after {attempts} attempts: the server died each time"
+
+
+GIVEN_UP = given_up(MAX_ATTEMPTS)
 RENEW_INTERVAL_S = 1.0
 _CLAIM_WAIT_S = 3600.0
 _RETRY_DELAYS_S = (1.0, 30.0)
@@ -33,8 +39,10 @@ T = TypeVar("T")
 class Worker:
     """Runs up to ``slots`` jobs at a time, each by the handler of its kind. A failing job affects no other.
 
-    A cancelled worker cancels its handlers and leaves their jobs running: the next owner of the engine resumes them. The
-    worker renews its leases every ``renew_every`` seconds, and at each cancellation of a job. ``failed`` is called with the
+    A cancelled worker cancels its handlers and leaves their jobs running: the next owner of the engine resumes them. One that is drained
+    claims no more jobs, and ends with those that it has; ``hand_over`` queues these again for another worker. The
+    worker renews its leases every ``renew_every`` seconds, and at each cancellation of a job; it notices within ``claim_wait`` seconds that it is
+    drained. ``failed`` is called with the
     reason when a job has no handler, has used up its attempts, or its handler raised.
     """
 
@@ -44,40 +52,77 @@ class Worker:
         handlers: Mapping[str, Handler],
         *,
         slots: int,
+        name: str = "",
         renew_every: float = RENEW_INTERVAL_S,
+        claim_wait: float = _CLAIM_WAIT_S,
+        max_attempts: int = MAX_ATTEMPTS,
         failed: Callable[[Lease, str], None] = lambda _, __: None,
     ) -> None:
         self._engine = engine
         self._handlers = handlers
         self._slots = slots
         self._renew_every = renew_every
+        self._claim_wait = claim_wait
+        self._max_attempts = max_attempts
         self._failed = failed
-        self._name = f"worker-{new_id()[:8]}"
+        self._name = name or f"worker-{new_id()[:8]}"
         self._running: dict[str, tuple[Lease, anyio.CancelScope]] = {}
         self._freed = anyio.Event()
+        self._drained = False
+        self._left: JobOutcome | None = None
+        """The outcome of the jobs that are handed over."""
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Run jobs until cancelled."""
+        """Run jobs until cancelled, or drained."""
         async with task_group() as tasks:
             tasks.start_soon(self._keep_leases)
             task_status.started()
-            while True:
+            while not self._drained:
                 for lease in await self._claim():
                     scope = anyio.CancelScope()
                     self._running[lease.job] = lease, scope
                     tasks.start_soon(self._run_job, lease, scope)
+            while self._running:
+                await self._wait_for_slot()
+            tasks.cancel_scope.cancel()
+
+    @property
+    def running(self) -> list[Lease]:
+        """The jobs that it runs."""
+        return [lease for lease, _ in self._running.values()]
+
+    def drain(self) -> None:
+        """Claim no more jobs."""
+        self._drained = True
+
+    def hand_over(self, reason: str) -> None:
+        """Stop the running jobs, and queue them again for another worker. It does not count as an attempt that failed."""
+        self.drain()
+        self._left = JobOutcome(state="retry", reason=reason)
+        for _, scope in self._running.values():
+            scope.cancel()
 
     async def _claim(self) -> list[Lease]:
         while (free := self._slots - len(self._running)) <= 0:
-            self._freed = anyio.Event()
-            await self._freed.wait()
-        return await _retry_until_usable(partial(self._engine.claim, free, self._name, wait=_CLAIM_WAIT_S))
+            await self._wait_for_slot()
+        if self._drained:
+            return []
+        claim = partial(self._engine.claim, free, self._name, wait=self._claim_wait)
+        return await _retry_until_usable(claim)
+
+    async def _wait_for_slot(self) -> None:
+        self._freed = anyio.Event()
+        await self._freed.wait()
 
     async def _run_job(self, lease: Lease, scope: anyio.CancelScope) -> None:
         try:
             outcome = JobOutcome(state="failed", reason="The run was cancelled.")
+            if self._left is not None:  # it was claimed meanwhile
+                scope.cancel()
             with scope:
                 outcome = await self._outcome(lease)
+            if scope.cancelled_caught and self._left is not None:
+                outcome = self._left
             await _retry_until_usable(partial(self._finish, lease, outcome))
         finally:
             del self._running[lease.job]
@@ -87,8 +132,8 @@ class Worker:
         handler = self._handlers.get(lease.kind)
         if handler is None:
             reason = f"No handler is registered for job kind '{lease.kind}'."
-        elif lease.attempt > MAX_ATTEMPTS:
-            reason = GIVEN_UP
+        elif lease.attempt > self._max_attempts:
+            reason = given_up(self._max_attempts)
         else:
             try:
                 return await handler(lease)
