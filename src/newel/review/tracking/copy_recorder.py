@@ -37,17 +37,17 @@ def recorder_of_copy(
 ) -> ChangeRecorder:
     """The recorder of a copy. It logs no effects: when a process is killed, partial changes are discarded with the copy."""
     ledger = project.ledger
-    sink = ProposalSink(project, mirror, hunks)
+    sink = ProposalSink(project, mirror.invalidate, hunks)
     snapshots = partial(snapshots_of, workspace, ledger, secrets=secrets)
     return ChangeRecorder(workspace, project, sink, snapshots, EffectLog(ledger, None))
 
 
 class ProposalSink:
-    """Proposes each change of the copy for the project's file."""
+    """Proposes each change of a copy for the project's file. ``on_change`` is called with the path of each file that has changed there."""
 
-    def __init__(self, project: ProjectReview, mirror: Mirror, size: HunkSize) -> None:
+    def __init__(self, project: ProjectReview, on_change: Callable[[str], None], size: HunkSize) -> None:
         self._project = project
-        self._mirror = mirror
+        self._on_change = on_change
         self._size = size
 
     def not_covered(self, message: str) -> str:
@@ -76,7 +76,7 @@ class ProposalSink:
         for change in changes:
             states = [state for state in (change.before, change.after) if state is not None]
             if not all(is_folder(state) for state in states):
-                self._mirror.invalidate(change.path)
+                self._on_change(change.path)
             if change.before is None and is_folder(change.after) and change.path in filled:
                 continue  # the files in the folder imply it
             if not _is_proposed(change):
