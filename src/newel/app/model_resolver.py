@@ -142,9 +142,18 @@ class OpenServers:
         """The server of an endpoint. Raises ``ConfigError`` for an invalid one."""
         key = endpoint.base_url, endpoint.api_key, endpoint.api
         if key not in self._servers:
-            server = self._servers[key] = open_server(self._settings, endpoint)
+            server = self._servers[key] = self._open(endpoint)
             self.stack.push_async_callback(server.aclose)
         return self._servers[key]
+
+    def _open(self, endpoint: EndpointSettings) -> ModelServer:
+        server = open_server(self._settings, endpoint)
+        if not self._settings.replicas or endpoint != self._settings.endpoint:
+            return server
+        from newel.providers.replicas import ReplicatedServer
+
+        others = [msgspec.structs.replace(endpoint, base_url=url) for url in self._settings.replicas]
+        return ReplicatedServer([server, *(open_server(self._settings, other) for other in others)])
 
 
 async def open_remote(settings: Settings, host: ExecutionHost, servers: OpenServers) -> ResolvedModel:

@@ -61,6 +61,7 @@ from newel.providers.pricing import Rates
 from newel.providers.retry import DEFAULT_LIMITS, RetryLimits
 from newel.providers.routing import DEFAULT_ROUTING, AgentMode, RoutingLimits
 from newel.storage.files import read_regular
+from newel.text.sanitize import redact_url
 from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "plan", "read-only"]
@@ -69,6 +70,7 @@ ExtraTool = Literal["todo", "task", "bash_output", "web_fetch"]
 
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` if such a server sets it to ``ask``."""
+HTTP_PREFIXES = ("http://", "https://")
 ON_A_HOST = "work on a host"
 """The origin of ``approve`` if work on a host sets it to ``ask``."""
 
@@ -193,6 +195,8 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``config.toml``."""
 
     base_url: str | None = None
+    replicas: list[str] = []
+    """Other servers with the same models, and for the same key, as ``base_url`` in this file."""
     api_key: str | None = None
     api: Api | None = None
     model: str | None = None
@@ -285,6 +289,8 @@ class Settings(msgspec.Struct, frozen=True):
     otel: OtelSettings = OtelSettings()
     hooks: HookSettings = HookSettings()
     extensions: ExtensionSettings = ExtensionSettings()
+    replicas: Sequence[str] = ()
+    """Other servers that may be asked in place of the one of ``endpoint``."""
     engine: EngineSettings = EngineSettings()
     fleet: FleetSettings = FleetSettings()
 
@@ -347,6 +353,7 @@ def load_settings(
         extra_tools=file.extra_tools,
         otel=file.otel,
         hooks=file.hooks,
+        replicas=_replicas(file, endpoint, str(path)),
         engine=file.engine,
         fleet=file.fleet,
         extensions=file.extensions if flags.extensions is None else ExtensionSettings(not flags.extensions),
@@ -383,6 +390,15 @@ def _is_strange(endpoint: EndpointSettings | None, cwd: Path) -> bool:
 def _endpoint(places: list[Place], home: Path) -> EndpointSettings | None:
     chosen = choose_endpoint(places)
     return chosen and msgspec.structs.replace(chosen, base_url=with_model_path(chosen.base_url, home))
+
+
+def _replicas(file: ConfigFile, endpoint: EndpointSettings | None, path: str) -> list[str]:
+    """Those of the user's file, if the server is that of the file, too: they get its key. Raises ``ConfigError``."""
+    for url in file.replicas:
+        if not url.startswith(HTTP_PREFIXES):
+            raise ConfigError(f"{path}: replicas: {redact_url(url)!r} must begin with http:// or https://.")
+    is_files = endpoint is not None and endpoint.origin == path
+    return [url.rstrip("/") for url in file.replicas] if is_files else []
 
 
 def _local_model(local: LocalModel, home: Path) -> LocalModel:
