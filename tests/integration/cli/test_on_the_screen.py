@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.integration.terminal.conftest import Terminal
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
 
@@ -148,3 +149,22 @@ def test_an_unknown_setting_is_named_with_its_line_and_the_nearest_one(with_mode
     assert done.returncode == 1
     assert "line 2: aprove: unknown setting (did you mean `approve`?)" in done.stderr
     assert newel.requests == []
+
+
+def test_a_session_in_use_is_marked_and_stays_whole(with_model: Make) -> None:
+    """If this fails, the list offers what cannot be resumed, and answers with the name of a file."""
+    newel = with_model(scenario("first words", {"content": "An answer."}))
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with conversation(newel) as first:
+        first.type("first words", "Enter")
+        first.wait_for("An answer.")
+        second = Terminal([str(BIN / "newel")], newel.project, 140, 30, environ)
+        try:
+            second.wait_for("approve: ")
+            second.send("/resume\r")
+            second.wait_for(f"open in another Newel, pid {first.pid})")
+            second.send("\r")
+            second.wait_for("Close it there, then /resume it.")
+            assert ".jsonl" not in second.screen.text
+        finally:
+            second.close()
