@@ -1,4 +1,6 @@
-"""Executes the tool calls of one message: validated in order, approved one at a time, run concurrently, answered in order."""
+"""Executes the tool calls of one message: validated in order, approved one at a time, run concurrently, answered in order. A call about
+which the user was asked ends before the next one is decided about.
+"""
 
 from __future__ import annotations
 
