@@ -56,7 +56,7 @@ def test_what_waits_is_shown_and_trusted_by_keyboard_and_runs_in_the_open_chat(w
     expect(dialog.get_by_role("heading", name=TITLE, exact=True)).to_be_focused()
     expect(dialog).to_contain_text(".claude/settings.json runs, as you and outside of the sandbox:")
     expect(dialog).to_contain_text("at each Stop:")
-    expect(dialog).to_contain_text('sh "$CLAUDE_PROJECT_DIR/check.sh" <U+202E><U+200B>␛[8m # <b>')
+    expect(dialog).to_contain_text('sh "$CLAUDE_PROJECT_DIR/check.sh" <U+202E><U+200B><U+001B>[8m # <b>')
     expect(dialog).to_contain_text(f"with {script}")
     for name in ("Close", "Not now", "Trust these"):
         page.keyboard.press("Tab")

@@ -2,7 +2,7 @@
 
 import { openDialog } from "./dialog.js";
 import { fill, h, icon, iconButton, onceClicked, setText } from "./dom.js";
-import { plain, reveal } from "./format.js";
+import { formatCodePoint, plain, reveal } from "./format.js";
 
 const WAITING = "This project brings commands, tools or skills that are used only if you trust them.";
 const TITLE = "Trust what this project brings?";
@@ -17,7 +17,7 @@ export class TrustNote {
   constructor({ open }) {
     this.words = h("span", {});
     this.button = h("button", { type: "button", onclick: open }, "Show them");
-    this.el = h("div", { class: "banner model-note", role: "status", hidden: true }, icon("question"), this.words, this.button);
+    this.el = h("div", { class: "banner model-note", role: "status", hidden: true }, this.words, this.button);
   }
 
   update({ digest, problem }) {
@@ -49,7 +49,8 @@ export class TrustDialog {
       kind: "trusting",
       build: (close) => {
         this.close = close;
-        return [h("div", { class: "dialog-head" }, this.heading, iconButton("close", "Close", () => close())), this.problem, this.place];
+        return [h("div", { class: "dialog-head" }, this.heading, iconButton("close", "Close", () => close())), this.problem,
+          h("p", { class: "dim" }, "Nothing of this is used until you trust it. The answers are at its end."), this.place];
       },
     });
     if (words) this.decided(words);
@@ -66,7 +67,7 @@ export class TrustDialog {
     const { items, digest, problem } = (this.shown = trust);
     fill(this.place,
       ...items.map(({ title, lines }) => h("section", { class: "trust-item" },
-        h("p", {}, reveal(title)), h("pre", { class: "exact" }, lines.map(reveal).join("\n")))),
+        h("p", {}, revealLine(title)), h("pre", { class: "exact" }, lines.map(revealLine).join("\n")))),
       !digest && h("p", { class: "dim" }, problem ? reveal(problem) : "Nothing waits for your trust."),
       digest && h("p", {}, "Trust all of this, until it changes?"),
       digest && h("div", { class: "row" },
@@ -93,5 +94,8 @@ export class TrustDialog {
     }
   }
 }
+
+/** Control characters come as pictures, which many fonts lack. */
+const revealLine = (line) => reveal(line.replace(/[\u2400-\u241f]/g, (picture) => formatCodePoint(String.fromCodePoint(picture.codePointAt(0) - 0x2400))));
 
 const button = (words, onclick, props = {}) => h("button", { type: "button", onclick: onceClicked(onclick), ...props }, words);

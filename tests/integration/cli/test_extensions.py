@@ -369,6 +369,17 @@ def test_rules_hold_for_tools_of_extensions(with_model: Make) -> None:
     assert not (newel.project / "NOTES.md").exists()
 
 
+def test_a_rule_for_extensions_leaves_newels_own_tools_alone(with_model: Make) -> None:
+    steps = call("todo", items=[{"content": "Note it", "status": "pending"}]), call("add_note", text="x"), DONE
+    newel = with_model(scenario("note", *steps))
+    from_page(newel, "notes.py")
+    (newel.home / ".newel" / "config.toml").write_text('[permissions]\ndeny = ["extension:*"]\n')
+    newel("note", "--tools", "todo,add_note")
+    own, added = results(newel)
+    assert "forbids" not in own
+    assert "the user's rule `deny extension:*` forbids it" in added
+
+
 def test_an_agent_cannot_write_an_extension(with_model: Make) -> None:
     """In the home folder, too: it would run outside of the sandbox at the next start."""
     path = {"file_path": ".newel/extensions/evil.py", "content": "x = 1\n"}
