@@ -80,7 +80,9 @@ def test_what_changes_while_it_is_read_is_shown_again_and_not_trusted(workbench:
     dialog = opened(page)
     bring_hook(bench, "touch second")
     dialog.get_by_role("button", name="Trust these", exact=True).click()
-    expect(dialog.get_by_role("alert")).to_contain_text("has changed since it was shown, so nothing was decided")
+    expect(dialog.get_by_role("alert")).to_contain_text(
+        "has changed since it was shown, so nothing was decided"
+    )
     expect(dialog).to_contain_text("touch second")
     expect(dialog).not_to_contain_text("touch first")
     assert "untrusted" in bench.newel("hooks").stdout

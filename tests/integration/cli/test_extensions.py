@@ -370,7 +370,11 @@ def test_rules_hold_for_tools_of_extensions(with_model: Make) -> None:
 
 
 def test_a_rule_for_extensions_leaves_newels_own_tools_alone(with_model: Make) -> None:
-    steps = call("todo", items=[{"content": "Note it", "status": "pending"}]), call("add_note", text="x"), DONE
+    steps = (
+        call("todo", items=[{"content": "Note it", "status": "pending"}]),
+        call("add_note", text="x"),
+        DONE,
+    )
     newel = with_model(scenario("note", *steps))
     from_page(newel, "notes.py")
     (newel.home / ".newel" / "config.toml").write_text('[permissions]\ndeny = ["extension:*"]\n')
