@@ -16,7 +16,7 @@ GET  /docs, /openapi.json      this API
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -125,12 +125,9 @@ def create_app(
     ):
         app.include_router(router)
     kinds = [*KINDS, *PERMISSION_KINDS]
-    if report_usage is not None:
-        app.include_router(usage_routes(report_usage, workbench.folder))
-        kinds += USAGE_KINDS
-    if trust is not None:
-        app.include_router(trust_routes(trust, workbench))
-        kinds += TRUST_KINDS
+    for router, of_router in _optional_routes(workbench, report_usage, trust):
+        app.include_router(router)
+        kinds += of_router
     if open_review is not None:
         from newel.web.api import review
 
@@ -153,6 +150,15 @@ def create_app(
     )
     app.add_middleware(SecurityMiddleware, access=access, send_timeout=send_timeout)
     return app
+
+
+def _optional_routes(
+    workbench: Workbench, report_usage: ReportUsage | None, trust: TrustDesk | None
+) -> Iterator[tuple[APIRouter, list[type]]]:
+    if report_usage is not None:
+        yield usage_routes(report_usage, workbench.folder), USAGE_KINDS
+    if trust is not None:
+        yield trust_routes(trust, workbench), TRUST_KINDS
 
 
 def _login_routes(access: ServerAccess) -> APIRouter:

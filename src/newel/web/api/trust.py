@@ -33,7 +33,7 @@ class TrustQuestion(Wire, frozen=True, kw_only=True, omit_defaults=False):
     problem: str = ""
 
 
-class TrustDecision(Wire, frozen=True, kw_only=True):
+class TrustAnswer(Wire, frozen=True, kw_only=True):
     """``digest`` is that of the question that the user has read. With ``trusted`` false nothing of it is used, and it is not asked again."""
 
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
@@ -50,7 +50,7 @@ class TrustDesk(Protocol):
 
 CHANGED = "What waits for your trust has changed since it was shown, so nothing was decided. Read it again."
 
-KINDS: list[type] = [TrustItem, TrustQuestion, TrustDecision]
+KINDS: list[type] = [TrustItem, TrustQuestion, TrustAnswer]
 
 
 def trust_routes(desk: TrustDesk, workbench: Workbench) -> APIRouter:
@@ -61,10 +61,10 @@ def trust_routes(desk: TrustDesk, workbench: Workbench) -> APIRouter:
         """Hooks, MCP servers and skills of the project, as they are now."""
         return Json(await desk.ask())
 
-    @router.post("/api/trust", **route("Trust or decline it", TrustQuestion, 409, body=TrustDecision))
+    @router.post("/api/trust", **route("Trust or decline it", TrustQuestion, 409, body=TrustAnswer))
     async def decide(request: Request) -> Response:
         """Returns what is left. It holds from the next run of each conversation on."""
-        decision = await read_body(request, TrustDecision)
+        decision = await read_body(request, TrustAnswer)
         if not await desk.decide(decision.digest, trusted=decision.trusted):
             raise ApiError(409, "changed", CHANGED)
         workbench.renew_agents()
