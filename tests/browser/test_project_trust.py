@@ -151,8 +151,8 @@ def test_more_than_a_question_can_show_is_not_asked_about(workbench: Make) -> No
 
 def test_the_approval_mode_is_shown_once(workbench: Make) -> None:
     bench = workbench(scenarios(), "--approve", "ask")
-    for options in ({"width": 1280}, NARROW):
-        page = bench.page(**options)
+    for width in (1280, 400):
+        page = bench.page(width=width)
         open_chat(page)
         open_menu(page)
         expect(page.get_by_role("button", name="Approval mode: ask", exact=True)).to_be_visible()
