@@ -39,7 +39,7 @@ export class Header {
       this.showTheme();
     });
     this.notify = iconButton("bell", "Notifications", commands.toggleNotifications);
-    this.permissions = h("button", { type: "button", class: "quiet permissions-button", title: "What agents may do here", onclick: commands.openPermissions }, "Permissions");
+    this.permissions = iconButton("shield", "Permissions", commands.openPermissions);
     this.flags = h("span", { class: "flags" });
     this.sandbox = h("span", {});
     this.menu = h("div", { class: "head-menu", id: "head-menu", role: "group", "aria-label": "More", hidden: true });
