@@ -39,7 +39,7 @@ export class Header {
       this.showTheme();
     });
     this.notify = iconButton("bell", "Notifications", commands.toggleNotifications);
-    this.permissions = iconButton("shield", "Permissions", commands.openPermissions);
+    this.permissions = iconButton("shield", "Permissions", commands.openPermissions, { class: "icon-button permissions-button" });
     this.flags = h("span", { class: "flags" });
     this.sandbox = h("span", {});
     this.menu = h("div", { class: "head-menu", id: "head-menu", role: "group", "aria-label": "More", hidden: true });
