@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.served import wait_until
+from tests.served import wait_until
 from tests.support import BIN, Newel, scenario
 from tests.tmux import Tmux
 
@@ -38,8 +39,9 @@ def test_approve_alone_lists_the_modes_to_choose_from(with_model: Make) -> None:
         screen.wait_for("Approval mode: plan.")
         screen.wait_for("approve: plan")
         screen.type("/approve", "Enter")
-        screen.wait_for("Esc cancels")
+        screen.wait_for(f"{MARK} plan       it looks around, changes nothing and writes a plan  (in use)")
         screen.type("", "Escape")
+        wait_until(lambda: "Esc cancels" not in screen.view, "the closed list")
         screen.type("/session", "Enter")
         screen.wait_for("approve   plan")
     assert newel.requests == []
