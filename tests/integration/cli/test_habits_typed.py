@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.served import wait_until
-from tests.served import wait_until
 from tests.support import BIN, Newel, scenario
 from tests.tmux import Tmux
 
