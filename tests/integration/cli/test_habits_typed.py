@@ -79,7 +79,7 @@ def test_a_command_of_another_tool_is_answered_with_newels_way(with_model: Make)
             ("/output-style", "AGENTS.md"),
             ("/release-notes", "`uv tool upgrade newel`"),
             ("/reload", "`newel -c`"),
-            ("/drop", "its own message"),
+            ("/drop", "`/rewind` goes back to before it"),
             ("/memory", "`/remember WORDS`"),
         ):
             screen.type(f"{typed} ", "Enter")

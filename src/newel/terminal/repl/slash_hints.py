@@ -87,7 +87,10 @@ HINTS: Final = {
             "add read file attach mention paste",
             "`@path` in a message attaches a file, {paste} the image in the clipboard.",
         ),
-        ("drop", "A file is attached to its own message only; `/compact` and `/clear` free the context."),
+        (
+            "drop",
+            "What was attached stays in the conversation: `/rewind` goes back to before it, `/compact` frees the context.",
+        ),
         ("run shell test lint git ls", "`!command` runs a command and shows it to the model."),
         ("commit", "Ask the agent to commit, or run `!git commit`."),
         ("cd cwd workspace", "`newel --cwd DIR` in a shell starts a conversation in another folder."),
