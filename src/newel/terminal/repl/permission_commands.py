@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Final, get_args
 
 from newel.agent.errors import NewelError, UsageError
@@ -35,12 +34,12 @@ def describe_mode(agent: CodingAgent, mode: ApprovalMode) -> str:
 
 async def approve(context: CommandContext, typed: str) -> None:
     """``/approve`` or ``/approve MODE``"""
-    modes: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
+    modes = get_args(ApprovalMode)
     if typed and typed not in modes:
         context.say(f"There is no mode {one_line(typed, 40)}. Modes: {', '.join(modes)}.")
         return
     agent = context.agent
-    mode = next((mode for mode in modes if mode == typed), None) or await _pick_mode(context, modes)
+    mode = modes[modes.index(typed)] if typed else await _pick_mode(context)
     if mode is None:
         return
     try:
@@ -51,8 +50,10 @@ async def approve(context: CommandContext, typed: str) -> None:
     context.say(f"Approval mode: {agent.approve}.")
 
 
-async def _pick_mode(context: CommandContext, modes: Sequence[ApprovalMode]) -> ApprovalMode | None:
+async def _pick_mode(context: CommandContext) -> ApprovalMode | None:
+    """None if the user chooses none."""
     agent = context.agent
+    modes: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
     rows = [
         f"{mode:<9}  {describe_mode(agent, mode)}{'  (in use)' if mode == agent.approve else ''}"
         for mode in modes
