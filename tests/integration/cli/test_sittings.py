@@ -111,6 +111,7 @@ def test_a_conversation_is_found_shown_again_and_taken_back(with_model: Make) ->
     with conversation(newel) as screen:
         screen.type("change it", "Enter")
         screen.wait_for("1 file +1 · /review · /undo")
+        assert "  │ +1 new made\n" in screen.text, "what the command changed is not below it"
         screen.type("", "C-d")
         screen.wait_for("`newel -c` resumes this conversation.")
     with conversation(newel) as screen:

@@ -14,7 +14,7 @@ from newel.text.format import format_columns, one_line
 IN_TURN: Final[tuple[ApprovalMode, ...]] = ("ask", "auto", "plan")
 """The modes between which a key switches. To review, an agent works in a copy of the project, which begins with the session."""
 
-MEANINGS: Final[dict[ApprovalMode, str]] = {
+_MEANINGS: Final[dict[ApprovalMode, str]] = {
     "auto": "everything runs unasked, {place}",
     "ask": "each change and command is shown first",
     "review": "no change reaches your files before you keep it",
@@ -29,7 +29,7 @@ IMPLEMENT = "Implement the plan."
 
 def describe_mode(agent: CodingAgent, mode: ApprovalMode) -> str:
     place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(agent.sandbox, "in a sandbox")
-    return MEANINGS[mode].format(place=place)
+    return _MEANINGS[mode].format(place=place)
 
 
 async def approve(context: CommandContext, typed: str) -> None:
