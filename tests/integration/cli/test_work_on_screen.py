@@ -115,8 +115,11 @@ def test_the_state_says_how_long_the_phase_and_the_run_take_and_what_they_use(wi
 def test_a_draft_that_ctrl_c_clears_comes_back_with_up(with_model: Make) -> None:
     newel = with_model()
     with conversation(newel) as screen:
-        screen.type("a long thought", "C-c")
+        screen.type("a long thought")
+        screen.wait_for(f"{MARK} a long thought")
+        screen.type("", "C-c")
         wait_until(lambda: f"{MARK} a long" not in screen.view, "the empty input")
+        screen.wait_for("Enter sends")  # and until nothing more is to be done
         screen.type("", "Up")
         screen.wait_for(f"{MARK} a long thought")
     assert newel.requests == []
