@@ -6,6 +6,8 @@ import { sessionStore } from "./local-storage.js";
 const HTTP_TIMEOUT = 20_000; // ms
 
 export function createActions({ connection, store, toasts, show, refresh }) {
+  let trustTurn = 0; // counts the requests about trust
+
   /** Send a request and report a failure, by default with Retry. Resolves to the reply or null. */
   async function ask(type, fields, { what, again = true } = {}) {
     try {
@@ -25,6 +27,14 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     const said = await answer.json().catch(() => ({}));
     if (!answer.ok) throw new Error(said.error?.message ?? `The server answered ${answer.status}.`);
     return said;
+  }
+
+  /** Resolves to what of the project waits for trust after a request about it. Rejects with a message for the user. */
+  async function showTrust(asking) {
+    const turn = ++trustTurn;
+    const trust = await asking;
+    if (turn === trustTurn) store.dispatch({ type: "page/trust", trust }); // an earlier request may be answered later
+    return trust;
   }
 
   async function open(type, fields, what) {
@@ -124,6 +134,9 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     usage: ({ by, since, scope }) => fetchJson(`/api/usage?${new URLSearchParams({ by, since, scope })}`),
     permissions: () => fetchJson("/api/permissions"),
     revokePermission: (id) => fetchJson("/api/permissions/revoke", { ids: [id] }),
+    loadTrust: () => showTrust(fetchJson("/api/trust")),
+    /** Trust or decline what was shown: the server refuses another `digest`. */
+    decideTrust: (digest, trusted) => showTrust(fetchJson("/api/trust", { digest, trusted })),
     restartServer: (server) => ask("restartServer", { server }, { what: `${server} was not restarted` }),
     /** Resend the messages that were not acknowledged before this page was loaded. */
     resendUnacknowledged() {

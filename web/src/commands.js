@@ -109,6 +109,7 @@ export function createCommands({ store, state, actions, router, review, notifica
       { title: "Review requests", run: () => review.open("requests") },
       { title: "Checkpoints", run: () => review.open("checkpoints") },
       { title: "Permissions…", run: commands.openPermissions },
+      { title: "Trust…", detail: "hooks, MCP servers, skills", run: commands.openTrust },
       { title: "Usage…", detail: "tokens, cost, time", run: commands.openUsage },
       { title: "MCP tools", keys: "Alt+T", run: commands.toggleTools },
       ...state.tabs().filter(({ id }) => id !== tab?.id).map(({ id, title, hint, kind }) =>
@@ -145,6 +146,7 @@ export function createCommands({ store, state, actions, router, review, notifica
     toggleFiles: () => review.toggle("files"),
     toggleReview: () => review.toggle("review"),
     openUsage: () => openUsage(actions),
+    openTrust: () => view().trust.open(),
     openPermissions: () => view().openPermissions(store.get()),
     async toggleNotifications() {
       if ((await notifications.toggle()) === "blocked") actions.refuse(BLOCKED);

@@ -39,8 +39,7 @@ export class Header {
       this.showTheme();
     });
     this.notify = iconButton("bell", "Notifications", commands.toggleNotifications);
-    this.approve = h("span", {});
-    this.permissions = h("button", { type: "button", class: "quiet approve", title: "Permissions", "aria-label": "Permissions", onclick: commands.openPermissions }, this.approve, icon("down"));
+    this.permissions = iconButton("shield", "Permissions", commands.openPermissions, { class: "icon-button permissions-button" });
     this.flags = h("span", { class: "flags" });
     this.sandbox = h("span", {});
     this.menu = h("div", { class: "head-menu", id: "head-menu", role: "group", "aria-label": "More", hidden: true });
@@ -121,10 +120,8 @@ export class Header {
     setAttr(this.mode, "aria-label", `Agent mode: ${mode}`);
     setAttr(this.mode, "title", tab?.kind === "agent" ? "An agent's mode is part of its contract" : "Choose which model works");
     this.model.disabled = this.mode.disabled = tab?.kind !== "chat";
-    const approve = tab?.approve ?? hello.approve;
-    setText(this.approve, approve);
-    setAttr(this.permissions, "aria-label", `Permissions, approval mode: ${approve}`);
-    setText(this.flags, hello.ephemeral ? "not saved" : "");
+    const fixed = tab?.kind === "agent" && `approval: ${hello.approve}`; // a chat shows it where it is switched
+    setText(this.flags, [fixed, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));
     const problem = hello.sandbox === "partial" ? "partial sandbox" : "no sandbox";
     setText(this.sandbox, hello.sandboxProblem ? problem : `sandbox: ${hello.sandbox}`);
     this.menuWarning.hidden = !hello.sandboxProblem;

@@ -14,6 +14,7 @@ import { textOf } from "./message.js";
 import { openRedo, openRewind, openRun, openUndo } from "./rewind.js";
 import { isBusy } from "./store.js";
 import { Tabs } from "./tabs.js";
+import { TrustDialog, TrustNote } from "./trust.js";
 
 export class PageView {
   /** `actions` are those of actions.js; `commands` those of commands.js. */
@@ -27,6 +28,15 @@ export class PageView {
     this.modelSetup = new ModelSetup(modelForm);
     this.tools = new ToolsPanel({ actions, close: commands.toggleTools });
     this.permissions = new PermissionsDialog({ actions });
+    this.trustNote = new TrustNote({ open: commands.openTrust });
+    this.trust = new TrustDialog({
+      actions,
+      putOff: (trust) => this.trustNote.putOff(trust),
+      decided: (words) => {
+        review.announce(words);
+        this.panel.view?.focus();
+      },
+    });
     const ofComposer = {
       refuse: actions.refuse, paths: actions.paths, chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
       findFiles: (part) => review.api.find(part).then(({ files }) => files),
@@ -48,7 +58,7 @@ export class PageView {
       document.getElementById("page"),
       h("header", {}, this.header.el),
       h("nav", { "aria-label": "Tabs" }, this.tabs.el),
-      this.connectionBanner.el, this.modelNote.el, this.questionBanner.el,
+      this.connectionBanner.el, this.modelNote.el, this.trustNote.el, this.questionBanner.el,
       h("main", {}, review.left, this.panel.el, this.tools.el, review.right),
       toasts.el,
       review.live,
@@ -68,12 +78,13 @@ export class PageView {
     this.permissions.update(model.permissionChanges);
     this.modelSetup.update(hello);
     this.modelNote.update({ hello, hasForm: !tab });
+    this.trustNote.update(model.trust);
     this.questionBanner.update(model);
     this.panel.update(model);
   }
 
-  openPermissions({ hello, permissionChanges }) {
-    return this.permissions.open({ approve: hello?.approve, changes: permissionChanges });
+  openPermissions({ permissionChanges }) {
+    return this.permissions.open({ changes: permissionChanges });
   }
 
   /** Show or hide the panel of MCP servers; its button gets the focus back. */

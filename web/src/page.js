@@ -16,7 +16,7 @@ import { RenderLoop } from "./render-throttle.js";
 import { ReviewLayout } from "./review/review-layout.js";
 import { Router } from "./router.js";
 import { Connection } from "./socket.js";
-import { createStore } from "./store.js";
+import { createStore, isBusy } from "./store.js";
 import { Toasts } from "./toast.js";
 
 export function startPage() {
@@ -48,19 +48,30 @@ export function startPage() {
     view.update({ ...state.viewModel(tab), notifications: notifications.state });
   }
 
+  /** Look what waits for trust: a run, a pull or another window may have changed it. */
+  function lookForTrust() {
+    if (store.get().link === "open") actions.loadTrust().catch(() => {}); // the next look may succeed
+  }
+
   function onConnect({ isFirst }) {
     isAllowed(); // the cookie was enough: the token leaves the address all the same
     const { notice } = store.get().hello;
     if (isFirst && notice) toasts.failed(plain(notice));
     if (isFirst) actions.resendUnacknowledged();
+    lookForTrust();
     router.followAddress();
   }
 
+  let busy = 0;
   store.subscribe(({ tabs }, frame) => {
     notifications.update(tabs); // a hidden page is not rendered
+    const before = busy;
+    busy = tabs.filter(isBusy).length;
+    if (busy < before) lookForTrust();
     loop.request(frame);
   });
   addEventListener("storage", refresh); // another window read something
+  addEventListener("focus", lookForTrust);
   bindKeyboard(commands);
   connection.connect();
 }

@@ -12,8 +12,8 @@ export class PermissionsDialog {
     Object.assign(this, { actions });
   }
 
-  /** `approve` is the approval mode, undefined before the server has welcomed the page; `changes` counts what was reported. */
-  async open({ approve, changes }) {
+  /** `changes` counts what was reported. */
+  async open({ changes }) {
     this.#changes = changes;
     this.list = h("div", { class: "permissions-list", tabindex: "0", role: "group", "aria-label": "Rules and servers" }, h("p", { class: "dim" }, "Loading…"));
     this.problem = h("p", { class: "problem bad-text", role: "alert" });
@@ -24,7 +24,7 @@ export class PermissionsDialog {
       kind: "permissions",
       build: (close) => [
         dialogHead("Permissions", close),
-        h("p", { class: "dim" }, approve && ["Approval mode: ", h("strong", {}, approve), ". "], "What is denied never runs, in any mode."),
+        h("p", { class: "dim" }, "What is denied never runs, in any mode."),
         this.problem, this.list, this.said,
       ],
     });

@@ -8,6 +8,7 @@
 //   stopping   by tab id: "soon" or "now", for runs that were asked to stop
 //   newChat    what was chosen for the next chat, before there is one: {model, agentMode, approve, thinking}
 //   permissionChanges   counts the reports that what answers have allowed may have changed
+//   trust      what of the project waits for trust: {items, digest, problem}
 //   active     the id of the tab that is shown, or null
 //   focusRequests   counts the requests to show a tab and focus it
 
@@ -23,6 +24,7 @@ export const initialState = () => ({
   stopping: {},
   newChat: {},
   permissionChanges: 0,
+  trust: { items: [], digest: "", problem: "" },
   active: null,
   focusRequests: 0,
 });
@@ -120,6 +122,7 @@ const REDUCERS = {
     ...state,
     stopping: { ...state.stopping, [tab]: now ? "now" : "soon" },
   }),
+  "page/trust": (state, { trust }) => ({ ...state, trust }),
   "page/newChat": (state, { chosen }) => ({ ...state, newChat: chosen ? { ...state.newChat, ...chosen } : {} }),
   "page/stopFailed": (state, { tab }) => ({ ...state, stopping: without(state.stopping, tab) }),
 };

@@ -13,7 +13,7 @@ const LAYERS = {
   entry: ["main", "page"],
   frame: ["banners", "commands", "header", "page-view", "panel", "palette", "setup", "review/review-layout"],
   panels: [
-    "agent", "chat", "first-page", "login", "mcp-panel", "permissions", "tabs", "toast", "usage", "review/binary-file-view", "review/editor", "review/job-list",
+    "agent", "chat", "first-page", "login", "mcp-panel", "permissions", "tabs", "toast", "trust", "usage", "review/binary-file-view", "review/editor", "review/job-list",
     "review/job-view", "review/lazy-view", "review/pending-diff-view", "review/sidebar", "review/three-way-view", "review/timeline",
     "review/tree",
   ],

@@ -613,7 +613,7 @@ export interface Interrupted {
  * Something failed; `code` is that of the error's class in `newel.agent.errors`.
  *
  * Some codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `hook` what a hook says
- * to the user, or what is wrong with it, `telemetry` that none is exported.
+ * to the user, or what is wrong with it, `extension` what is wrong with the tool of one, `telemetry` that none is exported.
  */
 export interface ErrorEvent {
     type: "error";

@@ -174,7 +174,7 @@ class ErrorEvent(Event, frozen=True, tag="error"):
     """Something failed; ``code`` is that of the error's class in ``newel.agent.errors``.
 
     Some codes are notices: ``connection`` reports the state of the connection to a host, ``progress`` a slow operation, ``hook`` what a hook says
-    to the user, or what is wrong with it, ``telemetry`` that none is exported.
+    to the user, or what is wrong with it, ``extension`` what is wrong with the tool of one, ``telemetry`` that none is exported.
     """
 
     code: str
@@ -183,7 +183,7 @@ class ErrorEvent(Event, frozen=True, tag="error"):
     @property
     def is_notice(self) -> bool:
         """True if nothing failed."""
-        return self.code in {"connection", "hook", "not_covered", "progress", "telemetry"}
+        return self.code in {"connection", "extension", "hook", "not_covered", "progress", "telemetry"}
 
 
 AgentEvent = (

@@ -232,13 +232,14 @@ class Tool(Protocol):
 class Verdict(msgspec.Struct, frozen=True):
     """With ``allow=False`` the model gets ``reason`` as the call's result. ``planned`` is the call that was judged, and that
     will run; with None the policy judged no files, and the call is planned when it runs. ``arguments`` are those of ``planned``, if they
-    are not the model's.
+    are not the model's. ``asked``: the user was asked, so the call runs before they are asked about another one.
     """
 
     allow: bool
     reason: str = ""
     planned: PlannedCall | None = None
     arguments: dict[str, Any] | None = None
+    asked: bool = False
 
 
 class Policy(Protocol):

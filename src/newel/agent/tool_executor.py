@@ -1,4 +1,6 @@
-"""Executes the tool calls of one message: validated in order, approved one at a time, run concurrently, answered in order."""
+"""Executes the tool calls of one message: validated in order, approved one at a time, run concurrently, answered in order. A call about
+which the user was asked ends before the next one is decided about.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +35,7 @@ class _PendingCall:
         self.tool: Tool | None = None
         self.arguments: Any = None
         self.planned: PlannedCall | None = None
+        self.is_asked = False
         self.shown_arguments = call.arguments
         self.key: str | None = None
         self.refusal = ""
@@ -162,6 +165,12 @@ class ToolExecutor:
     ) -> None:
         appending, deciding = anyio.Lock(), anyio.Lock()
 
+        async def finish(call: _PendingCall) -> None:
+            await self.execute(call)
+            call.done.set()
+            async with appending:
+                await append_finished()
+
         async def run_at(index: int) -> None:
             call = calls[index]
             for earlier in calls[:index]:
@@ -169,10 +178,10 @@ class ToolExecutor:
                     await earlier.done.wait()
             async with deciding:  # only now: an earlier call may have changed the files that this one touches
                 await self.decide(call)
-            await self.execute(call)
-            call.done.set()
-            async with appending:
-                await append_finished()
+                if call.is_asked:  # the user sees what they have allowed before the next question
+                    await finish(call)
+            if not call.is_asked:
+                await finish(call)
 
         async with task_group() as group:
             for index in range(len(calls)):
@@ -216,7 +225,7 @@ class ToolExecutor:
             verdict = await self.config.refreshed().policy.decide(call.call, call.tool, call.arguments)
         finally:
             call.waited = milliseconds_since(asked_at)
-        call.planned = verdict.planned
+        call.planned, call.is_asked = verdict.planned, verdict.asked
         call.shown_arguments = verdict.arguments or call.shown_arguments
         if not verdict.allow:
             call.tool, call.refusal = None, verdict.reason

@@ -149,10 +149,11 @@ def extension_tools(shared: SharedParts, loaded: LoadedExtensions | None) -> lis
     from newel.extensions.recorded_tool import RecordedTool, ToolPlace
 
     workspaces, context = shared.workspaces, shared.context
+    report = context.notices.of("extension")
     place = (
-        ToolPlace(shared.settings.cwd, nullcontext)
+        ToolPlace(shared.settings.cwd, nullcontext, report)
         if context.host.connection is not None
-        else ToolPlace(Path(workspaces.works_in.root), workspaces.recorded)
+        else ToolPlace(Path(workspaces.works_in.root), workspaces.recorded, report)
     )
     tools = [RecordedTool(tool, place, file) for tool, file in loaded.tools]
     return [*tools] if context.offered is None else [*context.offered.of(tools)]

@@ -9,22 +9,15 @@ from typing import Final
 from newel.config.keymap import Keymap
 from newel.config.settings import Settings
 from newel.hooks import CLAUDE_SETTINGS
-from newel.permissions.approval import ApprovalMode
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.repl.permission_commands import describe_mode
 from newel.text.format import short_folder
 from newel.version import VERSION
 
 NEW_UNTIL: Final = 5
 """Saved sessions after which the approval mode needs no explanation any more."""
 
-_MEANS: Final[dict[ApprovalMode, str]] = {
-    "auto": "everything runs unasked, {place}",
-    "ask": "each change and command is shown first",
-    "review": "no change reaches your files before you keep it",
-    "plan": "it looks around, changes nothing and writes a plan",
-    "read-only": "it looks around and changes nothing",
-}
 _CHANGES_FILES: Final = ("auto", "ask")
 
 
@@ -63,7 +56,6 @@ def _unused_hooks(settings: Settings) -> list[str]:
 
 def explain_mode(agent: CodingAgent, keymap: Keymap, *, is_recorded: bool) -> str:
     """What the approval mode means, and how to undo what it lets happen."""
-    place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(agent.sandbox, "in a sandbox")
     undo = "; /undo undoes it" if is_recorded and agent.approve in _CHANGES_FILES else ""
     key = keymap.label("input", "approval_mode", " ({})")
-    return f"{agent.approve}{key}: {_MEANS[agent.approve].format(place=place)}{undo}"
+    return f"{agent.approve}{key}: {describe_mode(agent, agent.approve)}{undo}"

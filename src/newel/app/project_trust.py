@@ -40,18 +40,21 @@ COLUMNS: Final = 80
 
 
 class Undecided(msgspec.Struct, frozen=True):
-    """Hooks of one file, an MCP server, or the skills of a project. ``lines`` are safe to print; ``command`` decides about this alone.
-    ``decide`` trusts (True) or declines (False) what was shown. It raises ``ConfigError``.
+    """Hooks of one file, an MCP server, or the skills of a project. ``lines`` are safe to print, ``key`` is what a decision is bound to, and
+    ``command`` decides about this alone. ``decide`` trusts (True) or declines (False) what was shown. It raises ``ConfigError``.
     """
 
     lines: Sequence[str]
+    key: str
     command: str
     decide: Callable[[bool], None]
 
 
-def undecided(settings: Settings) -> list[Undecided]:
-    """What of the project in ``settings.cwd`` the user has not decided about. Where a project brings nothing, this looks for a few files."""
-    return [*_hooks(settings), *_servers(settings), *_skills(settings)]
+def undecided(settings: Settings, servers: Sequence[ServerConfig] | None = None) -> list[Undecided]:
+    """What of the project in ``settings.cwd`` the user has not decided about; ``servers`` are those in use, by default those of the files.
+    Where a project brings nothing, this looks for a few files.
+    """
+    return [*_hooks(settings), *_servers(settings, servers), *_skills(settings)]
 
 
 def trust_question(folder: Path, items: Sequence[Undecided]) -> str | None:
@@ -87,6 +90,7 @@ def _hooks(settings: Settings) -> Iterator[Undecided]:
             decide = partial(HookTrust(settings.home).decide, of_file.file, of_file.fingerprint)
             yield Undecided(
                 show_hooks(of_file, settings.cwd),
+                of_file.fingerprint,
                 "newel hooks trust",
                 lambda trusted, decide=decide: decide(trusted=trusted),
             )
@@ -109,19 +113,20 @@ def show_hooks(of_file: ProjectHooks, project: Path) -> list[str]:
 # -- MCP servers ----------------------------------------------------------------------------------------
 
 
-def _servers(settings: Settings) -> Iterator[Undecided]:
+def _servers(settings: Settings, servers: Sequence[ServerConfig] | None) -> Iterator[Undecided]:
     _own, *of_project = config_files(home=settings.home, cwd=settings.cwd)
     if not any(file.is_file() for file in of_project):
         return
     from newel.mcp.server_config import load_servers
-    from newel.mcp.trust import Trust
+    from newel.mcp.trust import Trust, fingerprint
 
     trust = Trust(settings.home)
-    servers, _ = load_servers(home=settings.home, cwd=settings.cwd)
+    if servers is None:
+        servers, _ = load_servers(home=settings.home, cwd=settings.cwd)
     for server in servers:
         if trust.state(server) == "undecided" and trust.is_enabled(server):
             lines = show_server(server, settings.cwd)
-            yield Undecided(lines, "newel mcp trust NAME", partial(trust.decide, server))
+            yield Undecided(lines, fingerprint(server), "newel mcp trust NAME", partial(trust.decide, server))
 
 
 def show_server(server: ServerConfig, folder: Path) -> list[str]:
@@ -152,6 +157,7 @@ def _skills(settings: Settings) -> Iterator[Undecided]:
         decide = partial(ProjectTrust(settings.home).decide, project)
         yield Undecided(
             describe_skills(project, names),
+            project,
             "newel skills trust",
             lambda trusted: decide(trusted=trusted),
         )

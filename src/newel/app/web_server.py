@@ -69,6 +69,7 @@ async def serve_workbench(
     """
     import anyio
 
+    from newel.app.page_trust import PageTrust
     from newel.app.usage import report_usage
     from newel.web.access_token import choose_token
     from newel.web.app import create_app
@@ -97,6 +98,7 @@ async def serve_workbench(
             relay=workbench.factory.provider,
             open_review=workbench.review,
             report_usage=partial(report_usage, settings.home),
+            trust=PageTrust(settings, workbench.servers),
         )
         gc.freeze()
         gc.enable()

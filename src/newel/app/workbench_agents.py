@@ -245,6 +245,7 @@ class WorkbenchAgentFactory:
         return []
 
     async def create(self, spec: AgentSpec) -> CodingAgent:
+        await self._close_agents(spec.session)  # one that was discarded: its hooks learn of its end once
         in_use = await self._in_mode(spec.agent_mode)
         name = spec.model or in_use.name
         if not name:

@@ -49,6 +49,18 @@ _COMMAND_HINTS: Final = {
         ("version", "`newel --version` shows the version."),
         ("completions", "`newel completion bash|zsh|fish` prints a script for the shell."),
         ("exec run", "`newel -p PROMPT` runs a task, prints the answer and exits."),
+        (
+            "chat ask code start repl tui interactive",
+            "`newel` starts a conversation, `newel PROMPT` one with this prompt.",
+        ),
+        ("usage cost tokens", "`newel stats` shows the tokens, cost and time used."),
+        ("commit", "`newel -p 'commit the changes'` lets the agent commit."),
+        (
+            "memory",
+            "Put instructions for agents into AGENTS.md; `/remember WORDS` in a conversation adds one.",
+        ),
+        ("plugin plugins", "`newel extensions` lists extensions in Python, `newel skills` skills."),
+        ("ps kill stop", "`newel agents` lists the agents that work on a contract."),
         ("status diff log changes", "`newel review` shows what agents changed in this folder."),
         ("rewind revert restore", "`newel undo` undoes the last run, `newel rollback` an earlier one."),
         (
@@ -231,6 +243,8 @@ def check_words(arguments: Sequence[str]) -> None:
         raise UsageError(f"There is no command '{first}'. {hint} {as_prompt}")
     if near := _near(plain, MODULES):
         raise UsageError(f"There is no command '{first}'. Did you mean `newel {near}`? {as_prompt}")
+    if sys.stdin.isatty():  # with piped input, a word such as "implement" is a task
+        _check_slash(f"/{plain}", as_prompt)
 
 
 def check_override(arguments: Sequence[str]) -> None:

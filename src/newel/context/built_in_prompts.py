@@ -21,6 +21,15 @@ other agents (CLAUDE.md, .cursorrules, .github/copilot-instructions.md), take ov
 
 End with a summary of what you wrote in two or three sentences, and of what you could not find out. $ARGUMENTS"""
 
+_REMEMBER: Final = """\
+Add this to the notes for agents in the root of this project: AGENTS.md, or CLAUDE.md if only that exists. If nothing follows, add what this \
+conversation has shown that later ones cannot guess. Change nothing else, and keep to it from now on: $ARGUMENTS"""
+
+REMEMBER: Final = "remember"
+
 BUILT_IN: Final = (
     Template("init", "write AGENTS.md, or improve it: notes for agents on this project", _INIT, ""),
+    Template(
+        REMEMBER, "add something to AGENTS.md, for all later conversations", _REMEMBER, "", hint="[WORDS]"
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
@@ -13,7 +13,7 @@ import msgspec
 from newel.agent.errors import NewelError, ToolError
 from newel.agent.ports import OnOutput, PlannedCall, Preview, Tool, ToolResult
 from newel.agent.tool_executor import EXCLUSIVE
-from newel.hooks.user_function import describe_failure
+from newel.hooks.user_function import LoopWatch, describe_failure
 
 FOLDER: Final[ContextVar[Path]] = ContextVar("folder")
 """The folder of the agent whose call runs."""
@@ -25,10 +25,13 @@ Recording = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class ToolPlace(msgspec.Struct, frozen=True):
-    """Where the tools of an agent work. ``recording`` records what the body changes as the agent's doing."""
+    """Where the tools of an agent work. ``recording`` records what the body changes as the agent's doing, ``report`` tells the user what is wrong
+    with a tool.
+    """
 
     folder: Path
     recording: Recording
+    report: Callable[[str], Awaitable[None]]
 
 
 class RecordedTool:
@@ -56,12 +59,14 @@ class RecordedTool:
         with failures_of(self._file):
             planned = await self._tool.plan(arguments)
         recording = nullcontext if self.read_only else self._place.recording
-        return _RecordedCall(planned, msgspec.structs.replace(self._place, recording=recording), self._file)
+        place = msgspec.structs.replace(self._place, recording=recording)
+        return _RecordedCall(planned, place, self._file, self.spec.name)
 
 
 class _RecordedCall:
-    def __init__(self, planned: PlannedCall, place: ToolPlace, file: str) -> None:
+    def __init__(self, planned: PlannedCall, place: ToolPlace, file: str, name: str) -> None:
         self.touches = planned.touches
+        self._name = name
         self._planned = planned
         self._place = place
         self._file = file
@@ -72,12 +77,15 @@ class _RecordedCall:
 
     async def execute(self, on_output: OnOutput, /) -> ToolResult:
         token = FOLDER.set(self._place.folder)
+        watch = LoopWatch()
         try:
             async with self._place.recording():
                 with failures_of(self._file):
-                    return _checked(await self._planned.execute(on_output))
+                    return _checked(await watch.run(self._planned.execute(on_output)))
         finally:
             FOLDER.reset(token)
+            if watch.problem:
+                await self._place.report(f"The tool {self._name} of {self._file} {watch.problem}.")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import msgspec
 
 from newel.hooks.hook import Hook
 from newel.hooks.hook_output import HookReply, bounded
-from newel.hooks.user_function import call_function, describe_failure
+from newel.hooks.user_function import LoopWatch, call_function, describe_failure
 
 WRONG_ANSWER: Final = "it returned {kind}; return None, a text for the model, or a HookReply"
 TOO_SLOW: Final = "it had not ended after {limit:g} s, and is no longer waited for"
@@ -58,11 +58,18 @@ class FunctionHook(Hook, frozen=True, kw_only=True):
 
 async def run_function(hook: FunctionHook, given: Mapping[str, Any]) -> HookReply:
     """Call a hook. What is wrong with it is its reply; only a cancellation is raised."""
+    watch = LoopWatch()
+    reply = await _reply(hook, given, watch)
+    problem = reply.problem or (f"it {watch.problem}" if watch.problem else "")
+    return msgspec.structs.replace(reply, problem=problem)
+
+
+async def _reply(hook: FunctionHook, given: Mapping[str, Any], watch: LoopWatch) -> HookReply:
     try:
         wanted = msgspec.convert(given, HookInput)
         answer: object = None
         with anyio.move_on_after(hook.limit) as scope:
-            answer = await call_function(hook.function, wanted)
+            answer = await watch.run(call_function(hook.function, wanted))
         if scope.cancelled_caught:
             return HookReply(problem=TOO_SLOW.format(limit=hook.limit))
     except (Exception, SystemExit) as error:  # noqa: BLE001 — of the user's code

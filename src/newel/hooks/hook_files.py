@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S, TOOL_EVENTS, Hook, Level, is_exact
+from newel.hooks.wrong_type import WrongType, find_wrong_type
 from newel.storage.files import read_regular
 from newel.text.sanitize import escape_line
 
@@ -30,6 +32,10 @@ MAX_PROBLEMS: Final = 20
 MAX_NAME: Final = 80
 """Characters of the name of an event in a message."""
 
+HOOK: Final = {"type": "command", "command": "ruff format"}
+GROUP: Final[Mapping[str, Any]] = {"matcher": "Edit", "hooks": []}
+"""Examples in messages."""
+
 _COMMAND: Final = re.compile(r'"command"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 Problem = str
@@ -46,22 +52,31 @@ class HookSet(msgspec.Struct, frozen=True):
 class WrittenHook(msgspec.Struct, frozen=True):
     """One hook as it is written."""
 
-    command: str = ""
-    args: tuple[str, ...] | None = None
-    type: str = "command"
-    timeout: float | None = None
-    condition: str = msgspec.field(default="", name="if")
-    is_async: bool = msgspec.field(default=False, name="async")
+    command: Annotated[str, Meta(description="a text", examples=["ruff format"])] = ""
+    args: Annotated[
+        tuple[str, ...] | None, Meta(description="a list of texts", examples=[["check", "--fix"]])
+    ] = None
+    type: Annotated[str, Meta(description="a text", examples=["command"])] = "command"
+    timeout: Annotated[float | None, Meta(description="a number of seconds", examples=[60])] = None
+    condition: Annotated[str, Meta(description="one permission rule as a text", examples=["Bash(git *)"])] = (
+        msgspec.field(default="", name="if")
+    )
+    is_async: Annotated[bool, Meta(description="true or false")] = msgspec.field(default=False, name="async")
 
 
 class _WrittenGroup(msgspec.Struct, frozen=True):
-    matcher: str = ""
-    hooks: tuple[msgspec.Raw, ...] = ()
+    matcher: Annotated[str, Meta(description="a text", examples=["Edit|Write"])] = ""
+    hooks: Annotated[tuple[msgspec.Raw, ...], Meta(description="a list of hooks", examples=[[HOOK]])] = ()
 
 
 class _WrittenFile(msgspec.Struct, frozen=True):
-    hooks: dict[str, msgspec.Raw] = {}
-    is_off: bool = msgspec.field(default=False, name="disableAllHooks")
+    hooks: Annotated[
+        dict[str, msgspec.Raw],
+        Meta(description="an object with a list for each event", examples=[{"Stop": []}]),
+    ] = {}
+    is_off: Annotated[bool, Meta(description="true or false")] = msgspec.field(
+        default=False, name="disableAllHooks"
+    )
 
 
 def read_hook_files(files: Sequence[Path], level: Level) -> HookSet:
@@ -128,20 +143,29 @@ def _read_file(file: Path, level: Level) -> HookSet:
         return HookSet(
             problems=[f"{file} cannot be read, so none of its hooks runs: {error.strerror or error}."]
         )
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return HookSet(problems=[f"{_place(file, data, error)}: {error}. None of its hooks runs."])
+    except msgspec.ValidationError:
+        wrong = find_wrong_type(data, _WrittenFile, "the file", {"hooks": {"Stop": []}})
+        line = _line_of_text(data.decode(), wrong.key and json.dumps(wrong.key))
+        return HookSet(problems=[f"{file}, line {line}: {wrong.message}. None of its hooks runs."])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return HookSet(problems=[f"{_syntax_error(file, data, error)}. None of its hooks runs."])
     return HookSet() if written.is_off else _HookFileReader(file, text, level).read(written.hooks)
 
 
-def _place(file: Path, data: bytes, error: Exception) -> str:
-    """The file, and the line of an error of syntax."""
+def _syntax_error(file: Path, data: bytes, error: Exception) -> str:
+    """What is wrong, and on which line, if that is known."""
     try:
         json.loads(data)
     except json.JSONDecodeError as syntax:
-        return f"{file}, line {syntax.lineno}"
+        return f"{file}, line {syntax.lineno}: this is no JSON: {syntax.msg}"
     except (ValueError, RecursionError):
         pass
-    return str(file) if "byte" in str(error) else f"{file}, line 1"
+    return f"{file}: this is no JSON: {error}"
+
+
+def _line_of_text(text: str, part: str, start: int = 0) -> int:
+    """The line of the first such part behind a position; that of the position if there is none."""
+    return text.count("\n", 0, max(text.find(part, start), start)) + 1
 
 
 class _HookFileReader:
@@ -169,22 +193,33 @@ class _HookFileReader:
         line = self._line_of_key(event)
         try:
             groups = msgspec.json.decode(raw, type=list[msgspec.Raw])
-            for group in [msgspec.json.decode(each, type=_WrittenGroup) for each in groups]:
-                for each in group.hooks:
-                    yield from self._hook(event, group.matcher, each, line)
-        except msgspec.ValidationError as error:
-            self._problems.append(
-                f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}: {error}. Its hooks do not run."
-            )
+        except msgspec.ValidationError:
+            wrong = WrongType.of(raw, "its value", "a list of objects", [GROUP])
+            return self._report(event, raw, wrong, "Its hooks do not run")
+        for each in groups:
+            try:
+                group = msgspec.json.decode(each, type=_WrittenGroup)
+            except msgspec.ValidationError:
+                wrong = find_wrong_type(each, _WrittenGroup, "an entry", GROUP)
+                self._report(event, each, wrong, "The hooks of this entry do not run")
+                continue
+            for hook in group.hooks:
+                yield from self._hook(event, group.matcher, hook, line)
+
+    def _report(self, event: str, raw: msgspec.Raw, wrong: WrongType, consequence: str) -> None:
+        if len(self._problems) >= MAX_PROBLEMS:
+            return  # a look for its line takes time
+        start = max(self._text.find(bytes(raw).decode(), self._at_event(event)), 0)
+        line = _line_of_text(self._text, wrong.key and json.dumps(wrong.key), start)
+        where = f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}"
+        self._problems.append(f"{where}: {wrong.message}. {consequence}.")
 
     def _hook(self, event: str, matcher: str, raw: msgspec.Raw, line: int) -> Iterator[Hook]:
         try:
             written = msgspec.json.decode(raw, type=WrittenHook)
-        except msgspec.ValidationError as error:
-            self._problems.append(
-                f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}: {error}. This hook does not run."
-            )
-            return
+        except msgspec.ValidationError:
+            wrong = find_wrong_type(raw, WrittenHook, "a hook", HOOK)
+            return self._report(event, raw, wrong, "This hook does not run")
         line = self._line_of_command(written.command, line)
         checked = check_hook(
             written, event=event, matcher=matcher, file=self._file, line=line, level=self._level
@@ -199,8 +234,10 @@ class _HookFileReader:
             self._problems.append(checked)
 
     def _line_of_key(self, event: str) -> int:
-        at = self._text.find(json.dumps(event))
-        return self._text.count("\n", 0, max(at, 0)) + 1
+        return self._text.count("\n", 0, self._at_event(event)) + 1
+
+    def _at_event(self, event: str) -> int:
+        return max(self._text.find(json.dumps(event)), 0)
 
     def _line_of_command(self, command: str, otherwise: int) -> int:
         """The line of the next command that says this: hooks are read in their order."""

@@ -91,7 +91,7 @@ class HookedPolicy:
         shown = verdict.arguments or changed
         text = escape_line(to_json(shown).decode(errors="replace"), MAX_SHOWN)
         told = _ChangedCall(planned, CHANGED.format(where=where, arguments=text))
-        return Verdict(allow=True, planned=told, arguments=shown)
+        return msgspec.structs.replace(verdict, planned=told, arguments=shown)
 
     async def _by_rules(self, call: ToolCall, tool: Tool, arguments: Any, wanted: HookVerdict) -> Verdict:
         if not wanted.decision:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, Final, TypeVar, cast
 
@@ -16,6 +18,10 @@ import anyio.from_thread
 import anyio.lowlevel
 
 T = TypeVar("T")
+
+TOO_LONG_S: Final = 1.0
+"""In which no key is read, and nothing else goes on."""
+HELD_UP: Final = "held up all of Newel for {seconds:.1f} s. Leave out `async`, so that it runs in a thread, or await what takes long"
 
 
 async def call_function(function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
@@ -26,6 +32,53 @@ async def call_function(function: Callable[..., Any], *arguments: Any, **more: A
         return await function(*arguments, **more)
     answer = await _in_thread(lambda: function(*arguments, **more))
     return await cast("Awaitable[Any]", answer) if hasattr(answer, "__await__") else answer
+
+
+class LoopWatch:
+    """Measures for how long coroutines keep the event loop from all others. Costs two looks at the clock whenever one of them waits."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        """Seconds."""
+
+    def run(self, work: Awaitable[T]) -> Awaitable[T]:
+        """To be awaited in place of ``work``."""
+        return _Watched(_awaited(work), self)
+
+    @property
+    def problem(self) -> str:
+        """What the user has to know; empty if there is nothing."""
+        return HELD_UP.format(seconds=self.longest) if self.longest > TOO_LONG_S else ""
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+class _Watched(Awaitable[T]):
+    def __init__(self, work: Coroutine[Any, Any, T], watch: LoopWatch) -> None:
+        self._work = work
+        self._watch = watch
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        step = partial(self._work.send, None)
+        while True:
+            began = time.monotonic()
+            try:
+                waits_for = step()
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._watch.longest = max(self._watch.longest, time.monotonic() - began)
+            try:
+                sent = yield waits_for
+            except GeneratorExit:
+                self._work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 — raised where the coroutine waits, such as a cancellation
+                step = partial(self._work.throw, error)
+            else:
+                step = partial(self._work.send, sent)
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

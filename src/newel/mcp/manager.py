@@ -43,6 +43,10 @@ class McpManager(anyio.AsyncContextManagerMixin):
 
     # -- servers and tools ------------------------------------------------------------------------------
 
+    @property
+    def configs(self) -> list[ServerConfig]:
+        return [server.config for server in self._servers.values()]
+
     def statuses(self) -> list[ServerStatus]:
         return [server.status() for server in self._servers.values()]
 

@@ -239,11 +239,16 @@ class _AskFirst:
         self._opened: set[str] = set()
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
+        answers: list[Approval] = []
+        verdict = await self._decide(call, tool, arguments, answers)
+        return msgspec.structs.replace(verdict, asked=True) if answers else verdict
+
+    async def _decide(self, call: ToolCall, tool: Tool, arguments: Any, answers: list[Approval]) -> Verdict:
+        """Decide, and add each answer of the user to ``answers``."""
         if self._refusal and not tool.read_only and tool.spec.name != COMMANDS:
             return self._refuse_change(tool)
         shown_preview: Preview | None = None
-        answer = Approval("no")
-        for asked in range(ROUNDS + 1):
+        while True:
             try:
                 judged = await self._plan(tool, arguments)
             except (NewelError, OSError) as error:
@@ -257,20 +262,20 @@ class _AskFirst:
             key = _approval_key(call, tool, judged.preview)
             # The answer holds only for what was shown: the call was planned again since, and may do something else now.
             if judged.preview == shown_preview:
-                await self._remember(answer, key, judged)
+                await self._remember(answers[-1], key, judged)
                 self._opened.update(touch.path for touch in judged.planned.touches)
                 return Verdict(allow=True, planned=judged.planned)
             if shown_preview is None and key in self._always:
                 return Verdict(allow=True, planned=judged.planned)
-            if asked == ROUNDS:
-                break
+            if len(answers) == ROUNDS:
+                return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown_preview)))
             answer = await self._request(call, tool, judged, changed=shown_preview is not None)
+            answers.append(answer)
             if answer.decision not in {"once", "always", "rule"}:
                 return self._decline(tool, judged, answer)
             if answer.decision == "once" and answer.command and tool.spec.name == COMMANDS:
                 return await self._decide_edited(call, tool, answer.command)
             shown_preview = judged.preview
-        return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown_preview)))
 
     async def _decide_edited(self, call: ToolCall, tool: Tool, command: str) -> Verdict:
         """Judge the command that the user wrote in place of the model's. They have seen it, but their rules may forbid it."""

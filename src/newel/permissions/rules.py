@@ -41,6 +41,9 @@ COMMANDS: Final = "bash"
 WEB: Final = "web_fetch"
 """The tool whose rules are about servers."""
 
+WITHOUT_RULES: Final = ("todo", "bash_output", "skill")
+"""The others of Newel's own, which change nothing: no rule is about them."""
+
 ADDED: Final = "extension:"
 """Before the name of a tool that is neither Newel's nor an MCP server's: a misspelt name of these two is an error."""
 
@@ -98,7 +101,7 @@ class ToolRule(msgspec.Struct, frozen=True):
 
     def matches(self, tool: str) -> bool:
         if self.name.startswith(ADDED):
-            return tool not in TOOLS and "__" not in tool and fits(self.name.removeprefix(ADDED), tool)
+            return not _is_own(tool) and "__" not in tool and fits(self.name.removeprefix(ADDED), tool)
         return fits(self.name, tool)
 
 
@@ -194,18 +197,27 @@ def parse_rule(text: str) -> Rule:
     raise _without_pattern(text, tool, pattern)
 
 
+def _is_own(tool: str) -> bool:
+    return tool in TOOLS or tool in WITHOUT_RULES
+
+
 def _may_exist(tool: str) -> bool:
     """Whether a tool can have this name: one of Newel's own, or ``SERVER__TOOL``. A server that is itself called ``mcp`` is matched by
     ``mcp*__TOOL``.
     """
-    if tool in TOOLS or tool.startswith(ADDED):
+    if tool in TOOLS:
         return True
+    if tool.startswith(ADDED):
+        return not _is_own(tool.removeprefix(ADDED))
     return bool(re.search(r"__|\*", tool)) and "." not in tool and not tool.startswith("mcp__")
 
 
 def _no_tool(text: str, tool: str, pattern: str | None) -> ConfigError:
     from newel.permissions.foreign_rules import is_of_mcp_server, searches_web
 
+    if _is_own(own := tool.removeprefix(ADDED)):
+        remedy = f"Write `{own}` instead." if own in TOOLS else "It changes nothing, so no rule is about it."
+        return _invalid(text, f"{own} is a tool of Newel's own", f". {remedy}")
     if searches_web(tool):
         return _invalid(text, "Newel has no tool that searches the web", ".")
     instead = _instead(tool, pattern)

@@ -251,6 +251,8 @@ class ChatSession:
         self.stop_requested = False
         """Whether the run in progress, or the one about to start, is to end."""
         self._is_over = False
+        self._is_outdated = False
+        """Whether the next run is to create its agent anew."""
         self.judge_totals = NOTHING_USED
         self._reading = anyio.Lock()
         self._on_change = on_change
@@ -279,6 +281,9 @@ class ChatSession:
             ask=self._ask,
         )
         try:
+            if self._is_outdated:
+                self._is_outdated = False
+                self.discard_agent()
             agent = self.agent or await self.factory.create(spec)
             if self.agent_mode:
                 await agent.set_agent_mode(self.agent_mode)
@@ -344,6 +349,10 @@ class ChatSession:
         """Let the next run create the agent, from the session's file if there is one."""
         if self.factory.session_file(self.session, self.folder) is not None:
             self.agent = None
+
+    def renew_agent(self) -> None:
+        """The same; also during a run, or while its agent is created."""
+        self._is_outdated = True
 
     def branch(self, message_id: str | None) -> None:
         """Go back to just after a message, with the agent of the run in progress."""

@@ -7,6 +7,7 @@ POST /chat, /clear             the default chat
 GET  /api/state, /health       tabs and servers, the version
 GET  /api/permissions          the rules and servers of the project; POST …/revoke
 GET  /api/usage                what models and tools have used
+     /api/trust                what the project brings that waits for trust, and the decision
 GET  /api/runs/{run}/events    a run's events, in pages or as a stream
      /api/agent/…              jobs that propose changes, and their review (docs/review-api.md)
 POST /api/transport/run        the model, for programs without its key
@@ -15,7 +16,7 @@ GET  /docs, /openapi.json      this API
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,6 +36,8 @@ from newel.web.api.model_proxy import relay_routes
 from newel.web.api.permissions import KINDS as PERMISSION_KINDS
 from newel.web.api.permissions import permission_routes
 from newel.web.api.runs import EventPage, run_routes
+from newel.web.api.trust import KINDS as TRUST_KINDS
+from newel.web.api.trust import TrustDesk, trust_routes
 from newel.web.api.usage import KINDS as USAGE_KINDS
 from newel.web.api.usage import ReportUsage, usage_routes
 from newel.web.http_schema import Failed, Json, describe, error_response, handle_failures, read_body, route
@@ -96,11 +99,12 @@ def create_app(
     relay: Provider | None = None,
     open_review: Callable[[], AbstractAsyncContextManager[ReviewService]] | None = None,
     report_usage: ReportUsage | None = None,
+    trust: TrustDesk | None = None,
     static: Path = STATIC,
     send_timeout: float = SEND_TIMEOUT_S,
 ) -> FastAPI:
     """The ASGI application and its security middleware. ``relay`` answers ``/api/transport/run``, the service of ``open_review``
-    ``/api/agent/…``, ``report_usage`` ``/api/usage``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
+    ``/api/agent/…``, ``report_usage`` ``/api/usage``, ``trust`` ``/api/trust``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
     """
     app = FastAPI(
         title="Newel",
@@ -121,9 +125,9 @@ def create_app(
     ):
         app.include_router(router)
     kinds = [*KINDS, *PERMISSION_KINDS]
-    if report_usage is not None:
-        app.include_router(usage_routes(report_usage, workbench.folder))
-        kinds += USAGE_KINDS
+    for router, of_router in _optional_routes(workbench, report_usage, trust):
+        app.include_router(router)
+        kinds += of_router
     if open_review is not None:
         from newel.web.api import review
 
@@ -146,6 +150,15 @@ def create_app(
     )
     app.add_middleware(SecurityMiddleware, access=access, send_timeout=send_timeout)
     return app
+
+
+def _optional_routes(
+    workbench: Workbench, report_usage: ReportUsage | None, trust: TrustDesk | None
+) -> Iterator[tuple[APIRouter, list[type]]]:
+    if report_usage is not None:
+        yield usage_routes(report_usage, workbench.folder), USAGE_KINDS
+    if trust is not None:
+        yield trust_routes(trust, workbench), TRUST_KINDS
 
 
 def _login_routes(access: ServerAccess) -> APIRouter:

@@ -48,6 +48,7 @@ from newel.workbench.tab_log import TabLog, TabSaved, TabSettings
 from newel.workbench.tab_session import CLOSED, NEW_CHAT, ChangeKind, TabServiceError, TabServices, TabSession
 
 if TYPE_CHECKING:
+    from newel.mcp.server_config import ServerConfig
     from newel.review_jobs.service import ReviewService
     from newel.workspace.ssh.host_monitor import HostMonitor, HostState
 
@@ -62,6 +63,9 @@ OpenReview = Callable[[], Awaitable["ReviewService"]]
 
 class ToolServers(Protocol):
     """The MCP servers (``newel.mcp.manager``). Methods raise ``NewelError`` for unknown names."""
+
+    @property
+    def configs(self) -> list[ServerConfig]: ...
 
     def statuses(self) -> list[ServerStatus]: ...
 
@@ -269,6 +273,11 @@ class Workbench:
     def _on_failure(self, lease: Lease, reason: str) -> None:
         if tab := self._tabs.get(lease.queue):
             tab.fail_run(lease.job, reason)
+
+    def renew_agents(self) -> None:
+        """Let the next run of each conversation create its agent anew, from what the user trusts now."""
+        for tab in self._tabs.values():
+            tab.chat.renew_agent()
 
     # -- permissions, review, host, model ----------------------------------------------------------------------
 

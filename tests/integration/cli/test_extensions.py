@@ -307,6 +307,51 @@ def test_hooks_that_fail_or_hang_are_named_and_decide_nothing(with_model: Make) 
     assert "it returned dict" in messages[3]
 
 
+def test_an_async_function_that_blocks_is_named(with_model: Make) -> None:
+    """Meanwhile no key is read and no other conversation goes on; the author learns which function it was."""
+    newel = with_model(scenario("go", call("crunch"), call("wait"), DONE))
+    path = extension(
+        newel,
+        "slow.py",
+        """\
+        import time
+
+        import anyio
+
+
+        def register(newel):
+            @newel.tool(read_only=True)
+            async def crunch() -> str:
+                "Crunch."
+                await anyio.sleep(0)
+                time.sleep(1.2)
+                await anyio.sleep(0)
+                return "crunched"
+
+            @newel.tool(read_only=True)
+            async def wait() -> str:
+                "Wait."
+                await anyio.sleep(1.2)
+                return "waited"
+
+            @newel.on("Stop")
+            async def think(call):
+                time.sleep(1.1)
+        """,
+    )
+    done = newel("--json", "go")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    of_tool, of_hook = [each for each in lines if each.get("type") == "error"]
+    assert of_tool["code"] == "extension"
+    assert re.match(rf"The tool crunch of {path} held up all of Newel for 1\.\d s\. ", of_tool["message"])
+    assert "Leave out `async`" in of_tool["message"]
+    assert re.match(
+        rf"The Stop hook of {path}, line 21: it held up all of Newel for 1\.\d s\. ", of_hook["message"]
+    )
+    assert results(newel)[0] == "crunched", "the model has nothing to do with it"
+
+
 def test_a_command_that_fails_sends_no_prompt(with_model: Make) -> None:
     newel = with_model(scenario("go", DONE))
     extension(
@@ -367,6 +412,21 @@ def test_rules_hold_for_tools_of_extensions(with_model: Make) -> None:
     newel("note")
     assert "the user's rule `deny extension:add_*` forbids it" in results(newel)[0]
     assert not (newel.project / "NOTES.md").exists()
+
+
+def test_a_rule_for_extensions_leaves_newels_own_tools_alone(with_model: Make) -> None:
+    steps = (
+        call("todo", items=[{"content": "Note it", "status": "pending"}]),
+        call("add_note", text="x"),
+        DONE,
+    )
+    newel = with_model(scenario("note", *steps))
+    from_page(newel, "notes.py")
+    (newel.home / ".newel" / "config.toml").write_text('[permissions]\ndeny = ["extension:*"]\n')
+    newel("note", "--tools", "todo,add_note")
+    own, added = results(newel)
+    assert "forbids" not in own
+    assert "the user's rule `deny extension:*` forbids it" in added
 
 
 def test_an_agent_cannot_write_an_extension(with_model: Make) -> None:

@@ -180,6 +180,16 @@ def test_a_prompt_on_the_command_line_asks_at_the_terminal_before_it_acts(
     assert "declined this call and said: not now" in newel.requests[2]["messages"][-1]["content"]
 
 
+def test_an_address_in_an_answer_is_a_link(with_model: Make, open_terminal: Callable[..., Terminal]) -> None:
+    """Otherwise it has to be copied by hand from a terminal that could open it."""
+    newel = with_model(scenario("", {"content": "See https://example.org/a now."}))
+    terminal = open_terminal(newel, "newel", TERM="xterm-256color")
+    terminal.wait_for("Enter sends")
+    terminal.type("go\r")
+    terminal.wait_for(" now.")
+    assert re.search(r"\x1b\]8;[^;]*;https://example\.org/a\x1b\\", terminal.shown)
+
+
 def test_clear_starts_a_new_conversation_and_keeps_the_old_one(
     with_model: Make, open_terminal: Callable[..., Terminal]
 ) -> None:

@@ -670,7 +670,7 @@ def test_a_mistake_in_a_file_concerns_one_hook_and_names_its_line(with_model: Ma
         assert "hooks of the type 'prompt' do not run here" in text
         assert "PostToolBatch: there is no such event here" in text
         assert "the matcher is no regular expression" in text
-        assert "Expected `float | null`, got `str`" in text
+        assert '`timeout` is "soon", and has to be a number of seconds, such as 60' in text
     (newel.home / ".newel" / "hooks.json").write_text('{"hooks": {\n  "Stop": [}\n')
     assert "hooks.json, line 2" in newel("go").stderr
 

@@ -29,6 +29,15 @@ def test_every_installed_command_tells_its_version(command: str) -> None:
     assert said(str(BIN / command), "--version") == f"{expected}\n"
 
 
+def test_an_installation_hides_no_other_program() -> None:
+    """Otherwise `go` in every shell, and in the agent's own commands, is Newel and not the compiler."""
+    assert {name for name in COMMANDS if not name.startswith(("newel", "lsimons-agent"))} == {
+        "coding-agent",
+        "jexida",
+        "mock-llm-server",
+    }
+
+
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_every_subcommand_tells_the_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = getattr(import_module(f"newel.cli.{MODULES[name]}"), f"command_{name}")

@@ -212,6 +212,16 @@ def test_json_mode_prints_one_event_per_line_under_the_specified_names(with_mode
     assert kinds[-2:] == ["agent_end", "result"]
     end = next(event for event in events if event["type"] == "tool_execution_end")
     assert {"toolCallId", "toolName", "isError", "result"} <= end.keys()
+    session, result = events[0], events[-1]
+    assert (session["cwd"], session["model"], session["file"]) == (
+        str(newel.project),
+        "mock-model",
+        str(newel.sessions[0]),
+    )
+    assert session["sessionId"] in session["file"]
+    assert {"read", "bash", "edit", "write"} == set(session["tools"])
+    assert "`hello.py` is written and runs" in result["text"]
+    assert (result["turns"], result["exitCode"], result["cost"]) == (3, 0, None)  # its price is unknown
 
 
 def test_an_invalid_config_file_is_one_message(with_model: Make) -> None:

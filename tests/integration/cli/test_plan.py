@@ -87,4 +87,4 @@ def test_a_plan_changes_nothing_and_is_carried_out_by_one_command(with_model: Ma
         terminal.wait_for("It is there.")
         assert (newel.project / "a").exists()
         terminal.type("/approve", "Enter")
-        terminal.wait_for("Approval mode: ask.")
+        terminal.wait_for(f"{MARK} ask        each change and command is shown first  (in use)")

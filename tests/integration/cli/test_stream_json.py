@@ -323,7 +323,7 @@ def test_control_requests_are_answered_by_their_ids(with_model: Make) -> None:
         ("r3", "error"),
         ("r4", "error"),
     ]
-    assert [command["name"] for command in responses[0]["response"]["commands"]] == ["init"]
+    assert [command["name"] for command in responses[0]["response"]["commands"]] == ["init", "remember"]
     assert "'dance'" in responses[2]["error"]
     assert newel.requests[0]["model"] == "other"
 

@@ -20,6 +20,7 @@ from newel.context.built_in_prompts import BUILT_IN
 from newel.context.file_completion import FileCompleter
 from newel.context.prompt_templates import Template
 from newel.jobs.sqlite import open_engine
+from newel.mcp.server_config import ServerConfig
 from newel.mcp.types import ServerStatus
 from newel.permissions.approval import approval_policy
 from newel.permissions.kept import KeptRules, KeptServers
@@ -155,6 +156,8 @@ class ScriptedAgents:
 
 class WorkbenchWithoutServers:
     """A workbench without MCP servers."""
+
+    configs: list[ServerConfig] = []
 
     def statuses(self) -> list[ServerStatus]:
         return []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError
 from newel.permissions.rules import CommandRule, PathRule, ToolRule, describe_rules, parse_rule
+from newel.tools.selection import OWN_NAMES
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,12 @@ def test_a_rule_is_parsed_and_written_as_it_reads(text: str, rule: object) -> No
     assert parse_rule(str(parsed)) == parsed
 
 
+@pytest.mark.parametrize("tool", [*OWN_NAMES, "github__create_issue"])
+def test_a_rule_for_extensions_is_about_no_other_tool(tool: str) -> None:
+    assert not ToolRule("extension:*").matches(tool)
+    assert ToolRule("extension:*").matches("add_note")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -56,6 +63,9 @@ def test_a_rule_is_parsed_and_written_as_it_reads(text: str, rule: object) -> No
         ("github__x(y)", "take a pattern"),
         ("bash(git status) x", "TOOL"),
         ("read(a(b))", "brackets"),
+        ("extension:bash", "Newel's own.*`bash`"),
+        ("extension:todo", "Newel's own.*no rule is about it"),
+        ("todo", "Newel's own.*no rule is about it"),
     ],
 )
 def test_what_is_no_rule_is_refused_with_the_reason(text: str, problem: str) -> None:

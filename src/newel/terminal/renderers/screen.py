@@ -24,7 +24,7 @@ class Screen(Protocol):
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """Inside, nothing is live and the terminal can be used for a question."""
+        """Inside, nothing is live and the terminal can be used for a question. What is to be printed waits for its end."""
         ...
 
 
@@ -36,17 +36,19 @@ class LiveScreen:
         self._shown: list[str] = []
         self._live: list[str] = []
         self._paused = False
+        self._held = ""
 
     def size(self) -> tuple[int, int]:
         return terminal_size(self.out)
 
     def draw(self, above: str, live: Sequence[str]) -> None:
         self._live = list(live)
-        drawn = [] if self._paused else self._live
-        if above or drawn != self._shown:
-            self.out.write(self._erase() + above + self._below(drawn))
+        if self._paused:
+            self._held += above
+        elif above or self._live != self._shown:
+            self.out.write(self._erase() + above + self._below(self._live))
             self.out.flush()
-            self._shown = drawn
+            self._shown = self._live
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -57,7 +59,8 @@ class LiveScreen:
             yield
         finally:
             self._paused = False
-            self.draw("", self._live or live)
+            held, self._held = self._held, ""
+            self.draw(held, self._live or live)
 
     def _erase(self) -> str:
         up = f"\x1b[{len(self._shown) - 1}A" if len(self._shown) > 1 else ""

@@ -14,6 +14,7 @@ from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.config.keymap import Keymap
+from newel.context.built_in_prompts import REMEMBER
 from newel.context.prompt_templates import described, find_template, reachable_names
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
@@ -28,7 +29,7 @@ from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Repl, error_of, open_ui
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
-from newel.terminal.repl.slash_hints import NOT_SENT
+from newel.terminal.repl.slash_hints import NOT_SENT, NOTE_HINT
 from newel.terminal.repl.status_line import StatusLine
 from newel.terminal.review.review_ui import RunNotice
 from newel.terminal.ui.approval import Approver
@@ -172,6 +173,8 @@ class CodingRepl(Repl[CommandContext]):
     # -- input --------------------------------------------------------------------------------------
 
     def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
+        if self._is_note(text):
+            text = f"/{REMEMBER} {text.strip()[1:].strip()}"
         is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
         if self._is_prompting and is_message and self._group is not None:
             self._group.start_soon(
@@ -179,6 +182,10 @@ class CodingRepl(Repl[CommandContext]):
             )
         else:
             super().submit(text, when, images)
+
+    def _is_note(self, text: str) -> bool:
+        """Whether it is one line behind ``#``, which goes into AGENTS.md. A longer text begins with a heading."""
+        return text.startswith("# ") and "\n" not in text.strip() and REMEMBER in self._agent.templates
 
     def take_back(self) -> str | None:
         """The queues are those of ``state_lines``, the last line first."""
@@ -245,6 +252,8 @@ class CodingRepl(Repl[CommandContext]):
             lines.append(one_line(self._agent.sandbox_problem, 60))
         if typed.startswith("!"):
             lines.append(self._own_commands.hint(typed))
+        elif self._is_note(typed):
+            lines.append(NOTE_HINT)
         elif self._is_prompting:
             detach = self._hint("background", "{} to the background") if self.can_detach else ""
             sends = (self._hint("send", "{} sends now"), self._hint("complete", "{} sends after the run"))

@@ -14,24 +14,52 @@ from newel.text.format import format_columns, one_line
 IN_TURN: Final[tuple[ApprovalMode, ...]] = ("ask", "auto", "plan")
 """The modes between which a key switches. To review, an agent works in a copy of the project, which begins with the session."""
 
+_MEANINGS: Final[dict[ApprovalMode, str]] = {
+    "auto": "everything runs unasked, {place}",
+    "ask": "each change and command is shown first",
+    "review": "no change reaches your files before you keep it",
+    "plan": "it looks around, changes nothing and writes a plan",
+    "read-only": "it looks around and changes nothing",
+}
+"""What the approval modes mean to a user; ``place`` is where commands run."""
+
 IMPLEMENT = "Implement the plan."
 """The prompt after a plan, which Enter sends."""
 
 
-async def approve(context: CommandContext, mode: str) -> None:
+def describe_mode(agent: CodingAgent, mode: ApprovalMode) -> str:
+    place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(agent.sandbox, "in a sandbox")
+    return _MEANINGS[mode].format(place=place)
+
+
+async def approve(context: CommandContext, typed: str) -> None:
+    """``/approve`` or ``/approve MODE``"""
+    modes = get_args(ApprovalMode)
+    if typed and typed not in modes:
+        context.say(f"There is no mode {one_line(typed, 40)}. Modes: {', '.join(modes)}.")
+        return
     agent = context.agent
-    modes = f"Modes: {', '.join(get_args(ApprovalMode))}."
-    if mode and mode not in get_args(ApprovalMode):
-        context.say(f"There is no mode {one_line(mode, 40)}. {modes}")
+    mode = modes[modes.index(typed)] if typed else await _pick_mode(context)
+    if mode is None:
         return
     try:
-        for valid in get_args(ApprovalMode):
-            if valid == mode:
-                agent.set_approve(valid)
+        agent.set_approve(mode)
     except NewelError as error:
         context.say(str(error))
         return
-    context.say(f"Approval mode: {agent.approve}. {'' if mode else modes}".rstrip())
+    context.say(f"Approval mode: {agent.approve}.")
+
+
+async def _pick_mode(context: CommandContext) -> ApprovalMode | None:
+    """None if the user chooses none."""
+    agent = context.agent
+    modes: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
+    rows = [
+        f"{mode:<9}  {describe_mode(agent, mode)}{'  (in use)' if mode == agent.approve else ''}"
+        for mode in modes
+    ]
+    picked = await context.pick("Approval mode: what runs without asking", rows, modes.index(agent.approve))
+    return None if picked is None else modes[picked]
 
 
 def switch_approval_mode(agent: CodingAgent) -> None:

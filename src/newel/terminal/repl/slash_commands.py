@@ -29,6 +29,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("!command", "run a command in the terminal; the model gets its output with your next message"),
         ("!!command", "run a command that the model does not get; !! alone discards those not sent yet"),
         ("@path", "attach a file"),
+        ("# words", "the agent notes them in AGENTS.md, for all later conversations; also /remember"),
         ("\\ at the end", "Enter begins a new line"),
     ]
     rows += [
@@ -70,7 +71,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
     SlashCommand("hooks", "", "list the hooks: when they run, and how they last went", hooks, at_once=True),
     SlashCommand(
-        "approve", "[MODE]", "show or set the approval mode: what runs without asking", approve, at_once=True
+        "approve", "[MODE]", "choose the approval mode: what runs without asking", approve, at_once=True
     ),
     SlashCommand("implement", "[auto]", "implement the plan, asking before changes or not", implement),
     SlashCommand(

@@ -23,6 +23,7 @@ ALIASES: Final = {
         ("keymap keybindings shortcuts hotkeys", "keys"),
         ("diff changes", "review"),
         ("fork tree", "branch"),
+        ("tasks ps", "bashes"),
     )
     for alias in aliases.split()
 }
@@ -40,6 +41,8 @@ NOT_SENT: Final[dict[str, str]] = dict.fromkeys(
     "This was not sent: Ctrl+L clears the screen, and `/clear` starts a new conversation.",
 )
 """A word with two meanings, the one of which would drop the conversation."""
+
+NOTE_HINT: Final = "# the agent notes this in AGENTS.md, for all later conversations"
 
 HINTS: Final = {
     name: hint
@@ -61,8 +64,8 @@ HINTS: Final = {
             "add-dir",
             'writable = ["/path"] under [sandbox] in ~/.newel/config.toml lets commands change another folder.',
         ),
-        ("doctor bug", "`newel doctor` in a shell checks the settings and the model server."),
-        ("config settings", "`newel config` in a shell shows the settings and changes them."),
+        ("doctor bug feedback", "`newel doctor` in a shell checks the settings and the model server."),
+        ("config settings experimental", "`newel config` in a shell shows the settings and changes them."),
         (
             "login setup connect",
             "`newel setup` in a shell asks for a server, its key and a model; `/model` shows the models of this server.",
@@ -73,12 +76,22 @@ HINTS: Final = {
             "restore revert checkpoint checkpoints",
             "`/undo` undoes the last run, `/undo 2` another one that `/review` lists; `/rewind` goes back to before a prompt.",
         ),
-        ("rename", "`/session name WORDS` names this session."),
+        ("rename name", "`/session name WORDS` names this session."),
         ("save share", "The session is saved as it goes; `/export FILE.html` writes it as a page."),
         ("skills", "`newel skills` in a shell lists skills; `/help` names those that you can call."),
-        ("memory", "Put instructions for agents into AGENTS.md; `/init` writes one."),
-        ("add read file attach", "`@path` in a message attaches a file, {paste} the image in the clipboard."),
-        ("run shell test lint", "`!command` runs a command and shows it to the model."),
+        (
+            "memory",
+            "`/remember WORDS`, or `# WORDS`, has the agent note something in AGENTS.md; `/init` writes one.",
+        ),
+        (
+            "add read file attach mention paste",
+            "`@path` in a message attaches a file, {paste} the image in the clipboard.",
+        ),
+        (
+            "drop",
+            "What was attached stays in the conversation: `/rewind` goes back to before it, `/compact` frees the context.",
+        ),
+        ("run shell test lint git ls", "`!command` runs a command and shows it to the model."),
         ("commit", "Ask the agent to commit, or run `!git commit`."),
         ("cd cwd workspace", "`newel --cwd DIR` in a shell starts a conversation in another folder."),
         ("edit editor", "{editor} opens the draft in $EDITOR."),
@@ -93,6 +106,38 @@ HINTS: Final = {
         (
             "terminal-setup",
             "Ctrl+J makes a new line in every terminal, Shift+Enter where the terminal reports it.",
+        ),
+        (
+            "agent agents collab subagents",
+            "The model starts subagents by itself; `newel agents` in a shell lists the agents that work on a contract.",
+        ),
+        ("todo todos", "The model keeps its list of steps by itself, and shows it while it works."),
+        ("ide", "`newel acp` serves an editor: Zed, JetBrains, Neovim, Emacs or VS Code."),
+        (
+            "security-review pr-comments pr_comments review-pr",
+            "Ask for it in a prompt; a prompt that you use often can be a command of yours, in ~/.newel/prompts/NAME.md.",
+        ),
+        (
+            "output-style personality",
+            "Put into AGENTS.md how answers should be; `newel --system-prompt TEXT` replaces Newel's own words about it.",
+        ),
+        (
+            "release-notes changelog upgrade update",
+            "Update Newel with the tool that installed it, for example `uv tool upgrade newel`.",
+        ),
+        (
+            "reload",
+            "Settings, AGENTS.md and prompts are read at the start: `/quit`, and then `newel -c` in a shell.",
+        ),
+        ("web fetch", "Name the address in a prompt: the model reads pages of the web by itself."),
+        ("details verbose", "{transcript} shows the whole transcript, with each call unfolded."),
+        (
+            "plugin plugins extensions",
+            "`newel extensions` in a shell lists extensions in Python, `newel skills` skills.",
+        ),
+        (
+            "privacy privacy-settings",
+            "Newel sends no telemetry; `newel forget` in a shell deletes what it has stored.",
         ),
         ("mcp", "`newel mcp` in a shell lists, adds and tests tool servers; `/tools` lists their tools."),
         ("forget", "`newel forget` in a shell deletes what Newel has stored."),

@@ -12,7 +12,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
-    AbstractContextManager,
     asynccontextmanager,
     contextmanager,
     nullcontext,
@@ -107,6 +106,7 @@ class PromptToolkitUI:
         self._attention = Attention(self._output, title, notify, self.renderer.note)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
+        self._held: str | None = None
         self._pause = TypingPause(lambda: self._mode is not self._writing)
         self._interrupts = DoublePress()
         self._pager: FullscreenPager | None = None
@@ -165,9 +165,9 @@ class PromptToolkitUI:
             self._leave_search()
             if about:
                 self.renderer.note(escape_invisible(about), "question")
-            await read_keys()  # keys typed before the question are no answer: they act as usual
-            self._pause.begin()
-            with self._attention.asking(question) if interrupting else nullcontext():
+            with self.paused(), self._attention.asking(question) if interrupting else nullcontext():
+                await read_keys()  # keys typed before the question are no answer: they act as usual
+                self._pause.begin()
                 if interrupting:
                     with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
                         await self._pause.wait()
@@ -325,6 +325,8 @@ class PromptToolkitUI:
 
     def draw(self, above: str, live: Sequence[str]) -> None:
         self._live = live
+        if self._held is not None:
+            self._held, above = self._held + above, ""
         app, output = self._app, self._output
         if self._suspension.is_active:
             self._suspension.hold(above)
@@ -342,9 +344,14 @@ class PromptToolkitUI:
         else:
             app.invalidate()
 
-    def paused(self) -> AbstractContextManager[None]:
-        """Questions have a place of their own here."""
-        return nullcontext()
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        self._held = ""
+        try:
+            yield
+        finally:
+            held, self._held = self._held, None
+            self.draw(held, self._live)
 
     # -- the parts ----------------------------------------------------------------------------------
 

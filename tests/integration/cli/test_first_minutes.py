@@ -1,0 +1,83 @@
+"""If these fail, the first five minutes at a terminal end at a wrong key, a stopped server, or a help that leads nowhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from mock_llm_server import running
+from tests.support import BIN, Newel, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+
+def shell(newel: Newel, rows: int = 50) -> AbstractContextManager[Tmux]:
+    return Tmux(["sh"], newel.project, newel.environ | {"PS1": "$ "}, rows=rows)
+
+
+def conversation(newel: Newel) -> Tmux:
+    screen = Tmux([str(BIN / "newel")], newel.project, newel.environ, columns=100)
+    screen.wait_for("Enter sends")
+    return screen
+
+
+def test_the_demo_shows_a_real_run_and_names_the_next_step(with_model: Make) -> None:
+    with shell(with_model()) as screen:
+        screen.type("newel demo", "Enter")
+        screen.wait_for("To use a model of yours: newel setup")
+        assert "● write hello.py" in screen.text
+        assert "● bash python3 hello.py" in screen.text
+
+
+def test_the_help_has_the_commands_first_and_hosts_among_them(with_model: Make) -> None:
+    with shell(with_model(), rows=150) as screen:
+        screen.type("newel help", "Enter")
+        screen.wait_for("exit codes:")
+        groups = ["the agent:", "changes:", "sessions:", "settings, servers and hosts:", "\noptions:"]
+        places = [screen.text.find(group) for group in groups]
+        assert -1 not in places
+        assert places == sorted(places)
+        assert "list, add, remove and test SSH hosts" in screen.text[places[3] : places[4]]
+
+
+def test_a_wrong_key_is_named_and_the_conversation_goes_on(with_model: Make) -> None:
+    fault = {"kind": "status", "status": 401, "times": 1}
+    newel = with_model(scenario("", {"fault": [fault], "response": {"content": "With a key it answers."}}))
+    with conversation(newel) as screen:
+        screen.type("hi", "Enter")
+        screen.wait_for("rejected the API key (401)")
+        assert "Set LLM_AUTH_TOKEN or --api-key" in screen.text
+        screen.type("again", "Enter")
+        screen.wait_for("With a key it answers.")
+
+
+def test_a_stopped_server_is_an_error_at_once_and_works_when_it_runs_again(with_model: Make) -> None:
+    newel = with_model()
+    with running(scenario("", {"content": "Back again."})) as server:
+        port = server.port
+    newel.environ["LLM_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
+    with conversation(newel) as screen:
+        begun = time.monotonic()
+        screen.type("hi", "Enter")
+        screen.wait_for("nothing listens there. Start the")
+        assert time.monotonic() - begun < 5, "a refused connection was tried again and again"
+        with running(scenario("", {"content": "Back again."}), port=port):
+            screen.type("hi", "Enter")
+            screen.wait_for("Back again.")
+
+
+def test_a_command_with_nothing_to_do_says_so(with_model: Make) -> None:
+    """Otherwise the user takes an empty list for a mistake, or a new conversation for their old one."""
+    with shell(with_model(scenario("", {"content": "Done."}))) as screen:
+        for typed, shown in (
+            ("newel hosts", "No hosts yet. Add one: newel hosts add"),
+            ("newel mcp", "No servers yet. Add one: newel mcp add"),
+            ("newel decide; echo code $?", "No pending changes.\ncode 1"),
+            ("newel decide < /dev/null; echo now $?", "No pending changes.\nnow 1"),
+            ("newel undo < /dev/null", "No changes by agents are recorded in this folder."),
+            ("newel -c", "This folder has no earlier session. A new one begins."),
+        ):
+            screen.type(typed, "Enter")
+            screen.wait_for(shown)
