@@ -3,7 +3,9 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Generator
+from pathlib import Path
 from types import FrameType
 from typing import cast
 
@@ -31,6 +33,13 @@ for name in [
 # Most tests look at what a command does outside the project, at its number, or at its servers; those of the sandbox remove this.
 # To see which tests hold in the sandbox, too: NEWEL_TESTS_SANDBOX=workspace.
 os.environ["NEWEL_SANDBOX"] = os.environ.get("NEWEL_TESTS_SANDBOX", "off")
+# What pyenv puts in place of ``python3`` starts twenty processes before the first one of Python, and commands of tests start
+# hundreds of Pythons: those of the tests' own version are found before it.
+PATH = os.environ["PATH"].split(os.pathsep)
+PYTHONS = str(Path(sys.base_prefix, "bin"))
+if PYTHONS not in PATH and (shims := [each for each in PATH if Path(each).name == "shims"]):
+    PATH.insert(PATH.index(shims[0]), PYTHONS)
+    os.environ["PATH"] = os.pathsep.join(PATH)
 
 
 def _pass(_: int, __: FrameType | None) -> None:

@@ -17,6 +17,8 @@ from acp.connection import StreamDirection, StreamEvent
 from acp.exceptions import RequestError
 from acp.helpers import text_block
 
+from tests.forked import Process as Started
+from tests.forked import start
 from tests.support import BIN, Newel
 
 PATIENCE_S = 20.0
@@ -190,10 +192,38 @@ async def _read_all(process: Process, output: bytearray) -> None:
         output += piece
 
 
+class Running:
+    """A running ``newel acp``: its pipes as asyncio has them."""
+
+    def __init__(self, process: Started, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
+        self._process = process
+        self.stdin = stdin
+        self.stdout = stdout
+        self.kill = process.kill
+
+    async def wait(self) -> int:
+        return await asyncio.to_thread(self._process.wait, PATIENCE_S)
+
+
+@asynccontextmanager
+async def _connected(process: Started) -> AsyncGenerator[Running]:
+    loop = asyncio.get_running_loop()
+    stdout, unread = asyncio.StreamReader(limit=2**26), asyncio.StreamReader()
+    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), process.stdout)
+    writing, protocol = await loop.connect_write_pipe(
+        lambda: asyncio.StreamReaderProtocol(unread), process.stdin
+    )
+    try:
+        yield Running(process, asyncio.StreamWriter(writing, protocol, None, loop), stdout)
+    finally:
+        reading.close()
+        writing.close()
+
+
 class Connection:
     """A running ``newel acp``, and the editor at its other end."""
 
-    def __init__(self, process: Process, agent: ClientSideConnection, editor: Editor, project: Path) -> None:
+    def __init__(self, process: Running, agent: ClientSideConnection, editor: Editor, project: Path) -> None:
         self.process = process
         self.agent = agent
         self.editor = editor
@@ -228,41 +258,29 @@ async def editing(
 ) -> AsyncGenerator[Connection]:
     """An editor that has started ``newel acp`` and said what it can do. ``under`` is a command that runs it."""
     editor = editor or Editor()
-    process = await asyncio.create_subprocess_exec(
-        *under,
-        str(BIN / "newel"),
-        "acp",
-        *options,
-        cwd=newel.home,
-        env=newel.environ,
-        stdin=PIPE,
-        stdout=PIPE,
-        limit=2**26,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    agent = ClientSideConnection(
-        cast("Any", editor),
-        process.stdin,
-        process.stdout,
-        use_unstable_protocol=True,
-        observers=[editor.observe],
-    )
-    try:
-        await agent.initialize(
-            protocol_version=PROTOCOL_VERSION,
-            client_capabilities=schema.ClientCapabilities(
-                fs=schema.FileSystemCapabilities(read_text_file=files, write_text_file=files),
-                terminal=terminals,
-            ),
+    command = [*under, str(BIN / "newel"), "acp", *options]
+    started = start(command, cwd=newel.home, env=newel.environ, stdin=PIPE, stderr=2)
+    async with _connected(started) as process:
+        agent = ClientSideConnection(
+            cast("Any", editor),
+            process.stdin,
+            process.stdout,
+            use_unstable_protocol=True,
+            observers=[editor.observe],
         )
-        yield Connection(process, agent, editor, newel.project)
-    finally:
-        await agent.close()
-        if process.returncode is None:
+        try:
+            await agent.initialize(
+                protocol_version=PROTOCOL_VERSION,
+                client_capabilities=schema.ClientCapabilities(
+                    fs=schema.FileSystemCapabilities(read_text_file=files, write_text_file=files),
+                    terminal=terminals,
+                ),
+            )
+            yield Connection(process, agent, editor, newel.project)
+        finally:
+            await agent.close()
             process.stdin.close()
             try:
-                await asyncio.wait_for(process.wait(), 10)
-            except TimeoutError:
+                await process.wait()
+            finally:
                 process.kill()
-                raise

@@ -6,101 +6,72 @@ standard streams, which ends or is killed like any other. Tests that start the c
 (``tests.support.BIN``) cover what happens before ``main``. Programs among the tests' modules (``python -m``) are
 forked, too.
 
-``python -m tests.forked NUMBER`` is the process that is forked; NUMBER is the descriptor of its socket.
+``python -m tests.forked NUMBER NUMBER`` is the process that is forked; the numbers are the descriptors of its sockets: the
+first has the orders of these tests, the second listens for those of ``tests.fork_proxy``.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import faulthandler
+import fcntl
 import functools
 import gc
 import importlib
 import json
 import os
+import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
+from tempfile import mkdtemp
 from types import FrameType, TracebackType
 from typing import IO, Any, Final, Self
+
+import newel
 
 COMMANDS: Final = {
     each.name: each for package in ("newel", "newel-go") for each in distribution(package).entry_points
 }
 """The console scripts as they are installed."""
-IMPORTED: Final = (
+LATE: Final = (
     "anyio._backends._asyncio",
+    "anyio._core._signals",
     "httpcore2",
+    "importlib.readers",
+    "importlib.resources.readers",
     "mcp.client.stdio",
     "mcp.server.mcpserver.resolve",
-    "newel.app.workbench_agents",
-    "newel.workspace.ssh.host_monitor",
-    "newel.app.jexida",
-    "newel.terminal.jexida.model_backends",
-    "newel.terminal.jexida.remote_host",
-    "newel.app.review_limits",
-    "newel.app.terminal",
-    "newel.app.web_server",
-    "newel.app.workspace_factory",
-    "newel.cli.main",
-    "newel.cli.decide",
-    "newel.cli.mcp",
-    "newel.cli.review",
-    "newel.cli.undo",
-    "newel.cli.web",
-    "newel.context.system_prompt",
-    "newel.review_jobs.service",
-    "newel.contracts.run_index",
-    "newel.jobs.sqlite",
-    "newel.workbench.workbench",
-    "newel.mcp.manager",
-    "newel.providers.openai.chat",
-    "newel.providers.pricing",
-    "tests.scripted_provider",
-    "newel.providers.model_server",
-    "newel.review.decide",
-    "newel.review.tracking.effect_log",
-    "newel.review.store.garbage_collection",
-    "newel.review.tracking.change_recorder",
-    "newel.review.project",
-    "newel.terminal.repl.completion",
-    "newel.terminal.review.hunk_format",
-    "newel.terminal.jexida.panels",
-    "newel.terminal.jexida.repl",
-    "newel.terminal.rpc.server",
-    "newel.terminal.print_mode",
-    "newel.terminal.pager",
-    "newel.terminal.ui.plain_ui",
-    "newel.terminal.ui.prompt_toolkit_ui",
-    "newel.terminal.repl.coding_repl",
-    "newel.terminal.renderers.rich",
-    "newel.terminal.simple_repl",
-    "newel.tools.review",
-    "newel.web.api.review",
-    "newel.web.app",
-    "newel.web.server",
-    "newel.workspace.snapshots.local_source",
-    "newel.workspace.snapshots.manager",
-    "newel.workspace.ssh.snapshots.source",
-    "newel.workspace.ssh.workspace",
     "pydantic.v1",
     "tests.faults.traced_start",
     "tests.review_bench",
+    "tests.scripted_provider",
+    "tree_sitter_bash",
     "truststore",
     "uvicorn.lifespan.off",
 )
+"""What functions of Newel import, and the tests' own programs."""
+ABSENT: Final = {"newel.__main__", "newel.evals.harbor"}
+"""Modules of Newel that run at once, or need packages that are not here."""
 ROOT: Final = Path(__file__).resolve().parent.parent
+PROXY: Final = ROOT / "tests" / "fork_proxy.py"
 _TURN: Final = threading.Lock()
 """One thread at a time asks for a fork, so that there is one process that is forked."""
+PATIENCE: Final = 15.0
+"""Seconds until a fork exists; only a failure takes so long."""
 READY: Final = b"."
 MODULE: Final = [sys.executable, "-m"]
 PLAIN: Final = {"PYTHONFAULTHANDLER", "PYTHONUTF8"}
@@ -117,12 +88,8 @@ def start(
     stderr: int = PIPE,
     start_new_session: bool = False,
 ) -> Process:
-    """Like ``subprocess.Popen`` with text streams. Forks if the command is one of ours and starts Python without
-    options.
-    """
-    asked = {name for name in env if name.startswith(("LC_", "PYTHON"))}
-    ours = Path(command[0]).name in COMMANDS or list(command[:2]) == MODULE
-    if ours and asked <= PLAIN:
+    """Like ``subprocess.Popen`` with text streams, but a fork if that is possible."""
+    if is_forkable(command, env):
         return Forked(command, cwd, env, (stdin, stdout, stderr), start_new_session=start_new_session)
     return subprocess.Popen(
         command,
@@ -134,6 +101,31 @@ def start(
         text=True,
         start_new_session=start_new_session,
     )
+
+
+def is_forkable(command: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether the command is one of ours and starts Python without options."""
+    asked = {name for name in env if name.startswith(("LC_", "PYTHON"))}
+    ours = Path(command[0]).name in COMMANDS or list(command[:2]) == MODULE
+    return ours and asked <= PLAIN
+
+
+def proxy(command: Sequence[str]) -> list[str]:
+    """The words for another program to start a command of ours, as a fork. See ``tests.fork_proxy``."""
+    if sys.platform != "linux":
+        return list(command)
+    _origin()
+    return [sys.executable, "-I", "-S", str(PROXY), str(_address()), *command]
+
+
+def pid_behind(pid: int) -> int:
+    """The pid of the fork whose proxy has a pid: the proxy writes it down as soon as it knows it."""
+    written = _address().with_name(str(pid))
+    until = time.monotonic() + PATIENCE
+    while not (written.exists() and (number := written.read_text())):
+        assert time.monotonic() < until, "the proxy has no fork"
+        time.sleep(0.005)
+    return int(number)
 
 
 def prepare() -> Callable[[], None]:
@@ -282,15 +274,26 @@ def _stand(theirs: contextlib.ExitStack, number: int, wanted: int) -> tuple[IO[s
 
 
 @functools.cache
+def _address() -> Path:
+    """Where the process that is forked listens."""
+    folder = mkdtemp(prefix="newel-forks-")
+    atexit.register(shutil.rmtree, folder)
+    return Path(folder) / "orders"
+
+
+@functools.cache
 def _origin() -> socket.socket:
     """The socket of the process that is forked. That process ends when the tests close their end."""
     ours, theirs = socket.socketpair()
-    with theirs:
+    with theirs, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(_address()))
+        listener.listen()
+        numbers = theirs.fileno(), listener.fileno()
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.forked", *map(str, numbers)],
             cwd=ROOT,
             env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
-            pass_fds=[theirs.fileno()],
+            pass_fds=numbers,
             stdin=DEVNULL,
         )
 
@@ -302,7 +305,7 @@ def _origin() -> socket.socket:
     return ours
 
 
-def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def _serve(orders: socket.socket, listener: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Fork for each order. Returns only in the child, with its order and its standard streams."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
@@ -310,7 +313,7 @@ def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
     signal.signal(signal.SIGCHLD, _woken)
     told: dict[int, int] = {}
     while True:
-        ready = select.select([orders, wake], [], [])[0]
+        ready = select.select([orders, listener, wake], [], [])[0]
         if wake in ready:
             os.read(wake, 4096)
             for pid in list(told):
@@ -318,14 +321,17 @@ def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
                 if ended:
                     _tell(told[pid], status)
                     os.close(told.pop(pid))
-        if orders not in ready:
+        if listener in ready:
+            with listener.accept()[0] as connection:
+                descriptors = _descriptors(connection)
+            if not descriptors:
+                continue
+        elif orders in ready:
+            descriptors = _descriptors(orders)
+            if not descriptors:
+                os._exit(0)
+        else:
             continue
-        try:
-            _, descriptors, _, _ = socket.recv_fds(orders, 1, 5)
-        except ConnectionResetError:  # the process that gives the orders ended with an answer unread
-            descriptors = []
-        if not descriptors:
-            os._exit(0)
         order, tell, *standard = descriptors
         with open(order, encoding="utf-8") as reader:  # noqa: PTH123 — a descriptor, not a path
             words = json.load(reader)
@@ -334,11 +340,20 @@ def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             orders.detach()
+            listener.detach()
             return words, standard
         told[pid] = tell
         _tell(tell, pid)
         for each in standard:
             os.close(each)
+
+
+def _descriptors(orders: socket.socket) -> list[int]:
+    """Of an order, where to tell of it, and of the standard streams; none if there are no more orders."""
+    try:
+        return socket.recv_fds(orders, 1, 5)[1]
+    except ConnectionResetError:  # the process that gives the orders ended with an answer unread
+        return []
 
 
 def _woken(_: int, __: FrameType | None) -> None:
@@ -357,6 +372,10 @@ def _become(order: dict[str, Any], standard: Sequence[int]) -> None:
     os.closerange(3, 1024)
     if order["session"]:
         os.setsid()
+    if mounts := order.get("mounts"):  # from a proxy
+        _share_mounts(mounts)
+        if order["session"]:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(order["environ"])
     os.chdir(order["cwd"])
@@ -368,6 +387,15 @@ def _become(order: dict[str, Any], standard: Sequence[int]) -> None:
         faulthandler.enable()
 
 
+def _share_mounts(namespace: str) -> None:
+    """Enter another process's namespace of mounts, if that is not this process's."""
+    if os.readlink(namespace) == os.readlink("/proc/self/ns/mnt"):  # noqa: PTH115 — no path
+        return
+    with open(namespace, "rb") as mounts:  # noqa: PTH123 — likewise
+        if ctypes.CDLL(None, use_errno=True).setns(mounts.fileno(), 0):
+            raise OSError(ctypes.get_errno(), "cannot enter the mounts of the proxy")
+
+
 def _stream(number: int, mode: str, errors: str, *, buffering: int = -1) -> IO[str]:
     """A stream like those that Python opens at its start in UTF-8. It is not closed before the end."""
     return open(number, mode, buffering, encoding="utf-8", errors=errors, closefd=False)
@@ -376,13 +404,16 @@ def _stream(number: int, mode: str, errors: str, *, buffering: int = -1) -> IO[s
 def main() -> None:
     ending: list[object] = []
     atexit.register(_leave, ending)  # exit functions run in reverse order
-    for name in IMPORTED:
+    for name in LATE:
         importlib.import_module(name)
+    for module in pkgutil.walk_packages(newel.__path__, "newel."):
+        if module.name not in ABSENT:
+            importlib.import_module(module.name)
     gc.collect()
     gc.freeze()  # keeps collections in children from copying all pages
-    orders = socket.socket(fileno=int(sys.argv[1]))
+    orders, listener = (socket.socket(fileno=int(each)) for each in sys.argv[1:])
     orders.sendall(READY)
-    _become(*_serve(orders))
+    _become(*_serve(orders, listener))
     try:
         _run()
     except SystemExit as exits:

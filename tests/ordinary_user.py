@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,7 @@ def _run(
     )
 
 
+@cache
 def _is_usable(python: str) -> bool:
     """Whether another user can run this Python and read Newel, and the Python accepts the installed extension modules."""
     if shutil.which(python) is None:

@@ -13,12 +13,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+from tests.forked import PROXY, is_forkable, pid_behind, proxy
+from tests.processes import is_alive
 from tests.requirements import require_program
 from tests.terminal_waits import PATIENCE, wait_until_accepted, wait_until_painted
 
 
 class Tmux:
-    """A command on a terminal in tmux; ``folder`` gets the server's socket."""
+    """A command on a terminal in tmux; ``folder`` gets the server's socket. A command of ours is forked; behind ``env`` it
+    starts as a user starts it.
+    """
 
     def __init__(
         self,
@@ -31,10 +35,16 @@ class Tmux:
     ) -> None:
         self._tmux = [require_program("tmux"), "-S", str(folder / "tmux"), "-f", "/dev/null"]
         self._env = {**env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        if is_forkable(command, self._env):
+            command = proxy(command)
+        self._is_behind_proxy = str(PROXY) in command
         # Before there is a session: a command may end at once, and its screen and the server with it.
         keep = ["start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";"]
         size = ["-x", str(columns), "-y", str(rows)]
-        self._run(*keep, "new-session", "-d", *size, "-c", str(folder), *command)
+        numbers = ["-P", "-F", "#{pid} #{pane_pid}"]
+        begun = self._run(*keep, "new-session", "-d", *numbers, *size, "-c", str(folder), *command)
+        self._server, self._pane = map(int, begun.split())
+        self._captured: dict[tuple[str, ...], tuple[str, str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -51,18 +61,18 @@ class Tmux:
     @property
     def text(self) -> str:
         """The scroll-back and the visible lines, without trailing space."""
-        lines = self._run("capture-pane", "-p", "-S", "-").split("\n")
+        lines = self._capture("-S", "-").split("\n")
         return "\n".join(line.rstrip() for line in lines).rstrip()
 
     @property
     def view(self) -> str:
         """The visible lines."""
-        return "\n".join(line.rstrip() for line in self._run("capture-pane", "-p").split("\n")).rstrip()
+        return "\n".join(line.rstrip() for line in self._capture().split("\n")).rstrip()
 
     @property
     def painted(self) -> list[str]:
         """The visible lines, with their colour codes."""
-        return self._run("capture-pane", "-p", "-e").rstrip().split("\n")
+        return self._capture("-e").rstrip().split("\n")
 
     @property
     def echoes(self) -> bool:
@@ -73,7 +83,7 @@ class Tmux:
     @cached_property
     def pid(self) -> int:
         """The pid of the command."""
-        return int(self._run("display-message", "-p", "#{pane_pid}"))
+        return pid_behind(self._pane) if self._is_behind_proxy else self._pane
 
     @property
     def ended(self) -> bool:
@@ -98,6 +108,7 @@ class Tmux:
 
     def resize(self, columns: int, rows: int) -> None:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))
+        self._captured.clear()
 
     def wait_for(self, words: str, *, times: int = 1) -> None:
         """Wait until the text occurs this often and the screen is painted."""
@@ -116,7 +127,7 @@ class Tmux:
 
     def wait_for_end(self) -> None:
         until = time.monotonic() + PATIENCE
-        while not self.ended:
+        while is_alive(self.pid) or not self.ended:
             assert time.monotonic() < until, f"It did not end. The screen:\n{self.text}"
             time.sleep(0.03)
 
@@ -132,6 +143,22 @@ class Tmux:
             yield tty
         finally:
             os.close(tty)
+
+    def _capture(self, *options: str) -> str:
+        """The screen. A client of the server is started only if there is something new: tests look many times a second."""
+        read = self._read()
+        before, screen = self._captured.get(options, ("", ""))
+        if not read or read != before:
+            screen = self._run("capture-pane", "-p", *options)
+            self._captured[options] = read, screen
+        return screen
+
+    def _read(self) -> str:
+        """How much the server has read, which is what the command has written; empty where the system does not say it."""
+        try:
+            return Path(f"/proc/{self._server}/io").read_text().partition("\n")[0]
+        except OSError:
+            return ""
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,9 @@ from acp.exceptions import RequestError
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
 
 from tests.acp_editor import editing, until_written
+from tests.forked import proxy
 from tests.processes import ends
-from tests.support import BIN, Newel, bash, scenario
+from tests.support import Newel, bash, scenario
 
 pytestmark = pytest.mark.anyio
 
@@ -374,7 +376,8 @@ async def test_a_folder_that_is_missing_is_named(with_model: WithModel) -> None:
 
 async def test_the_tools_of_the_editors_servers_are_offered(with_model: WithModel) -> None:
     newel = with_model(scenario("hello", {"content": "Hello!"}))
-    server = schema.McpServerStdio(name="clock", command=str(BIN / "mcp-server-time"), args=[], env=[])
+    command, *words = proxy([sys.executable, "-m", "mcp_server_time"])
+    server = schema.McpServerStdio(name="clock", command=command, args=words, env=[])
     broken = schema.McpServerStdio(name="lost", command="/no/such/program", args=[], env=[])
     async with editing(newel) as ide:
         await ide.new_session(server, broken)

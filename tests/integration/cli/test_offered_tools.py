@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.forked import proxy
 from tests.support import Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -22,7 +23,8 @@ def offered(newel: Newel) -> set[str]:
 def with_time_server(newel: Newel) -> Newel:
     home = newel.home / ".newel"
     home.mkdir()
-    server = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]}
+    command, *words = proxy([sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"])
+    server = {"command": command, "args": words}
     (home / "mcp_config.json").write_text(json.dumps({"mcpServers": {"time": server}}))
     return newel
 

@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 from newel.client import RpcClient
 from tests.acp_editor import editing
 from tests.driver import Driver
+from tests.forked import proxy
 from tests.ordinary_user import run_as_user
 from tests.requirements import require_program
 from tests.served import Served, served, wait_until
@@ -188,7 +189,7 @@ def assert_explained(text: str) -> None:
 
 def run_under(broken: Sequence[str], newel: Newel, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*broken, f"{BIN}/newel", *words],
+        [*broken, *proxy([f"{BIN}/newel", *words])],
         cwd=newel.project,
         env=newel.environ,
         stdin=subprocess.DEVNULL,
@@ -250,7 +251,7 @@ def test_a_conversation_begins_with_a_warning(with_model: WithModel, broken: lis
     """It is no error: the conversation works, and says why it asks."""
     newel = unchosen(with_model, TOUCH)
     environ = newel.environ | {"TERM": "xterm-256color"}
-    with Tmux([*broken, str(BIN / "newel")], newel.project, environ) as terminal:
+    with Tmux([*broken, *proxy([str(BIN / "newel")])], newel.project, environ) as terminal:
         terminal.wait_for("Warning: Partial sandbox, so Newel asks before each change")
         terminal.wait_for("these questions.")
 

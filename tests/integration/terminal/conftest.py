@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.forked import Process, start
+from tests.forked import Process, proxy, start
 from tests.terminal_waits import PATIENCE, wait_until_accepted, wait_until_painted
 from tests.tmux import Tmux
 
@@ -288,7 +288,8 @@ def at_terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
         ]
         folder = tmp_path / "project"
         folder.mkdir()
-        command = ["env", *variables, "TERM=" + env.get("TERM", "xterm-256color"), *program, *words]
+        term = "TERM=" + env.get("TERM", "xterm-256color")
+        command = ["env", *variables, term, *proxy([*program, *words])]
         opened.append(Tmux(command, folder, dict(os.environ), columns=columns, rows=rows))
         return opened[-1]
 
