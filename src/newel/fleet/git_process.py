@@ -22,7 +22,13 @@ LOCAL_TIMEOUT_S: Final = 600.0
 REMOTE_TIMEOUT_S: Final = 3600.0
 """For one transfer."""
 
-_NO_SETTINGS: Final = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+_NO_SETTINGS: Final = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_NO_LAZY_FETCH": "1",
+    "LC_ALL": "C",
+}
+_TRANSFER: Final = {"GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 _NO_IGNORED: Final = ("-c", f"core.excludesFile={os.devnull}", "-c", f"core.attributesFile={os.devnull}")
 _WORDS: Final = 300
 
@@ -43,28 +49,40 @@ class Git:
         self._place = work or folder
         self._options = (f"--git-dir={folder}", *((f"--work-tree={work}",) if work else ()), *_NO_IGNORED)
 
-    def run(
-        self,
-        *args: str,
-        stdin: bytes | IO[bytes] = b"",
-        stdout: IO[bytes] | None = None,
-        variables: Mapping[str, str] | None = None,
-    ) -> bytes:
+    def run(self, *args: str, stdin: bytes | IO[bytes] = b"", stdout: IO[bytes] | None = None) -> bytes:
         """What git prints. Blocks. Raises ``GitFailed``."""
-        process_input = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+        return self._run(args, _NO_SETTINGS, stdin, stdout, LOCAL_TIMEOUT_S)
+
+    def transfer(self, *args: str, url: str) -> bytes:
+        """Run git with a server or another repository: with the settings of the machine's user, which may name a proxy and keys.
+        Blocks. Raises ``GitFailed``.
+        """
+        protocol = {"GIT_ALLOW_PROTOCOL": allowed_protocol(url)}
+        return self._run(args, _TRANSFER | protocol, b"", None, REMOTE_TIMEOUT_S)
+
+    def _run(
+        self,
+        args: tuple[str, ...],
+        variables: Mapping[str, str],
+        stdin: bytes | IO[bytes],
+        stdout: IO[bytes] | None,
+        timeout: float,
+    ) -> bytes:
+        text, file = (stdin, None) if isinstance(stdin, bytes) else (None, stdin)
         try:
             done = subprocess.run(
                 self._command(*args),
                 cwd=self._place,
-                env={**safe_environment(str(self._place)), **_NO_SETTINGS, **(variables or {})},
+                env={**safe_environment(str(self._place)), **variables},
+                input=text,
+                stdin=file,
                 stdout=stdout or subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                timeout=LOCAL_TIMEOUT_S,
+                timeout=timeout,
                 check=False,
-                **process_input,
             )
         except subprocess.TimeoutExpired as error:
-            raise GitFailed(self._problem(args), f"no answer within {LOCAL_TIMEOUT_S:.0f} s") from error
+            raise GitFailed(self._problem(args), f"no answer within {timeout:.0f} s") from error
         except OSError as error:
             raise GitFailed(self._problem(args), error.strerror or str(error)) from error
         if done.returncode:
@@ -84,28 +102,6 @@ class Git:
             )
         except OSError as error:
             raise GitFailed(self._problem(args), error.strerror or str(error)) from error
-
-    def transfer(self, *args: str, url: str) -> bytes:
-        """Run git with a server or another repository: with the settings of the machine's user, which may name a proxy and keys.
-        Blocks. Raises ``GitFailed``.
-        """
-        variables = {"GIT_ALLOW_PROTOCOL": allowed_protocol(url), "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
-        try:
-            done = subprocess.run(
-                self._command(*args),
-                cwd=self._place,
-                env={**safe_environment(str(self._place)), **variables},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                timeout=REMOTE_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise GitFailed(self._problem(args), f"no answer within {REMOTE_TIMEOUT_S:.0f} s") from error
-        if done.returncode:
-            raise GitFailed(self._problem(args), last_words(done.stderr) or f"exit code {done.returncode}")
-        return done.stdout
 
     def _command(self, *args: str) -> list[str]:
         command = git_command(str(self._place), *self._options, *args)
@@ -136,7 +132,9 @@ def allowed_protocol(url: str) -> str:
     if found:
         if scheme in {"file", "https", "http", "ssh", "git"}:
             return scheme
-        raise SnapshotError(f"{scheme}:// is no protocol of a repository here. Use a path, https:// or ssh://.")
+        raise SnapshotError(
+            f"{scheme}:// is no protocol of a repository here. Use a path, https:// or ssh://."
+        )
     head, colon, _ = url.partition(":")
     return "ssh" if colon and "/" not in head else "file"
 

@@ -69,9 +69,10 @@ class PackWriter:
         self._file.seek(8)
         self._file.write(len(self.written).to_bytes(4, "big"))
         self._file.seek(0)
-        checksum = hashlib.file_digest(self._file, self.form).digest()
-        self._file.seek(0, 2)
-        self._file.write(checksum)
+        checksum = hashlib.new(self.form, usedforsecurity=False)
+        while piece := self._file.read(1 << 20):
+            checksum.update(piece)
+        self._file.write(checksum.digest())
         self._file.flush()
         self._file.seek(0)
 
