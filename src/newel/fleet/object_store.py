@@ -1,0 +1,143 @@
+"""Snapshots as git bundles in an object store: a folder, S3, or what speaks its protocol. Needs the extra ``fleet``."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from newel.fleet.errors import SnapshotError
+from newel.fleet.git_process import GitFailed
+from newel.fleet.repository import SnapshotRef, SnapshotRepository, check_commit
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore, S3Config
+
+FULL_EVERY: Final = 20
+"""Bundles between two that need no other: each of them costs a request when a job is restored."""
+
+_INSTALL: Final = "Object stores need another package: install `newel[fleet]`."
+
+
+class BundleStore:
+    """``SnapshotStore`` that puts one bundle for each snapshot, ``<job>/<number>-<commit>.bundle``, with what is new since the one before."""
+
+    def __init__(self, objects: ObjectStore, name: str, *, full_every: int = FULL_EVERY) -> None:
+        self._objects = objects
+        self._name = name
+        self._full_every = full_every
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def put(self, number: int, commit: str, repository: SnapshotRepository, /) -> SnapshotRef:
+        state = repository.load_state()
+        base = state.stored.get(self.name)
+        if base is not None and base.commit == commit:
+            return base
+        if base is not None and len(base.bases) + 1 >= self._full_every:
+            base = None
+        ref = SnapshotRef(
+            job=repository.job,
+            number=number,
+            commit=commit,
+            store=self.name,
+            key=f"{repository.job}/{number}-{commit}.bundle",
+            bases=(*base.bases, base.key) if base else (),
+            form=repository.form,
+        )
+        self._upload(ref, base, repository)
+        repository.save_state(msgspec.structs.replace(state, stored={**state.stored, self.name: ref}))
+        return ref
+
+    def _upload(self, ref: SnapshotRef, base: SnapshotRef | None, repository: SnapshotRepository) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        name = repository.ref_name(ref.number)
+        with tempfile.TemporaryDirectory(dir=repository.folder) as folder:
+            bundle = Path(folder, "bundle")
+            words = ("bundle", "create", "--quiet", str(bundle), name)
+            repository.git.run(*words, *((f"^{base.commit}",) if base else ()))
+            try:
+                obstore.put(self._objects, ref.key, bundle)
+            except (BaseError, OSError) as error:
+                raise SnapshotError(
+                    f"{ref.words} cannot be stored in {self.name} as {ref.key}: {_words(error)}. It is kept on this machine. "
+                    "Check that the store can be reached and written, and try again."
+                ) from error
+
+    def fetch(self, ref: SnapshotRef, repository: SnapshotRepository, /) -> None:
+        check_commit(ref.commit)
+        here = repository.snapshots()
+        for key in (*ref.bases, ref.key):
+            commit = key.rpartition("-")[2].removesuffix(".bundle")
+            check_commit(commit)
+            if commit not in here:
+                self._download(ref, key, repository)
+        state = repository.load_state()
+        repository.save_state(msgspec.structs.replace(state, stored={**state.stored, self.name: ref}))
+
+    def _download(self, ref: SnapshotRef, key: str, repository: SnapshotRepository) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        part = f"{ref.words} lacks a part: {key} in {self.name}"
+        with tempfile.NamedTemporaryFile(dir=repository.folder) as bundle:
+            try:
+                for chunk in obstore.get(self._objects, key).stream():
+                    bundle.write(chunk)
+            except FileNotFoundError as error:
+                raise SnapshotError(
+                    f"{part} does not exist. Restore that object from a backup, or choose an earlier snapshot."
+                ) from error
+            except (BaseError, OSError) as error:
+                raise SnapshotError(f"{part} cannot be read: {_words(error)}.") from error
+            bundle.flush()
+            try:
+                repository.git.run("bundle", "unbundle", bundle.name)
+            except GitFailed as error:
+                raise SnapshotError(
+                    f"{part} is damaged (git: {error.words}). Restore that object from a backup, or choose an earlier snapshot."
+                ) from error
+
+
+def folder_store(folder: Path, *, full_every: int = FULL_EVERY) -> BundleStore:
+    """A store in a folder, which is created. Raises ``SnapshotError`` if that fails, or without the extra ``fleet``."""
+    try:
+        from obstore.store import LocalStore
+    except ImportError as error:
+        raise SnapshotError(_INSTALL) from error
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SnapshotError(f"The store {folder} cannot be created: {error.strerror}.") from error
+    return BundleStore(LocalStore(folder), str(folder), full_every=full_every)
+
+
+def s3_store(
+    bucket: str, *, prefix: str = "", endpoint: str = "", region: str = "", full_every: int = FULL_EVERY
+) -> BundleStore:
+    """A store in a bucket of S3, or of the server ``endpoint`` that speaks its protocol. The keys are those of the environment
+    (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``), or of the machine's role. Raises ``SnapshotError`` without the extra ``fleet``.
+    """
+    try:
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise SnapshotError(_INSTALL) from error
+    config = {key: value for key, value in (("endpoint", endpoint), ("region", region)) if value}
+    store = S3Store(
+        bucket,
+        prefix=prefix or None,
+        config=cast("S3Config", config),
+        client_options={"allow_http": endpoint.startswith("http://")},
+    )
+    name = "/".join(filter(None, (endpoint.rstrip("/") or "s3:/", bucket, prefix)))
+    return BundleStore(store, name, full_every=full_every)
+
+
+def _words(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]

@@ -1,0 +1,212 @@
+"""A job's snapshots on one machine: a bare repository of Newel's own, beside the job's folder.
+
+The objects in it are complete: it borrows none from the folder's repository, in which the agent may delete what it likes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from collections.abc import Generator, Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+import msgspec
+
+from newel.agent.messages import Wire
+from newel.fleet.errors import SnapshotError
+from newel.fleet.file_tree import KnownFile
+from newel.fleet.git_process import Git
+from newel.fleet.pack import Kind, PackWriter, object_name
+from newel.storage.files import make_private, read_regular, replace_file
+
+STATE: Final = "newel-state"
+_MAX_PACKS: Final = 40
+_MAX_SNAPSHOTS: Final = 10_000
+_JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_HEX: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class SnapshotRef(Wire, frozen=True, kw_only=True):
+    """A stored snapshot, for the event that names it. ``commit`` is its commit, ``store`` the store, ``key`` its place there.
+    ``bases`` are the places that must be fetched before, in this order. ``form`` is the hash of the repository, ``sha1`` or ``sha256``.
+    """
+
+    job: str
+    number: int
+    commit: str
+    store: str
+    key: str
+    bases: tuple[str, ...] = ()
+    form: str = "sha1"
+
+    @property
+    def words(self) -> str:
+        """The snapshot, for messages."""
+        return f"Snapshot {self.number} of job {self.job} ({self.commit[:12]})"
+
+
+class RepositoryState(msgspec.Struct):
+    """What the last snapshot left behind: it saves work, and may be lost. ``commit`` is empty before the first one. ``known`` are the objects
+    of its trees, ``tips`` the commits of the folder's repository, ``stored`` its last place in each store.
+    """
+
+    commit: str = ""
+    files: dict[bytes, KnownFile] = {}
+    known: list[bytes] = []
+    stored: dict[str, SnapshotRef] = {}
+
+
+class TreeFile(NamedTuple):
+    """A file in a tree: ``path`` is relative to it, ``oid`` hexadecimal."""
+
+    path: bytes
+    mode: int
+    oid: str
+
+
+class SnapshotRepository:
+    """Methods block, and raise ``SnapshotError``. One process uses it at a time."""
+
+    def __init__(self, folder: Path, job: str) -> None:
+        check_job(job)
+        self.folder = folder
+        self.job = job
+        self.git = Git(folder)
+
+    def create(self, form: str = "sha1") -> None:
+        """Create the repository unless it exists. Raises ``SnapshotError`` if it exists with another hash."""
+        if (self.folder / "HEAD").exists():
+            if self.form != form:
+                raise SnapshotError(
+                    f"The repository of job {self.job} has hashes of {form}, and its snapshots in {self.folder} those of {self.form}. "
+                    "Start another job for it."
+                )
+            return
+        make_private(self.folder)
+        self.git.run("init", "--bare", "--quiet", "--template=", f"--object-format={form}")
+        for name, value in (("gc.auto", "0"), ("core.logAllRefUpdates", "false"), ("core.fsync", "all")):
+            self.git.run("config", "--local", name, value)
+
+    @cached_property
+    def form(self) -> str:
+        """The hash that names objects: ``sha1`` or ``sha256``."""
+        return self.git.run("rev-parse", "--show-object-format").decode().strip()
+
+    def load_state(self) -> RepositoryState:
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+            return msgspec.msgpack.decode(read_regular(self.folder / STATE, None), type=RepositoryState)
+        return RepositoryState()
+
+    def save_state(self, state: RepositoryState) -> None:
+        replace_file(self.folder / STATE, msgspec.msgpack.encode(state))
+
+    @contextlib.contextmanager
+    def writing(self, known: set[bytes]) -> Generator[PackWriter]:
+        """A writer, whose objects are in the repository afterwards."""
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            writer = PackWriter(file, self.form, known)
+            yield writer
+            if writer.written:
+                writer.finish()
+                self.take(file)
+
+    def take(self, pack: IO[bytes] | bytes) -> None:
+        """Add the objects of a pack, which git checks."""
+        self.git.run("index-pack", "--stdin", "--fix-thin", stdin=pack)
+
+    def missing(self, oids: Iterable[str]) -> set[str]:
+        """Those of some objects that are not here."""
+        return {oid for oid, kind in kinds(self.git, oids).items() if kind is None}
+
+    def files_in(self, tree: str) -> list[TreeFile]:
+        """All files in a tree and below it."""
+        listed = self.git.run("ls-tree", "-r", "-z", "--full-tree", tree)
+        files: list[TreeFile] = []
+        for line in listed.split(b"\0")[:-1]:
+            head, _, path = line.partition(b"\t")
+            mode, _, oid = head.split(b" ")
+            files.append(TreeFile(path, int(mode, 8), oid.decode()))
+        return files
+
+    def entry(self, tree: str, name: str) -> str | None:
+        """The object of a name in a tree; None if there is none."""
+        listed = self.git.run("ls-tree", "-z", "--full-tree", tree, "--", name)
+        return listed.split(b"\t")[0].split(b" ")[2].decode() if listed else None
+
+    def read(self, oid: str) -> bytes:
+        return next(self.read_all([oid]))[1]
+
+    def read_all(self, oids: Iterable[str], kind: Kind = "blob") -> Iterator[tuple[str, bytes]]:
+        """The contents of objects, in this order, checked against their names. Raises ``SnapshotError`` for one that is missing or
+        damaged.
+        """
+        with tempfile.TemporaryFile() as asked:
+            wanted = list(oids)
+            asked.write("".join(f"{oid}\n" for oid in wanted).encode())
+            asked.seek(0)
+            process = self.git.start("cat-file", "--batch", "--buffer", stdin=asked.fileno())
+            with process:
+                assert process.stdout is not None  # noqa: S101 — it is a pipe
+                try:
+                    for oid in wanted:
+                        yield oid, self._read_answer(process.stdout, oid, kind)
+                finally:
+                    process.kill()
+
+    def _read_answer(self, answers: IO[bytes], oid: str, kind: Kind) -> bytes:
+        head = answers.readline().split()
+        if len(head) == 3 and head[1] == kind.encode():
+            data = answers.read(int(head[2]))
+            answers.read(1)
+            if object_name(kind, data, self.form).hex() == oid:
+                return data
+        raise SnapshotError(f"The object {oid} in {self.folder} is missing or damaged.")
+
+    def ref_name(self, number: int) -> str:
+        return f"refs/newel/{self.job}/{number}"
+
+    def keep(self, number: int, commit: str) -> None:
+        """Name a snapshot, so that git keeps it; and combine the packs of many snapshots."""
+        self.git.run("update-ref", self.ref_name(number), commit)
+        with contextlib.suppress(OSError):
+            if sum(1 for _ in (self.folder / "objects" / "pack").glob("*.pack")) > _MAX_PACKS:
+                self.git.run("repack", "-d", "-q", "--geometric=2")
+
+    def snapshots(self) -> set[str]:
+        """The commits of the snapshots that are here, with some of the project's."""
+        words = (
+            "rev-list",
+            "--first-parent",
+            f"--max-count={_MAX_SNAPSHOTS}",
+            f"--glob=refs/newel/{self.job}/*",
+        )
+        return set(self.git.run(*words).decode().split())
+
+    def check(self, commit: str) -> None:
+        """Raises ``GitFailed`` unless a commit is here with everything that it needs."""
+        self.git.run("rev-list", "--objects", "--quiet", commit, "--not", "--all")
+
+
+def kinds(git: Git, oids: Iterable[str]) -> dict[str, str | None]:
+    """The kind of each object, None for one that is not there."""
+    asked = list(dict.fromkeys(oids))
+    if not asked:
+        return {}
+    text = "".join(f"{oid}\n" for oid in asked).encode()
+    lines = git.run("cat-file", "--batch-check=%(objecttype)", "--buffer", stdin=text).decode().splitlines()
+    return {oid: None if line.endswith("missing") else line for oid, line in zip(asked, lines, strict=True)}
+
+
+def check_job(job: str) -> None:
+    """Raises ``SnapshotError`` if a job's id cannot be the name of a folder and of a ref."""
+    if not _JOB.fullmatch(job):
+        raise SnapshotError(f"{job!r} is no id of a job: use letters, digits, - and _.")
+
+
+def check_commit(commit: str) -> None:
+    """Raises ``SnapshotError`` unless this is a commit's full name: anything else may be an option for git."""
+    if not _HEX.fullmatch(commit):
+        raise SnapshotError(f"{commit!r} is no name of a commit.")
