@@ -65,6 +65,44 @@ async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan)
     return fleet, jobs
 
 
+async def propose_job(settings: Settings, engine: FleetEngine, placement: Placement) -> list[str]:
+    """Propose a job's changes in the project of the settings; returns messages for the user, the first of which says what was proposed. Raises
+    ``NewelError``.
+    """
+    from functools import partial
+
+    import anyio.to_thread
+
+    from newel.app.review_limits import hunk_size
+    from newel.fleet.changes import read_changes
+    from newel.fleet.folders import open_store
+    from newel.fleet.proposals import JobChanges, propose_changes
+    from newel.review.project import ProjectReview
+    from newel.review.store.ledger import Ledger
+    from newel.review.tracking.recording_workspace import ledger_folder
+    from newel.runs.chat_turn import read_events
+    from newel.runs.run_events import FolderSnapshot
+    from newel.text.format import one_line
+    from newel.workspace.local import LocalWorkspace
+
+    job, params = placement.job, params_of(placement)
+    snapshots = [event for event in await read_events(engine, job.id) if isinstance(event, FolderSnapshot)]
+    if len(snapshots) < 2:
+        raise NoSuchJob(f"Job {job.id[:8]} has changed no file yet.")
+    store = open_store(settings.fleet.find_store(os.environ))
+    folder = settings.home / "fleet" / f"changes-{job.id}"
+    edits = await anyio.to_thread.run_sync(partial(read_changes, folder, store, snapshots))
+    changes = JobChanges(
+        run=job.id, session=params.session, title=one_line(params.contract.text, 80), edits=edits
+    )
+    root = os.path.realpath(settings.cwd)
+    with Ledger.open(ledger_folder(settings.home, root)) as ledger:
+        project = ProjectReview(ledger, LocalWorkspace(root))
+        notices = await propose_changes(project, changes, hunk_size(settings))
+    count = "1 file" if len(edits) == 1 else f"{len(edits)} files"
+    return [f"Proposed the changes of {count}. `newel review` shows them, `newel decide` decides.", *notices]
+
+
 async def find_jobs(engine: FleetEngine, name: str) -> list[Placement]:
     """The jobs of a fleet, or one job, by the beginning of its id. Raises ``NoSuchJob``."""
     placements = await engine.jobs_of("")
@@ -84,8 +122,7 @@ def params_of(placement: Placement) -> FleetJob:
 
 async def _store_start(settings: Settings, fleet: str, folder: Path) -> str:
     """Store the folder as the jobs begin with it; returns the reference of the snapshot."""
-    from newel.fleet.job_folder import JobFolders
-    from newel.fleet.store import open_store
+    from newel.fleet.folders import JobFolders, open_store
 
     folders = JobFolders(settings.home / "fleet" / "jobs", open_store(settings.fleet.find_store(os.environ)))
     return await folders.store_start(fleet, folder)

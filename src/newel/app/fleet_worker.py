@@ -89,10 +89,9 @@ class FleetWorker:
 
     async def run(self) -> None:
         """Run jobs until stopped or drained. Raises ``ConfigError`` and ``EngineError``."""
+        from newel.fleet.folders import JobFolders, open_store
         from newel.fleet.job import FLEET_CONTRACT
-        from newel.fleet.job_folder import JobFolders
         from newel.fleet.runner import FleetRunner
-        from newel.fleet.store import open_store
         from newel.jobs.worker import Worker
         from newel.runs.event_hub import EventHub
 

@@ -38,7 +38,7 @@ def command_fleet(arguments: Sequence[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.action is None:
-        parser.error("name an action: run, status, log, cancel, drain or workers")
+        parser.error("name an action: run, status, log, review, cancel, drain or workers")
     settings = load_settings(
         flags_of(options, approve="auto"),
         cwd=folder(parser, getattr(options, "cwd", None)),
@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, help_line in (
         ("status", "list the jobs: their state, worker and reason"),
         ("log", "show the events of a job"),
+        ("review", "propose a job's changes in this folder, hunk by hunk"),
         ("cancel", "cancel a job, or all jobs of a fleet"),
     ):
         sub = actions.add_parser(name, help=help_line)
@@ -235,22 +236,17 @@ async def _contract_state(engine: FleetEngine, job: Job) -> str:
 
 async def _log(_: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
     from newel.app.fleet import find_jobs
-    from newel.runs.run_events import ContractState, FolderSnapshot
+    from newel.runs.run_events import ContractState
     from newel.terminal.renderers.contract import ContractRenderer
     from newel.terminal.stdout import text_stdout
 
-    placements = await find_jobs(engine, options.id)
-    if len(placements) > 1:
-        raise UsageError(
-            f"{options.id} is a fleet of {len(placements)} jobs. Give the id of one; `newel fleet status {options.id}` lists them."
-        )
+    (placement,) = _one(await find_jobs(engine, options.id), options.id)
     screen, state = ContractRenderer(text_stdout()), ""
-    async with aclosing(_events(engine, placements[0].job.id, follow=options.follow)) as events:
+    async with aclosing(_events(engine, placement.job.id, follow=options.follow)) as events:
         async for event in events:
             if isinstance(event, ContractState):
                 state = event.state
-            if not isinstance(event, FolderSnapshot):
-                screen.handle(event)
+            screen.handle(event)
     screen.close()
     return FAILED if options.follow and state != "completed" else DONE
 
@@ -269,6 +265,24 @@ async def _events(engine: FleetEngine, job: str, *, follow: bool) -> AsyncGenera
             found = await engine.get(job) if follow else None
             if found is None or (found.state in FINAL and found.seq <= seq):
                 return
+
+
+async def _review(settings: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
+    from newel.app.fleet import find_jobs, propose_job
+
+    (placement,) = _one(await find_jobs(engine, options.id), options.id)
+    for notice in await propose_job(settings, engine, placement):
+        print(sanitize(notice))
+    return DONE
+
+
+def _one(placements: Sequence[Placement], name: str) -> Sequence[Placement]:
+    """The one job; raises ``UsageError`` for several."""
+    if len(placements) > 1:
+        raise UsageError(
+            f"{name} is a fleet of {len(placements)} jobs. Give the id of one; `newel fleet status {name}` lists them."
+        )
+    return placements
 
 
 # -- cancel, drain and workers -----------------------------------------------------------------------
@@ -312,6 +326,7 @@ _ACTIONS = {
     "run": _run,
     "status": _status,
     "log": _log,
+    "review": _review,
     "cancel": _cancel,
     "drain": _drain,
     "workers": _workers,

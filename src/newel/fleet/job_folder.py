@@ -73,14 +73,14 @@ class TakenSnapshot(NamedTuple):
 
 class JobFolder:
     """The folder of a job in the fleet's folder ``root``. Methods block, and raise ``SnapshotError``. One process uses it at a time. Files
-    larger than ``max_file`` bytes stay here.
+    larger than ``max_file`` bytes stay here. ``work`` is a folder elsewhere, of which only snapshots are taken.
     """
 
-    def __init__(self, root: Path, job: str, *, max_file: int = MAX_FILE) -> None:
+    def __init__(self, root: Path, job: str, *, work: Path | None = None, max_file: int = MAX_FILE) -> None:
         check_job(job)
         self.job = job
         self.folder = Path(os.path.realpath(root)) / job
-        self.work = self.folder / "work"
+        self.work = self.folder / "work" if work is None else work
         self.home = self.folder / "home"
         self.repository = SnapshotRepository(self.folder / "snapshots.git", job)
         self._max_file = max_file
@@ -153,6 +153,18 @@ class JobFolder:
             self._refuse_existing()
         if ref.job != self.job:
             raise SnapshotError(f"{ref.words} is not of job {self.job}.")
+        self._restore(ref, store)
+
+    def begin(self, ref: SnapshotRef, store: SnapshotStore) -> None:
+        """Begin as a snapshot of another folder has it. If it fails, nothing is left."""
+        self._refuse_existing()
+        self._restore(ref, store)
+
+    def holds(self, ref: SnapshotRef) -> bool:
+        """Whether the work folder here has gone on from a snapshot, and from no other one since."""
+        return self.work.is_dir() and self.repository.load_state().commit == ref.commit
+
+    def _restore(self, ref: SnapshotRef, store: SnapshotStore) -> None:
         make_private(self.folder)
         self.repository.create(ref.form)
         store.fetch(ref, self.repository)

@@ -80,9 +80,11 @@ class FleetRunner:
                     raise
                 return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
             factory = await stack.enter_async_context(self._open_factory(job, folder))
-            return await self._run(lease, job, folder, factory)
+            return await self._run(lease, job, folder, factory, is_new=latest is None)
 
-    async def _run(self, lease: Lease, job: FleetJob, folder: JobFolder, factory: AgentFactory) -> JobOutcome:
+    async def _run(
+        self, lease: Lease, job: FleetJob, folder: JobFolder, factory: AgentFactory, *, is_new: bool
+    ) -> JobOutcome:
         chat = ChatSession(
             session=job.session,
             folder=str(folder.path),
@@ -108,5 +110,7 @@ class FleetRunner:
             approve=job.approve,
         )
         journal = JournalWriter(self._engine, lease, self._hub, find_preceding=find_preceding)
+        if is_new and (beginning := await folder.snapshot()) is not None:
+            await journal(beginning)  # what the job's changes are measured by
         state = await run_contract_job(lease, params, chat, self._engine, self._hub, journal=journal)
         return outcome(state)

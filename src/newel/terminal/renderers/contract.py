@@ -14,7 +14,15 @@ from newel.contracts.contract_job import HeadlessRun
 from newel.jobs.engine import Job
 from newel.runs.event_hub import EventHub
 from newel.runs.models import LiveSnapshot
-from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
+from newel.runs.run_events import (
+    AcceptanceEnd,
+    AcceptanceStart,
+    ContractState,
+    Evaluation,
+    FolderSnapshot,
+    Notice,
+    RunEvent,
+)
 from newel.terminal.renderers.base import JsonRenderer, last_lines
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.signals import die_of, exit_code, on_signals
@@ -50,6 +58,9 @@ class ContractRenderer(ConsoleRenderer):
                 self.note(event.message)
             case ContractState():
                 self.note(_state(event))
+            case FolderSnapshot():
+                if event.missing:
+                    self.note(f"Not in the snapshots of the folder:\n{event.missing}")
             case e.MessageUpdate():
                 self._streamed_id = event.message_id
                 super().handle(event)

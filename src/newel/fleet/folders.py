@@ -1,0 +1,144 @@
+"""The folders of a fleet's jobs on one machine, which come from a store and go back to it with each step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.fleet.errors import SnapshotError
+from newel.fleet.git_store import GitStore
+from newel.fleet.job import FleetJob
+from newel.fleet.job_folder import JobFolder, TakenSnapshot
+from newel.fleet.object_store import folder_store, s3_store
+from newel.fleet.repository import SnapshotRef
+from newel.fleet.runner import FolderUnavailable
+from newel.fleet.snapshot_store import SnapshotStore
+from newel.runs.run_events import FolderSnapshot
+from newel.text.json import to_json
+
+RETRY_S: Final = (1.0, 30.0)
+"""Between attempts to reach a store: the first pause, and the longest."""
+
+_START: Final = "start-"
+
+
+def open_store(address: str) -> SnapshotStore:
+    """The store at an address: ``s3://BUCKET/PREFIX``, ``file:///FOLDER``, or that of a bare git repository. Raises ``SnapshotError``."""
+    if address.startswith("s3://"):
+        bucket, _, prefix = address.removeprefix("s3://").partition("/")
+        return s3_store(bucket, prefix=prefix)
+    if address.startswith("file:///"):
+        return folder_store(Path(address.removeprefix("file://")))
+    return GitStore(address)
+
+
+class MovingFolder:
+    """Fulfils ``newel.fleet.runner.JobFolder``. ``number`` is that of the last snapshot."""
+
+    def __init__(self, folder: JobFolder, store: SnapshotStore, number: int) -> None:
+        self._folder = folder
+        self._store = store
+        self._number = number
+        self._content: Sequence[str | None] = ()
+        self._missing = ""
+
+    @property
+    def path(self) -> Path:
+        return self._folder.work
+
+    @property
+    def home(self) -> Path:
+        return self._folder.home
+
+    async def snapshot(self) -> FolderSnapshot | None:
+        """Waits while the store cannot be reached: without a snapshot the step would be lost with this machine."""
+        number = self._number + 1
+        taken, content = await anyio.to_thread.run_sync(self._take, number)
+        if content == self._content:
+            return None
+        put = partial(self._store.put, number, taken.commit, self._folder.repository)
+        ref = await _until_reached(put)
+        self._number, self._content = number, content
+        missing = "\n".join(taken.report.words())
+        is_new, self._missing = missing != self._missing, missing
+        return FolderSnapshot(number=number, ref=to_json(ref).decode(), missing=missing if is_new else "")
+
+    def _take(self, number: int) -> tuple[TakenSnapshot, Sequence[str | None]]:
+        """A snapshot, and what distinguishes it: the conversation in the home grows with each step, but the journal has it, too."""
+        taken = self._folder.snapshot(number)
+        entry = self._folder.repository.entry
+        return taken, [entry(taken.commit, name) for name in ("work", "git", "home/review")]
+
+
+class JobFolders:
+    """The folders below ``root``."""
+
+    def __init__(self, root: Path, store: SnapshotStore) -> None:
+        self._root = root
+        self._store = store
+
+    @asynccontextmanager
+    async def open(
+        self, job_id: str, job: FleetJob, latest: FolderSnapshot | None
+    ) -> AsyncGenerator[MovingFolder]:
+        """The folder of a job: as it was left here, or as the ``latest`` snapshot has it, or as it begins. Raises ``FolderUnavailable``."""
+        folder = JobFolder(self._root, job_id)
+        try:
+            await anyio.to_thread.run_sync(self._prepare, folder, job, latest)
+        except SnapshotError as error:
+            raise FolderUnavailable(str(error)) from error
+        yield MovingFolder(folder, self._store, latest.number if latest else 0)
+
+    async def store_start(self, fleet: str, folder: Path) -> str:
+        """Store a folder of the user as jobs begin with it; returns the reference of its snapshot. Raises ``SnapshotError``."""
+
+        def take() -> str:
+            start = JobFolder(self._root, _START + fleet, work=folder)
+            try:
+                taken = start.snapshot(0)
+                return to_json(self._store.put(0, taken.commit, start.repository)).decode()
+            finally:
+                shutil.rmtree(start.folder, ignore_errors=True)
+
+        return await anyio.to_thread.run_sync(take)
+
+    def _prepare(self, folder: JobFolder, job: FleetJob, latest: FolderSnapshot | None) -> None:
+        """Make the folder what it has to be. Blocks."""
+        if latest is not None:
+            ref = _read_ref(latest.ref)
+            if not folder.holds(ref):
+                folder.restore(ref, self._store, replace=True)
+            return
+        shutil.rmtree(folder.folder, ignore_errors=True)  # of a worker that died before its first step
+        if job.start:
+            folder.begin(_read_ref(job.start), self._store)
+        elif job.repo:
+            folder.clone(job.repo, job.ref)
+        else:
+            folder.create()
+
+
+def _read_ref(text: str) -> SnapshotRef:
+    """Raises ``SnapshotError``."""
+    try:
+        return msgspec.json.decode(text, type=SnapshotRef)
+    except msgspec.MsgspecError as error:
+        raise SnapshotError(f"The journal names a snapshot that this Newel cannot read ({error}).") from error
+
+
+async def _until_reached(put: partial[SnapshotRef]) -> SnapshotRef:
+    delay, longest = RETRY_S
+    while True:
+        try:
+            return await anyio.to_thread.run_sync(put)
+        except SnapshotError:
+            await anyio.sleep(delay)
+            delay = min(2 * delay, longest)
