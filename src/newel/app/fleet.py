@@ -71,6 +71,7 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
     """
     from functools import partial
 
+    import anyio
     import anyio.to_thread
 
     from newel.app.review_limits import hunk_size
@@ -95,7 +96,7 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
     changes = JobChanges(
         run=job.id, session=params.session, title=one_line(params.contract.text, 80), edits=edits
     )
-    root = os.path.realpath(settings.cwd)
+    root = str(await anyio.Path(settings.cwd).resolve())
     with Ledger.open(ledger_folder(settings.home, root)) as ledger:
         project = ProjectReview(ledger, LocalWorkspace(root))
         notices = await propose_changes(project, changes, hunk_size(settings))
