@@ -36,14 +36,24 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
     labels: Sequence[str] = ()
 
 
-async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan) -> tuple[str, list[str]]:
-    """Submit the jobs; returns the id of the fleet and those of the jobs. Raises ``UsageError``, ``EngineError``, and ``NewelError`` if the
+class SubmittedFleet(msgspec.Struct, frozen=True):
+    """``missing`` says in words what of the user's folder the jobs do not have."""
+
+    fleet: str
+    jobs: Sequence[str]
+    missing: Sequence[str]
+
+
+async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan) -> SubmittedFleet:
+    """Submit the jobs. Raises ``UsageError``, ``EngineError``, and ``NewelError`` if the
     folder cannot be stored.
     """
     check_names(plan.contracts, plan.rows)
     contracts = [(with_values(contract, row), row) for contract in plan.contracts for row in plan.rows]
     fleet = new_id()[:8]
-    start = "" if plan.folder is None else await _store_start(settings, fleet, plan.folder)
+    start, missing = (
+        ("", list[str]()) if plan.folder is None else await _store_start(settings, fleet, plan.folder)
+    )
     jobs: list[str] = []
     for number, (contract, row) in enumerate(contracts, 1):
         job = FleetJob(
@@ -62,7 +72,7 @@ async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan)
         jobs.append(
             await engine.submit(FLEET_CONTRACT, params, queue=job.session, key=job.key, labels=job.labels)
         )
-    return fleet, jobs
+    return SubmittedFleet(fleet, jobs, missing)
 
 
 async def propose_job(settings: Settings, engine: FleetEngine, placement: Placement) -> list[str]:
@@ -121,9 +131,19 @@ def params_of(placement: Placement) -> FleetJob:
     return msgspec.json.decode(placement.job.params, type=FleetJob)
 
 
-async def _store_start(settings: Settings, fleet: str, folder: Path) -> str:
-    """Store the folder as the jobs begin with it; returns the reference of the snapshot."""
+async def _store_start(settings: Settings, fleet: str, folder: Path) -> tuple[str, list[str]]:
+    """Store the folder as the jobs begin with it; returns the reference of the snapshot, and what is not in it."""
     from newel.fleet.folders import JobFolders, open_store
+    from newel.permissions.secret_paths import SecretPaths
 
+    root = str(folder)
+    places = SecretPaths(
+        root,
+        project=root,
+        home=str(Path.home()),
+        newel=str(settings.home),
+        environ=os.environ,
+        rules=lambda: settings.rules,
+    )
     folders = JobFolders(settings.home / "fleet" / "jobs", open_store(settings.fleet.find_store(os.environ)))
-    return await folders.store_start(fleet, folder)
+    return await folders.store_start(fleet, folder, lambda path: places.holds_secrets(f"{root}/{path}"))

@@ -140,7 +140,10 @@ async def _run(settings: Settings, engine: FleetEngine, options: argparse.Namesp
         folder=None if options.repo else settings.cwd,
         labels=options.label,
     )
-    fleet, jobs = await submit_fleet(settings, engine, plan)
+    submitted = await submit_fleet(settings, engine, plan)
+    fleet, jobs = submitted.fleet, submitted.jobs
+    for line in submitted.missing:
+        print(f"newel: The jobs do not have {sanitize(line)}", file=sys.stderr)
     count = "1 job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
     print(f"Fleet {fleet}: {count} submitted. Follow them with `newel fleet status {fleet}`.")
     return await _wait(engine, fleet) if options.wait else DONE

@@ -63,13 +63,14 @@ class FolderModes(msgspec.Struct, frozen=True):
 
 class ScanRules(NamedTuple):
     """``ignored`` are paths that stay here; ``build_dirs`` names of folders that do, wherever they are. ``ignored_in`` gives the ignored paths of
-    a repository inside. ``limit`` bounds the bytes of a file.
+    a repository inside. ``limit`` bounds the bytes of a file, and ``is_secret`` tells which files stay for what they hold.
     """
 
     ignored: Collection[bytes] = frozenset()
     build_dirs: Collection[bytes] = frozenset()
     ignored_in: Callable[[bytes], Collection[bytes]] = lambda _: ()
     limit: int = 1 << 40
+    is_secret: Callable[[bytes], bool] = lambda _: False
 
 
 class FolderScan:
@@ -133,6 +134,9 @@ class FolderScan:
         for name, status in listed:
             path = prefix + name
             if path in self._ignored or is_temporary_file(os.fsdecode(name)):
+                continue
+            if not stat.S_ISDIR(status.st_mode) and self._rules.is_secret(path):
+                self._report.leave_out(path, "secret")
                 continue
             if name.lower() == b".git":
                 if name != b".git":

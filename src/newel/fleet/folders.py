@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -97,14 +97,19 @@ class JobFolders:
             raise FolderUnavailable(str(error)) from error
         yield MovingFolder(folder, self._store, latest.number if latest else 0)
 
-    async def store_start(self, fleet: str, folder: Path) -> str:
-        """Store a folder of the user as jobs begin with it; returns the reference of its snapshot. Raises ``SnapshotError``."""
+    async def store_start(
+        self, fleet: str, folder: Path, is_secret: Callable[[str], bool]
+    ) -> tuple[str, list[str]]:
+        """Store a folder of the user as jobs begin with it, without the untracked files that hold secrets; returns the reference of its
+        snapshot, and what is not in it. Raises ``SnapshotError``.
+        """
 
-        def take() -> str:
-            start = JobFolder(self._root, _START + fleet, work=folder)
+        def take() -> tuple[str, list[str]]:
+            start = JobFolder(self._root, _START + fleet, work=folder, is_secret=is_secret)
             try:
                 taken = start.snapshot(0)
-                return to_json(self._store.put(0, taken.commit, start.repository)).decode()
+                ref = self._store.put(0, taken.commit, start.repository)
+                return to_json(ref).decode(), taken.report.words()
             finally:
                 shutil.rmtree(start.folder, ignore_errors=True)
 

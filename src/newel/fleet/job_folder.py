@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -73,10 +74,19 @@ class TakenSnapshot(NamedTuple):
 
 class JobFolder:
     """The folder of a job in the fleet's folder ``root``. Methods block, and raise ``SnapshotError``. One process uses it at a time. Files
-    larger than ``max_file`` bytes stay here. ``work`` is a folder elsewhere, of which only snapshots are taken.
+    larger than ``max_file`` bytes stay here. ``work`` is a folder elsewhere, of which only snapshots are taken, without the untracked files that
+    hold secrets, as ``is_secret`` says of their paths in it.
     """
 
-    def __init__(self, root: Path, job: str, *, work: Path | None = None, max_file: int = MAX_FILE) -> None:
+    def __init__(
+        self,
+        root: Path,
+        job: str,
+        *,
+        work: Path | None = None,
+        is_secret: Callable[[str], bool] = lambda _: False,
+        max_file: int = MAX_FILE,
+    ) -> None:
         check_job(job)
         self.job = job
         self.folder = Path(os.path.realpath(root)) / job
@@ -84,6 +94,7 @@ class JobFolder:
         self.home = self.folder / "home"
         self.repository = SnapshotRepository(self.folder / "snapshots.git", job)
         self._max_file = max_file
+        self._is_secret = is_secret
 
     def create(self) -> None:
         """Create an empty folder for a project that has no repository."""
@@ -208,9 +219,17 @@ class JobFolder:
         if has_repository and not report.has("rules"):
             ignored = ignored_in(b"")
             if not report.has("rules"):
-                return ScanRules(ignored, ignored_in=ignored_in, limit=self._max_file)
+                secret = {path for path in _untracked(clone_git(self.work)) if self._holds_secret(path)}
+                return ScanRules(
+                    ignored, ignored_in=ignored_in, limit=self._max_file, is_secret=secret.__contains__
+                )
         build_dirs = {name.encode() for name in BUILD_DIRS}
-        return ScanRules(build_dirs=build_dirs, ignored_in=ignored_in, limit=self._max_file)
+        return ScanRules(
+            build_dirs=build_dirs, ignored_in=ignored_in, limit=self._max_file, is_secret=self._holds_secret
+        )
+
+    def _holds_secret(self, path: bytes) -> bool:
+        return self._is_secret(os.fsdecode(path))
 
     def _committed(self) -> list[bytes]:
         """The contents of the clone's current commit, which the job's repository has."""
@@ -327,6 +346,11 @@ def _form_of(work: Path) -> str:
 def _ignored(git: Git) -> list[bytes]:
     words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
     return git.run(*words).split(b"\0")[:-1]
+
+
+def _untracked(git: Git) -> list[bytes]:
+    """Files that are in no commit, and so in no clone either."""
+    return git.run("ls-files", "--others", "--exclude-standard", "-z").split(b"\0")[:-1]
 
 
 def _add_commit(writer: PackWriter, tree: bytes, parents: list[str], title: str) -> str:

@@ -10,11 +10,12 @@ from newel.text.format import format_size, join_names
 from newel.text.sanitize import escape_line
 
 Reason = Literal[
-    "ignored", "large", "special", "unreadable", "repository", "name", "deep", "privileged", "rules"
+    "ignored", "secret", "large", "special", "unreadable", "repository", "name", "deep", "privileged", "rules"
 ]
 
 _WORDS: Final[dict[Reason, str]] = {
     "ignored": "ignored, as git or the rules without git say",
+    "secret": "files that often hold secrets",
     "large": "larger than the limit for one file",
     "special": "sockets, pipes or devices",
     "unreadable": "not readable",

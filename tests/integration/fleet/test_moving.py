@@ -123,10 +123,12 @@ async def test_a_contract_runs_in_a_copy_of_the_users_folder(tmp_path: Path) -> 
     git(mine, "commit", "-qm", "One")
     (mine / "a.txt").write_text("changed\n")
     (mine / "untracked.txt").write_text("new\n")
+    (mine / ".env").write_text("KEY=secret\n")
     async with fleet(
         tmp_path, after(1, True), scenario("Count", bash("cat a.txt untracked.txt > both && git add both"))
     ) as here:
-        start = await here.folders("laptop").store_start("f", mine)
+        start, missing = await here.folders("laptop").store_start("f", mine, lambda path: path == ".env")
+        assert missing == ["1 files that often hold secrets: .env."]
         job = await here.submit("Count to one", accept="test -s both", start=start)
         await here.run_until("one", partial(here.ended, job))
         assert (await here.job(job)).state == "done", await here.job(job)
@@ -138,7 +140,7 @@ async def test_a_contract_runs_in_a_copy_of_the_users_folder(tmp_path: Path) -> 
         assert [(edit.path, edit.before, edit.after and edit.after.data) for edit in edits] == [
             ("both", None, b"changed\nnew\n")
         ]
-        assert sorted(path.name for path in mine.iterdir()) == [".git", "a.txt", "untracked.txt"]
+        assert sorted(path.name for path in mine.iterdir()) == [".env", ".git", "a.txt", "untracked.txt"]
 
 
 async def test_another_machine_goes_on_where_the_first_one_stopped(tmp_path: Path) -> None:
