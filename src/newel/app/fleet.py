@@ -13,6 +13,7 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import new_id
 from newel.fleet.job import FLEET_CONTRACT, FleetJob
 from newel.fleet.matrix import Row, check_names, with_values
+from newel.permissions.approval import ApprovalMode
 from newel.runs.models import Contract
 from newel.text.json import to_json
 
@@ -34,6 +35,7 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
     ref: str = ""
     folder: Path | None = None
     labels: Sequence[str] = ()
+    approve: ApprovalMode = "auto"
 
 
 class SubmittedFleet(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan)
             start=start,
             values=dict(row),
             labels=list(plan.labels),
-            approve=settings.approve,
+            approve=plan.approve,
         )
         params = to_json(job)
         jobs.append(

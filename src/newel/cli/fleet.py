@@ -40,7 +40,7 @@ def command_fleet(arguments: Sequence[str]) -> int:
     if options.action is None:
         parser.error("name an action: run, status, log, review, cancel, drain or workers")
     settings = load_settings(
-        flags_of(options, approve="auto"),
+        flags_of(options),
         cwd=folder(parser, getattr(options, "cwd", None)),
         environ=os.environ,
     )
@@ -119,6 +119,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="LABEL",
         help="run only on workers with this label; repeat it for several",
     )
+    add(
+        "--approve",
+        choices=["auto", "plan", "read-only"],
+        help="what runs: every call (auto, the default), or only what changes nothing; no user is there to ask",
+    )
     add("--wait", action="store_true", help="wait until all jobs have ended, and print their states")
     add("--cwd", metavar="DIR", help="begin with a copy of this folder")
 
@@ -139,6 +144,7 @@ async def _run(settings: Settings, engine: FleetEngine, options: argparse.Namesp
         ref=options.ref,
         folder=None if options.repo else settings.cwd,
         labels=options.label,
+        approve=options.approve or "auto",
     )
     submitted = await submit_fleet(settings, engine, plan)
     fleet, jobs = submitted.fleet, submitted.jobs
