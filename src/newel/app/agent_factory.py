@@ -120,7 +120,6 @@ async def open_agent(
     """
     from newel.app.agent_models import open_models
     from newel.app.agent_place import open_agent_place
-    from newel.app.network_questions import in_turn
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
@@ -128,7 +127,10 @@ async def open_agent(
     parts = parts or AgentParts()
     offered = _selection(options.tools, settings)
     async with AsyncExitStack() as stack:
-        ask = in_turn(ask) if ask is not None else None
+        if ask is not None:
+            from newel.app.network_questions import in_turn
+
+            ask = in_turn(ask)
         opened = open_agent_place(settings, ask, notices := AgentNotices(), attended=ask is not None)
         place = await stack.enter_async_context(opened)
         settings = place.settings

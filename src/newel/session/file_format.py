@@ -22,6 +22,9 @@ from msgspec import field
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, UserMessage, Wire
 
+BLOCK = 1024 * 1024
+"""Bytes of a file that are in memory at a time, unless a line is longer."""
+
 MAX_LINE = 128 * 1024 * 1024
 """Bytes of the longest line: bounds the memory that a hostile file takes."""
 
