@@ -392,12 +392,14 @@ def _prepare_commands(
 ) -> None:
     """While the model answers, do what its first command would wait for."""
     from newel.agent.agent import ProviderTransport
-    from newel.app.sandbox import start_early
 
     runs_commands = agent.approve not in {"plan", "read-only"}
     if not runs_commands or all(tool.spec.name != "bash" for tool in own_tools):
         return
-    start_early(agent.agent, context.host, workspaces.works_in.root)
+    if agent.sandbox != "off":
+        from newel.app.sandbox import start_early
+
+        start_early(agent.agent, context.host, workspaces.works_in.root)
     transport, recording = agent.agent.transport, workspaces.recording
     if (
         isinstance(transport, ProviderTransport)

@@ -41,16 +41,19 @@ async def open_agent_place(
     On this machine all is decided before anything is opened. A host is asked once there is a connection: one that cannot be reached is an
     error, whatever its sandbox. Raises ``ConfigError`` and ``WorkspaceError``.
     """
-    from newel.app.hosts import open_host
-    from newel.app.sandbox import open_confined_host
-
     async with AsyncExitStack() as stack:
         if settings.host is not None and settings.sandbox.mode != "off":
             yield await _open_far(settings, settings.host, stack, attended=attended)
             return
         chosen = choose_sandbox(settings, attended=attended)
-        is_off = chosen.sandbox.mode == "off"
-        opened = open_host(chosen.cwd, chosen.host) if is_off else open_confined_host(chosen, ask, notices)
+        if chosen.sandbox.mode == "off":
+            from newel.app.hosts import open_host
+
+            opened = open_host(chosen.cwd, chosen.host)
+        else:
+            from newel.app.sandbox import open_confined_host
+
+            opened = open_confined_host(chosen, ask, notices)
         yield AgentPlace(
             host=await stack.enter_async_context(opened),
             settings=chosen,
