@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
     from newel.workspace.sandbox.sandbox import CommandSandbox
 
+    FindLocalPolicy = Callable[[Settings, str, str | None], SandboxPolicy]
+
 DOES_NOT_HOLD: Final = "The {kind} does not hold on this machine: {failures}. Commands would not be confined."
 
 TESTED: Final = "sandbox_tested.json"
@@ -74,7 +76,10 @@ ASKS_TO_LEAVE: Final = "A command that cannot work in it, such as fetching, push
 
 @asynccontextmanager
 async def open_confined_host(
-    settings: Settings, ask: Ask | None = None, notices: AgentNotices | None = None
+    settings: Settings,
+    ask: Ask | None = None,
+    notices: AgentNotices | None = None,
+    find: FindLocalPolicy | None = None,
 ) -> AsyncGenerator[ExecutionHost]:
     """This machine, with its commands in a sandbox whose mode is that of the settings, where without one they can change nothing;
     ``ask`` is asked about servers that they want to reach, and ``notices`` tell that an answer could not be saved. Raises
@@ -97,7 +102,7 @@ async def open_confined_host(
             str(settings.cwd),
             find_launcher=sandboxes.of,
             find_server_launcher=sandboxes.of_server,
-            find_policy=lambda folder: find_policy(settings, folder, None),
+            find_policy=lambda folder: (find or find_policy)(settings, folder, None),
             sandbox=_describe(settings.sandbox, asks=ask is not None),
         )
 
@@ -144,14 +149,14 @@ class Sandboxes:
             await anyio.to_thread.run_sync(self.close)
 
 
-def find_failure(settings: Settings) -> str:
+def find_failure(settings: Settings, find: FindLocalPolicy | None = None) -> str:
     """Try what is forbidden in a sandbox of the project, once for each policy on this system; returns what does not hold, "" if all does.
     Raises ``WorkspaceError`` if there can be no sandbox.
     """
     # What is hidden belongs to the policy, and so does this folder once it exists.
     with contextlib.suppress(OSError):
         make_private(settings.home)
-    policy = find_policy(settings, os.path.realpath(settings.cwd), None)
+    policy = (find or find_policy)(settings, os.path.realpath(settings.cwd), None)
     path = settings.home / TESTED
     mode = settings.sandbox.mode
     key = _key_of(_facts(mode), policy)

@@ -20,7 +20,7 @@ _MESSAGE = rb'(?m)^[\0\s]*\{"type":\s*"message"'
 
 
 def file_name(metadata: SessionMetadata) -> str:
-    return f"{re.sub(r'[:.]', '-', metadata.timestamp)}_{metadata.id}{SUFFIX}"
+    return f"{metadata.timestamp.replace(':', '-').replace('.', '-')}_{metadata.id}{SUFFIX}"
 
 
 def metadata_from_name(path: Path) -> SessionMetadata:
