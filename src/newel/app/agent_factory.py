@@ -127,10 +127,7 @@ async def open_agent(
     parts = parts or AgentParts()
     offered = _selection(options.tools, settings)
     async with AsyncExitStack() as stack:
-        if ask is not None:
-            from newel.app.network_questions import in_turn
-
-            ask = in_turn(ask)
+        ask = _in_turn(ask)
         opened = open_agent_place(settings, ask, notices := AgentNotices(), attended=ask is not None)
         place = await stack.enter_async_context(opened)
         settings = place.settings
@@ -170,6 +167,14 @@ async def open_agent(
         )
         await stack.enter_async_context(served)
         yield agent
+
+
+def _in_turn(ask: Ask | None) -> Ask | None:
+    if ask is None:
+        return None
+    from newel.app.network_questions import in_turn
+
+    return in_turn(ask)
 
 
 def _open_background(

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConnectionFailed, ProviderError
-from newel.agent.events import Delta, Retry
+from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta, Price
 from newel.providers.http.client import HttpClient
@@ -20,39 +20,12 @@ from newel.text.json import as_dict, as_list, parse
 
 if TYPE_CHECKING:
     from newel.providers.errors import EndpointDescription
+    from newel.providers.response_reader import Accumulator
 
 LIST_TIMEOUT_S = 10.0
 """Time for a list of models: the user waits for it before the work starts."""
 
 MAX_LIST_BYTES = 8 * 2**20
-
-
-class Accumulator(Protocol):
-    """Turns the objects of a response, events of its stream or one document, into deltas, and finally into a message."""
-
-    started: bool
-    """Whether any part of a response has arrived."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the server has declared the response complete."""
-        ...
-
-    def feed(self, fields: dict[str, Any], /) -> list[Delta]:
-        """Accumulate one object. Raises ``ProviderError`` if the server gave up on the response."""
-        ...
-
-    def on_done(self) -> None:
-        """Handle the end of a document, and of a stream that says ``[DONE]``."""
-        ...
-
-    def close(self) -> list[Delta]:
-        """Return the deltas that were held back, after the last object."""
-        ...
-
-    def message(self, *, model: str, provider: str) -> AssistantMessage:
-        """Return the message. Raises ``BadResponse`` if nothing arrived."""
-        ...
 
 
 class Compat(Protocol):

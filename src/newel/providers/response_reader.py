@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
 from newel.agent.events import Delta
+from newel.agent.messages import AssistantMessage
 from newel.agent.ports import OnDelta
 from newel.providers.errors import (
     MAX_ERROR_BODY,
@@ -24,9 +25,6 @@ from newel.providers.http.client import HttpResponse, collect
 from newel.providers.http.sse import MAX_EVENT, EventParser, ServerEvent
 from newel.text.json import as_dict, as_list, is_cut, parse
 
-if TYPE_CHECKING:
-    from newel.providers.api_client import Accumulator
-
 DONE_EVENT = b"[DONE]"
 BLANK = b" \t\r\n\xef\xbb\xbf"
 AFTER_DONE_S = 0.25
@@ -36,6 +34,34 @@ the connection cannot be reused."""
 
 TURN_S = 0.002
 """Time after which other tasks, such as keys, have their turn: a piece from the network can hold hundreds of events."""
+
+
+class Accumulator(Protocol):
+    """Turns the objects of a response, events of its stream or one document, into deltas, and finally into a message."""
+
+    started: bool
+    """Whether any part of a response has arrived."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the server has declared the response complete."""
+        ...
+
+    def feed(self, fields: dict[str, Any], /) -> list[Delta]:
+        """Accumulate one object. Raises ``ProviderError`` if the server gave up on the response."""
+        ...
+
+    def on_done(self) -> None:
+        """Handle the end of a document, and of a stream that says ``[DONE]``."""
+        ...
+
+    def close(self) -> list[Delta]:
+        """Return the deltas that were held back, after the last object."""
+        ...
+
+    def message(self, *, model: str, provider: str) -> AssistantMessage:
+        """Return the message. Raises ``BadResponse`` if nothing arrived."""
+        ...
 
 
 class ResponseReader:
