@@ -12,6 +12,10 @@ ci:
 bench *words:
     ./run python benchmarks/steps.py {{ words }}
 
+# the instructions up to the first request, whatever the load (needs valgrind)
+instructions *words:
+    ./run python benchmarks/instructions.py {{ words }}
+
 # small tasks of the evaluation suite with a real model of half a billion parameters, by Newel and by other agents (see evals/README.md)
 eval-real *words:
     ./run uv sync --extra local

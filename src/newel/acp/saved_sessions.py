@@ -14,7 +14,7 @@ from newel.session import paths
 from newel.session.appender import Appender
 from newel.session.listing import list_sessions
 from newel.session.manager import SessionManager
-from newel.session.reader import metadata_from_name, read_session
+from newel.session.reader import read_session
 
 
 def list_page(home: Path, params: p.ListSessionsParams, size: int) -> p.ListSessionsResult:
@@ -80,6 +80,6 @@ def _find(home: Path, session_id: str) -> Path:
         path = paths.find_session(home / "sessions", session_id)
     except SessionError as error:
         raise JsonRpcError(NOT_FOUND, str(error)) from error
-    if metadata_from_name(path).id != session_id:
+    if paths.metadata_from_name(path).id != session_id:
         raise JsonRpcError(NOT_FOUND, f"There is no session with the id {session_id!r}.")
     return path

@@ -120,7 +120,6 @@ async def open_agent(
     """
     from newel.app.agent_models import open_models
     from newel.app.agent_place import open_agent_place
-    from newel.app.network_questions import in_turn
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
@@ -128,7 +127,7 @@ async def open_agent(
     parts = parts or AgentParts()
     offered = _selection(options.tools, settings)
     async with AsyncExitStack() as stack:
-        ask = in_turn(ask) if ask is not None else None
+        ask = _in_turn(ask)
         opened = open_agent_place(settings, ask, notices := AgentNotices(), attended=ask is not None)
         place = await stack.enter_async_context(opened)
         settings = place.settings
@@ -168,6 +167,14 @@ async def open_agent(
         )
         await stack.enter_async_context(served)
         yield agent
+
+
+def _in_turn(ask: Ask | None) -> Ask | None:
+    if ask is None:
+        return None
+    from newel.app.network_questions import in_turn
+
+    return in_turn(ask)
 
 
 def _open_background(
@@ -390,12 +397,14 @@ def _prepare_commands(
 ) -> None:
     """While the model answers, do what its first command would wait for."""
     from newel.agent.agent import ProviderTransport
-    from newel.app.sandbox import start_early
 
     runs_commands = agent.approve not in {"plan", "read-only"}
     if not runs_commands or all(tool.spec.name != "bash" for tool in own_tools):
         return
-    start_early(agent.agent, context.host, workspaces.works_in.root)
+    if agent.sandbox != "off":
+        from newel.app.sandbox import start_early
+
+        start_early(agent.agent, context.host, workspaces.works_in.root)
     transport, recording = agent.agent.transport, workspaces.recording
     if (
         isinstance(transport, ProviderTransport)

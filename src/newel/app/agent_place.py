@@ -41,21 +41,49 @@ async def open_agent_place(
     On this machine all is decided before anything is opened. A host is asked once there is a connection: one that cannot be reached is an
     error, whatever its sandbox. Raises ``ConfigError`` and ``WorkspaceError``.
     """
-    from newel.app.hosts import open_host
-    from newel.app.sandbox import open_confined_host
-
     async with AsyncExitStack() as stack:
         if settings.host is not None and settings.sandbox.mode != "off":
             yield await _open_far(settings, settings.host, stack, attended=attended)
             return
-        chosen = choose_sandbox(settings, attended=attended)
-        is_off = chosen.sandbox.mode == "off"
-        opened = open_host(chosen.cwd, chosen.host) if is_off else open_confined_host(chosen, ask, notices)
+        policies = _Policies()
+        chosen = choose_sandbox(settings, attended=attended, find=policies.find)
+        if chosen.sandbox.mode == "off":
+            from newel.app.hosts import open_host
+
+            opened = open_host(chosen.cwd, chosen.host)
+        else:
+            from newel.app.sandbox import open_confined_host
+
+            opened = open_confined_host(chosen, ask, notices, policies.find_again)
         yield AgentPlace(
             host=await stack.enter_async_context(opened),
             settings=chosen,
             decide=lambda other: choose_sandbox(other, attended=attended),
         )
+
+
+class _Policies:
+    """Finds policies of this machine. The start asks for that of the project twice, for the self-test and soon after for the tools, and finds
+    it once. Later ones are found anew: what a project and a home folder hold changes.
+    """
+
+    def __init__(self) -> None:
+        self._found: tuple[Settings, str, SandboxPolicy] | None = None
+
+    def find(self, settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
+        from newel.app.sandbox import find_policy
+
+        policy = find_policy(settings, folder, proxy)
+        self._found = settings, folder, policy
+        return policy
+
+    def find_again(self, settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
+        found, self._found = self._found, None
+        if found is not None and found[:2] == (settings, folder):
+            return found[2]
+        from newel.app.sandbox import find_policy
+
+        return find_policy(settings, folder, proxy)
 
 
 async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, attended: bool) -> AgentPlace:

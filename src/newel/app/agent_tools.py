@@ -22,7 +22,6 @@ async def own_tools(
     shared: SharedParts, *, run_subagent: RunSubagent | None = None, of_subagent: bool = False
 ) -> list[Tool]:
     """The tools that are offered of Newel's own. The ``task`` tool needs ``run_subagent``, and a subagent has none itself."""
-    from newel.app.sandbox import watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
@@ -30,13 +29,14 @@ async def own_tools(
     workspaces, secret_paths = shared.workspaces, shared.secret_paths
     policy = await context.host.policy(workspaces.works_in.root)
     may_leave = _may_leave_sandbox(context, policy)
-    works_in = watch_commands(
-        workspaces.works_in,
-        policy,
-        context.notices,
-        is_on_host=context.host.connection is not None,
-        may_leave=may_leave,
-    )
+    works_in = workspaces.works_in
+    if policy is not None:
+        from newel.app.sandbox import watch_commands
+
+        is_on_host = context.host.connection is not None
+        works_in = watch_commands(
+            works_in, policy, context.notices, is_on_host=is_on_host, may_leave=may_leave
+        )
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     background = None if of_subagent else context.background  # those of a subagent would outlive its work

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from newel.agent.messages import AppMessage
-    from newel.agent.ports import Shorten
+    from newel.agent.messages import AppMessage, ToolCall
+    from newel.agent.ports import Shorten, ToolResult
     from newel.app.agent_context import SharedParts
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
@@ -121,10 +122,18 @@ def _why_not(secret_paths: SecretPaths) -> Callable[[str, str], str]:
 
 def shorten_for(shared: SharedParts, messages: Callable[[], Sequence[AppMessage]]) -> Shorten:
     """What becomes of the tool results of a conversation."""
-    from newel.context.nested_instructions import NestedInstructions
-    from newel.context.shortening import Shortener
 
-    shortener = Shortener(shared.context.host.save_output, shared.settings.max_result)
-    return NestedInstructions(
-        shortener, shared.workspaces.works_in, messages, shared.secret_paths.holds_secrets
-    )
+    @cache  # not before the first result
+    def open_shortener() -> Shorten:
+        from newel.context.nested_instructions import NestedInstructions
+        from newel.context.shortening import Shortener
+
+        shortener = Shortener(shared.context.host.save_output, shared.settings.max_result)
+        return NestedInstructions(
+            shortener, shared.workspaces.works_in, messages, shared.secret_paths.holds_secrets
+        )
+
+    async def shorten(call: ToolCall, result: ToolResult, /) -> ToolResult:
+        return await open_shortener()(call, result)
+
+    return shorten

@@ -24,6 +24,7 @@ from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import make_private, read_regular, replace_file
 from newel.storage.temporary_folder import temporary_folder
 from newel.version import VERSION
+from newel.workspace.sandbox.proxy_socket import serve_proxy
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 if TYPE_CHECKING:
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
     from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.confinement import CommandSandbox
+    from newel.workspace.sandbox.confinement import Confinement
     from newel.workspace.sandbox.domains import Domain
     from newel.workspace.sandbox.network_proxy import Allows
     from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
+    from newel.workspace.sandbox.sandbox import CommandSandbox
+
+    FindLocalPolicy = Callable[[Settings, str, str | None], SandboxPolicy]
 
 DOES_NOT_HOLD: Final = "The {kind} does not hold on this machine: {failures}. Commands would not be confined."
 
@@ -72,7 +76,10 @@ ASKS_TO_LEAVE: Final = "A command that cannot work in it, such as fetching, push
 
 @asynccontextmanager
 async def open_confined_host(
-    settings: Settings, ask: Ask | None = None, notices: AgentNotices | None = None
+    settings: Settings,
+    ask: Ask | None = None,
+    notices: AgentNotices | None = None,
+    find: FindLocalPolicy | None = None,
 ) -> AsyncGenerator[ExecutionHost]:
     """This machine, with its commands in a sandbox whose mode is that of the settings, where without one they can change nothing;
     ``ask`` is asked about servers that they want to reach, and ``notices`` tell that an answer could not be saved. Raises
@@ -95,7 +102,7 @@ async def open_confined_host(
             str(settings.cwd),
             find_launcher=sandboxes.of,
             find_server_launcher=sandboxes.of_server,
-            find_policy=lambda folder: find_policy(settings, folder, None),
+            find_policy=lambda folder: (find or find_policy)(settings, folder, None),
             sandbox=_describe(settings.sandbox, asks=ask is not None),
         )
 
@@ -142,22 +149,23 @@ class Sandboxes:
             await anyio.to_thread.run_sync(self.close)
 
 
-def find_failure(settings: Settings) -> str:
+def find_failure(settings: Settings, find: FindLocalPolicy | None = None) -> str:
     """Try what is forbidden in a sandbox of the project, once for each policy on this system; returns what does not hold, "" if all does.
     Raises ``WorkspaceError`` if there can be no sandbox.
     """
     # What is hidden belongs to the policy, and so does this folder once it exists.
     with contextlib.suppress(OSError):
         make_private(settings.home)
-    policy = find_policy(settings, os.path.realpath(settings.cwd), None)
+    policy = (find or find_policy)(settings, os.path.realpath(settings.cwd), None)
     path = settings.home / TESTED
-    with contextlib.closing(make_sandbox(settings.sandbox.mode, lambda: policy)) as sandbox:
-        key = _key_of(sandbox.facts(), policy)
-        tested = _read_tested(path)
-        if key in tested:
-            return ""
+    mode = settings.sandbox.mode
+    key = _key_of(_facts(mode), policy)
+    tested = _read_tested(path)
+    if key in tested:
+        return ""
+    with contextlib.closing(make_sandbox(mode, lambda: policy)) as sandbox:
         if failures := sandbox.test():
-            kind = "partial sandbox" if settings.sandbox.mode == "partial" else "sandbox"
+            kind = "partial sandbox" if mode == "partial" else "sandbox"
             return DOES_NOT_HOLD.format(kind=kind, failures="; ".join(failures))
     with contextlib.suppress(OSError):  # then it is tested again
         replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
@@ -166,17 +174,36 @@ def find_failure(settings: Settings) -> str:
 
 def make_sandbox(mode: SandboxMode | None, find: Callable[[], SandboxPolicy]) -> CommandSandbox:
     """The sandbox of a mode: the one place that chooses what confines commands."""
-    if mode == "partial" and sys.platform == "darwin":
+    if _is_seatbelt(mode):
         from newel.workspace.sandbox.seatbelt import SeatbeltSandbox
 
         return SeatbeltSandbox(find)
     from newel.workspace.sandbox.sandbox import Sandbox
 
+    return Sandbox(find, _confinement(mode))
+
+
+def _facts(mode: SandboxMode | None) -> Sequence[str]:
+    """What a result of the self-test depends on, besides the policy. Raises ``WorkspaceError``."""
+    if _is_seatbelt(mode):
+        from newel.workspace.sandbox.seatbelt import seatbelt_facts
+
+        return seatbelt_facts()
+    return _confinement(mode).facts()
+
+
+def _is_seatbelt(mode: SandboxMode | None) -> bool:
+    return mode == "partial" and sys.platform == "darwin"
+
+
+def _confinement(mode: SandboxMode | None) -> Confinement:
     if mode == "partial":
         from newel.workspace.sandbox.partial import PartialConfinement
 
-        return Sandbox(find, PartialConfinement())
-    return Sandbox(find)
+        return PartialConfinement()
+    from newel.workspace.sandbox.confinement import BubblewrapConfinement
+
+    return BubblewrapConfinement()
 
 
 def start_early(agent: Agent, host: ExecutionHost, folder: str) -> None:
@@ -210,7 +237,7 @@ def describe_on_host(mode: SandboxMode | None, *, asks: bool) -> str:
 
 def watch_commands(
     workspace: Workspace,
-    policy: SandboxPolicy | None,
+    policy: SandboxPolicy,
     notices: AgentNotices,
     *,
     is_on_host: bool,
@@ -219,8 +246,6 @@ def watch_commands(
     """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
     the sandbox would protect if they existed, or changes those that it cannot protect.
     """
-    if policy is None:
-        return workspace
     from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
@@ -232,7 +257,7 @@ def watch_commands(
     watched = [*policy.protected, *policy.watched]
     changing = watched
     if not policy.is_partial:  # a link itself can be replaced
-        changing = [path for path in watched if not is_on_host and Path(path).is_symlink()]
+        changing = [path for path in watched if not is_on_host and os.path.islink(path)]  # noqa: PTH114 — for each of fifty
     return SettingsWatch(hinting, watched, notices.of("settings_created"), changing)
 
 
@@ -442,18 +467,25 @@ async def _serve_proxy(
     """Run a network proxy, which explains a refusal even where no server is allowed; it has started with the path of its socket. Raises
     ``ConfigError``.
     """
-    from newel.workspace.sandbox.domains import parse_domain
-    from newel.workspace.sandbox.network_proxy import NetworkProxy
-
-    try:
-        configured = [*map(parse_domain, settings.sandbox.domains)]
-    except ConfigError as error:
-        raise ConfigError(f"[sandbox] domains: {error}") from error
+    configured = _configured(settings.sandbox.domains)
     with temporary_folder() as folder:
         path = Path(folder) / "proxy.sock"
-        async with NetworkProxy(path, lambda: [*configured, *kept()], allows=allows).serving():
+        async with background_tasks() as group:
+            await group.start(partial(serve_proxy, path, lambda: [*configured, *kept()], allows))
             task_status.started(str(path))
             await anyio.sleep_forever()
+
+
+def _configured(domains: Sequence[str]) -> Sequence[Domain]:
+    """Raises ``ConfigError``."""
+    if not domains:
+        return ()
+    from newel.workspace.sandbox.domains import parse_domain
+
+    try:
+        return [*map(parse_domain, domains)]
+    except ConfigError as error:
+        raise ConfigError(f"[sandbox] domains: {error}") from error
 
 
 def _describe(wanted: SandboxSettings, *, asks: bool) -> str:

@@ -17,6 +17,7 @@ from newel.agent.errors import ConfigError, ConnectionLost, HostUnreachable, Wor
 from newel.config.settings import Settings
 
 if TYPE_CHECKING:
+    from newel.app.sandbox import FindLocalPolicy
     from newel.workspace.sandbox.policy import SandboxMode
     from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
 
@@ -71,9 +72,11 @@ USER_NAMESPACES: Final = {
 """Settings of the kernel, below ``/proc/sys``, with the values that keep user namespaces from ordinary users."""
 
 
-def choose_sandbox(settings: Settings, *, attended: bool) -> Settings:
-    """The settings with a mode of the sandbox that holds on this machine; see ``decide``. Raises ``ConfigError``."""
-    why = "" if settings.sandbox.mode == "off" else _why_not(wanted(settings))
+def choose_sandbox(settings: Settings, *, attended: bool, find: FindLocalPolicy | None = None) -> Settings:
+    """The settings with a mode of the sandbox that holds on this machine, whose policy ``find`` finds; see ``decide``. Raises
+    ``ConfigError``.
+    """
+    why = "" if settings.sandbox.mode == "off" else _why_not(wanted(settings), find)
     why_not_partial = _why_not(_with_mode(settings, "partial")) if why else ""
     return decide(settings, why, why_not_partial, attended=attended)
 
@@ -147,13 +150,13 @@ def _with_mode(settings: Settings, mode: SandboxMode) -> Settings:
     return msgspec.structs.replace(settings, sandbox=sandbox)
 
 
-def _why_not(settings: Settings) -> str:
+def _why_not(settings: Settings, find: FindLocalPolicy | None = None) -> str:
     """Why commands would not be confined; "" if they are."""
     from newel.app.sandbox import find_failure
     from newel.workspace.sandbox.confinement import CannotStart
 
     try:
-        return find_failure(settings)
+        return find_failure(settings, find)
     except CannotStart as error:
         return f"{error}{_namespace_hint()}"
     except WorkspaceError as error:

@@ -22,8 +22,8 @@ from newel.terminal.ui.echo import EchoSuppressor, can_draw
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.print_mode import AnswerOutput
+    from newel.terminal.prompt_record import HeldAnswer, RunReporter
     from newel.terminal.renderers.base import Renderer
-    from newel.terminal.run_result import HeldAnswer, RunReporter
     from newel.terminal.stream_json.renderer import StreamJsonRenderer
     from newel.terminal.ui.approval import Approver
     from newel.text.json_schema import AnswerSchema

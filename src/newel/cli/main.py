@@ -188,7 +188,7 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
     if simple and (prompts or parsed.json or parsed.renderer or parsed.quiet or parsed.output):
         parser.error("lsimons-agent takes no prompts and no output options; use newel")
     check_formats(parser, parsed, has_prompts=bool(prompts), simple=simple)
-    if name == "newel" and parsed.words and "--" not in arguments:
+    if name == "newel" and "--" not in arguments and _may_be_command(parsed.words):
         from newel.cli.suggestions import check_words
 
         check_words(parsed.words)
@@ -220,6 +220,11 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         simple=simple,
     )
     return run_agent(options, echo_suppressor)
+
+
+def _may_be_command(words: Sequence[str]) -> bool:
+    """Whether words could be meant as a command of a shell or a conversation, which they are checked for."""
+    return any(word.isalpha() or word.startswith("/") for word in words[:1])
 
 
 def _with_unnamed_worktree(arguments: Sequence[str]) -> list[str]:

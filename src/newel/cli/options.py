@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
@@ -57,7 +59,11 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False} | more)
+        # argparse makes a formatter for each option, and each would ask for the terminal's width.
+        formatter = partial(
+            more.pop("formatter_class", argparse.HelpFormatter), width=shutil.get_terminal_size().columns - 2
+        )
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": formatter} | more)
         self.add_argument(
             "--version",
             action=_PrintVersion,

@@ -16,8 +16,9 @@ from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with
 from newel.config.settings import Flags, load_settings
 from newel.review.decide import PendingReviews, load_pending
 from newel.terminal.commands import CommandFormatter, shell_command_for
-from newel.terminal.review.review_ui import NO_CHANGES, NOT_RECORDING
+from newel.terminal.review.review_ui import NO_CHANGES
 from newel.terminal.review.run_format import describe_checkpoint, describe_project, list_checkpoints
+from newel.terminal.review.run_notice import NOT_RECORDING
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:

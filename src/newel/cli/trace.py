@@ -31,8 +31,7 @@ from newel.review_jobs.traces import (
     replay,
     trace_files,
 )
-from newel.session.paths import find_session, read_metadata, session_files
-from newel.session.reader import metadata_from_name
+from newel.session.paths import find_session, metadata_from_name, read_metadata, session_files
 from newel.session.timeline import Timeline, TimelineStep, milliseconds_of
 from newel.text.format import call_text, format_duration, usage_line
 from newel.text.json import to_json

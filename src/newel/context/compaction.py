@@ -30,7 +30,6 @@ from newel.agent.messages import (
 from newel.agent.ports import AgentMode, Model, ModelRequest, Provider, ProviderEvent
 from newel.agent.tool_executor import milliseconds_since
 from newel.agent.transform import COMPACTION, Transformer
-from newel.context import compaction_summary
 
 IMAGE = 1_200
 MESSAGE = 4
@@ -192,6 +191,8 @@ class Compactor:
     async def _compact(
         self, messages: Sequence[AppMessage], view: _HistoryView, cut: int, reason: Reason, wishes: str
     ) -> CustomMessage | None:
+        from newel.context import compaction_summary
+
         if self.may_begin is not None and not await self.may_begin(reason, wishes):
             return None
         identity = new_id()  # known in advance: if no message is kept, the summary itself is the first one
@@ -224,6 +225,8 @@ class Compactor:
         return CustomMessage(name=COMPACTION, data=data, id=identity)
 
     async def _ask(self, gone: Sequence[Message], before: str, wishes: str, window: int) -> AssistantMessage:
+        from newel.context import compaction_summary
+
         # Two of a token's four characters: the rest is for the answer, and for scripts with longer tokens.
         limit = min((self.model.context_window or window) * 2, MAX_QUESTION_CHARS)
         question = compaction_summary.build_question(gone, before=before, wishes=wishes, limit=limit)

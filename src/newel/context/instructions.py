@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -20,8 +20,10 @@ from newel.context.file_reader import (
     read_head,
     resolve_in_project,
 )
-from newel.context.imports import Imported, ImportReader
 from newel.workspace.port import FileInfo, Workspace
+
+if TYPE_CHECKING:
+    from newel.context.imports import Imported
 
 FILE_NAME: Final = "AGENTS.md"
 OF_CLAUDE: Final = "CLAUDE.md"
@@ -74,6 +76,8 @@ async def find_instructions(
     for source in sources:
         head = await reader.read(source)
         if head is not None and PurePosixPath(source.path).name == OF_CLAUDE:
+            from newel.context.imports import ImportReader
+
             for imported in await ImportReader(
                 source.workspace, source.bounds, claude=claude, is_private=is_private, limit=max_bytes
             ).of(source.path, head):

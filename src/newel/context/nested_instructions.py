@@ -16,7 +16,6 @@ from newel.agent.transform import COMPACTION
 from newel.context.file_reader import IsPrivate, read_head, resolve_in_project
 from newel.context.instructions import FILE_NAMES, as_block
 from newel.workspace.port import Workspace
-from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MOST: Final = 16 * 1024
 """Bytes of one file."""
@@ -26,8 +25,8 @@ MAX_DEPTH: Final = 20
 DETAIL: Final = "instructions"
 """In the details of a result, the paths of the files that it contains."""
 
-_OTHERS: Final = BUILD_DIRS | {".git", "site-packages", "vendor"}
-"""Folders with the work of others: what a dependency tells agents is for those who work on it."""
+_OTHERS: Final = frozenset({".git", "site-packages", "vendor"})
+"""Besides what is built, folders with the work of others: what a dependency tells agents is for those who work on it."""
 
 TOOLS: Final = frozenset({"read", "edit", "write"})
 
@@ -108,9 +107,11 @@ class NestedInstructions:
         root = PurePosixPath(self._workspace.root)
         if not PurePosixPath(path).is_relative_to(root):
             return []
+        from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
+
         folders = [str(folder) for folder in PurePosixPath(path).parents if folder.is_relative_to(root)]
         folders = folders[-1 - MAX_DEPTH : -1][::-1]
-        if any(name in _OTHERS for name in PurePosixPath(path).relative_to(root).parts):
+        if not (_OTHERS | BUILD_DIRS).isdisjoint(PurePosixPath(path).relative_to(root).parts):
             return []
         if unknown := [folder for folder in folders if folder not in self._files]:
             paths = [f"{folder}/{name}" for folder in unknown for name in FILE_NAMES]

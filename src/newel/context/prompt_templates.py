@@ -25,7 +25,6 @@ import msgspec
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Wire
 from newel.context.file_reader import IsPrivate, WorkspaceFolder, none_private, read_head, resolve_in_project
-from newel.context.front_matter import split_front_matter
 
 MAX_BYTES = 256 * 1024
 MAX_DESCRIPTION = 80
@@ -249,6 +248,8 @@ async def _load(
     text, cut = head.text(MAX_BYTES)
     if cut or not head.is_text:
         return None
+    from newel.context.front_matter import split_front_matter
+
     front = split_front_matter(text)
     body = front.body.strip()
     first_line = body.split("\n", 1)[0].lstrip("# ")

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -200,7 +200,7 @@ def approval_policy(
     return ask_first(judge, reviewed=reviewed if mode == "review" else ())
 
 
-class _Judged(NamedTuple):
+class _Judged(msgspec.Struct, frozen=True):
     """A call as planned. ``touch`` is that with the strictest judgement ``place``, None if all are free. ``error`` says why there is no
     preview.
     """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
+
+import msgspec
 
 from newel.agent.ports import Touch
 
 
-class CallJudgement(NamedTuple):
+class CallJudgement(msgspec.Struct, frozen=True):
     """What rules say of a call. ``effect``: ``reads`` if it is a command that only reads what may be read unasked, ``none`` if no rule is
     about it, ``server`` if none allows the server that it would reach. ``reason`` is the rule that denies it, or why the user has to be asked. ``rules`` would allow it, for an answer that
     allows it for good.

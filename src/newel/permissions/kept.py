@@ -7,10 +7,9 @@ A question offers them ("always for `git status`"). They only ever allow, in the
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,7 +17,9 @@ from newel.agent.errors import ConfigError
 from newel.agent.messages import now
 from newel.permissions.rules import Rule, RuleSet, parse_rule
 from newel.workspace.disk.state_file import check_state, load_state, update_state
-from newel.workspace.sandbox.domains import Domain, parse_domain
+
+if TYPE_CHECKING:
+    from newel.workspace.sandbox.domains import Domain
 
 FILE: Final = "permissions.json"
 SERVERS_FILE: Final = "sandbox_servers.json"
@@ -133,6 +134,8 @@ class KeptServers:
 
     def add(self, server: str) -> None:
         """Keep a server. Raises ``ConfigError`` as that of ``KeptRules`` does."""
+        from newel.workspace.sandbox.domains import parse_domain
+
         parse_domain(server)
 
         def add(file: dict[str, list[str]]) -> None:
@@ -161,6 +164,8 @@ class KeptServers:
         return _digest(self._project, "server", server)
 
     def _parsed(self) -> Iterator[Domain]:
+        from newel.workspace.sandbox.domains import parse_domain
+
         for text in self.list():
             with contextlib.suppress(ConfigError):
                 yield parse_domain(text)
@@ -179,4 +184,6 @@ def _is_named(text: str, name: str, names: Collection[str] | None) -> bool:
 
 
 def _digest(*parts: str) -> str:
+    import hashlib
+
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Final
 
 import msgspec
@@ -34,6 +33,8 @@ async def load_project_rules(workspace: Workspace) -> RuleSet:
 def _parse(data: bytes) -> RuleSet:
     if len(data) > MAX_BYTES:
         raise ConfigError(f"It has more than {MAX_BYTES:,} bytes.")
+    import tomllib
+
     source = data.decode()
     texts = msgspec.convert(tomllib.loads(source), RuleTexts)
     if texts.allow:

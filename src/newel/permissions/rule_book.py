@@ -6,7 +6,7 @@ import contextlib
 import posixpath
 import re
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -18,10 +18,11 @@ from newel.permissions.kept import SERVERS_FILE, KeptRules, KeptServers
 from newel.permissions.project_rules import FILE as PROJECT_FILE
 from newel.permissions.rules import COMMANDS, WEB, Effect, PathRule, Rule, RuleSet, ToolRule, WebRule
 from newel.permissions.secret_paths import SecretPaths
-from newel.workspace.sandbox.domains import Domain, parse_domain
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS
-from newel.workspace.sandbox.reach import PageAccess
-from newel.workspace.sandbox.web_address import is_literal, parse_web_address
+
+if TYPE_CHECKING:
+    from newel.workspace.sandbox.domains import Domain
+    from newel.workspace.sandbox.reach import PageAccess
 
 NO_RULE_FOR_SERVER: Final = 'no rule allows {server}: [permissions] allow = ["{rule}"] in config.toml would'
 
@@ -89,6 +90,9 @@ class RuleBook:
         """What a fetched page's server may be: one that commands may reach, too, or one of a rule about pages. What is in a private network
         or on this machine needs its very name in the user's settings, where no answer to a question has put it.
         """
+        from newel.workspace.sandbox.reach import PageAccess
+        from newel.workspace.sandbox.web_address import is_literal
+
         if self.server_rule("deny", host, port) or self.server_rule("ask", host, port):
             return PageAccess()
         domains = [*self._configured(), *self.servers.current()]
@@ -106,6 +110,8 @@ class RuleBook:
         )
 
     def _configured(self) -> list[Domain]:
+        from newel.workspace.sandbox.domains import parse_domain
+
         domains: list[Domain] = []
         for text in self._domains:
             with contextlib.suppress(ConfigError):  # the sandbox tells the user
@@ -213,6 +219,8 @@ class CallJudge:
         return CallJudgement("ask", f"your rule asks: {asked}")
 
     def _judge_server(self, url: str) -> CallJudgement:
+        from newel.workspace.sandbox.web_address import parse_web_address
+
         try:
             address = parse_web_address(url)
         except ValueError:  # another tool of this name, which is not about pages

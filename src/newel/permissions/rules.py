@@ -47,7 +47,7 @@ WITHOUT_RULES: Final = ("todo", "bash_output", "skill")
 ADDED: Final = "extension:"
 """Before the name of a tool that is neither Newel's nor an MCP server's: a misspelt name of these two is an error."""
 
-_RULE: Final = re.compile(r"((?:extension:)?[A-Za-z0-9_*.-]+)(?:\((.*)\))?", re.DOTALL)
+_RULE: Final = r"(?s)((?:extension:)?[A-Za-z0-9_*.-]+)(?:\((.*)\))?"
 _QUOTED: Final = r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\."
 _WILD: Final = r"(\*\*/|\*\*|\*|\?)"
 
@@ -176,7 +176,7 @@ class RuleTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_rule(text: str) -> Rule:
     """Parse a rule. Raises ``ConfigError``."""
-    match = _RULE.fullmatch(text.strip())
+    match = re.fullmatch(_RULE, text.strip())
     if match is None:
         raise _invalid(text, "A rule is TOOL or TOOL(PATTERN)")
     tool, pattern = match[1], match[2]

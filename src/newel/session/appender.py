@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from newel.agent.errors import SessionError, SessionInUse
-from newel.session.reader import BLOCK, StoredSession, not_a_session
+from newel.session.file_format import BLOCK
+from newel.session.paths import not_a_session
 from newel.storage.file_lock import (
     NO_LOCKS,
     LockHolder,
@@ -18,6 +20,9 @@ from newel.storage.file_lock import (
     write_holder,
 )
 from newel.storage.files import PRIVATE_FILE, open_regular
+
+if TYPE_CHECKING:
+    from newel.session.reader import StoredSession
 
 
 class Appender:
@@ -55,6 +60,8 @@ class Appender:
 
     def read(self) -> StoredSession:
         """Read the file; later lines are appended after its whole lines. Raises ``SessionError`` if it is not a session."""
+        from newel.session.reader import StoredSession
+
         stored = StoredSession(self._path)
         try:
             with open(self._fd, "rb", buffering=BLOCK, closefd=False) as stream:

@@ -11,20 +11,20 @@ from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import Attachable
-from newel.context.compaction import Compactor
-from newel.context.prompt_templates import Template
-from newel.permissions.approval import ApprovalMode
-from newel.permissions.rule_book import RuleBook
 from newel.session.history import History
 from newel.session.manager import SessionManager
 from newel.session.totals import SessionTotals, totals
-from newel.workspace.background import BackgroundCommands
-from newel.workspace.port import Workspace
-from newel.workspace.sandbox.policy import SandboxMode
 
 if TYPE_CHECKING:
+    from newel.context.compaction import Compactor
+    from newel.context.prompt_templates import Template
     from newel.context.skill_book import SkillBook
     from newel.hooks.hook_listing import HookRow
+    from newel.permissions.approval import ApprovalMode
+    from newel.permissions.rule_book import RuleBook
+    from newel.workspace.background import BackgroundCommands
+    from newel.workspace.port import Workspace
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 class ModelAccess(Protocol):

@@ -22,6 +22,9 @@ from msgspec import field
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, UserMessage, Wire
 
+BLOCK = 1024 * 1024
+"""Bytes of a file that are in memory at a time, unless a line is longer."""
+
 MAX_LINE = 128 * 1024 * 1024
 """Bytes of the longest line: bounds the memory that a hostile file takes."""
 
@@ -168,7 +171,7 @@ def _without_halves(value: Any) -> bytes:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-_SECRET = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
+_SECRET = ("key", "token", "secret", "passw", "credential", "auth")
 _USER_INFO = r"(?<=://)[^/@\s]*@"
 
 
@@ -178,6 +181,6 @@ def public_config(config: dict[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         if isinstance(value, dict):
             public[key] = public_config(cast("dict[str, Any]", value))
-        elif isinstance(value, int | float | None) or not _SECRET.search(key):
+        elif isinstance(value, int | float | None) or not any(word in key.lower() for word in _SECRET):
             public[key] = re.sub(_USER_INFO, "", value) if isinstance(value, str) else value
     return public

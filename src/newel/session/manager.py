@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -34,9 +34,11 @@ from newel.session.file_format import (
 )
 from newel.session.history import History
 from newel.session.message_tree import BranchPoint, MessageTree, TreeEntry
-from newel.session.reader import SessionData
 from newel.storage.files import make_private, project_folder
 from newel.text.sanitize import plain_line
+
+if TYPE_CHECKING:
+    from newel.session.reader import SessionData
 
 
 class SessionManager:
@@ -105,6 +107,8 @@ class SessionManager:
 
     def get_data(self) -> SessionData | None:
         """Metadata, name and active messages; None without messages."""
+        from newel.session.reader import SessionData
+
         return SessionData(self._metadata, self.get_messages(), self._name) if self.has_data() else None
 
     def get_messages(self) -> list[AppMessage]:

@@ -10,17 +10,27 @@ from pathlib import Path
 
 from newel.agent.errors import SessionError
 from newel.session.file_format import UNREADABLE, SessionMetadata, is_foreign, read_line
-from newel.session.reader import metadata_from_name, not_a_session
 from newel.storage.files import project_folder
 
 SUFFIX = ".jsonl"
 
 _MAX_HEAD = 1024 * 1024
+_NAME = r"(?s)(?:(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)-(\d{3})Z_)?(.+)"
 _MESSAGE = rb'(?m)^[\0\s]*\{"type":\s*"message"'
 
 
 def file_name(metadata: SessionMetadata) -> str:
-    return f"{re.sub(r'[:.]', '-', metadata.timestamp)}_{metadata.id}{SUFFIX}"
+    return f"{metadata.timestamp.replace(':', '-').replace('.', '-')}_{metadata.id}{SUFFIX}"
+
+
+def metadata_from_name(path: Path) -> SessionMetadata:
+    """Derive the metadata from a file's name, ``<timestamp>_<id>.jsonl``."""
+    match = re.fullmatch(_NAME, path.name.removesuffix(".jsonl"))
+    if match is None:
+        return SessionMetadata(id=path.name, timestamp="", cwd="")
+    day, minute, second, milli, session_id = match.groups()
+    timestamp = f"{day}:{minute}:{second}.{milli}Z" if day else ""
+    return SessionMetadata(id=session_id, timestamp=timestamp, cwd="")
 
 
 def session_files(directory: Path, cwd: str | None = None) -> list[tuple[Path, os.stat_result]]:
@@ -130,3 +140,10 @@ def _at(path: Path, directory: Path) -> Path:
 def _folders(directory: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         yield from [Path(entry.path) for entry in entries if entry.is_dir()]
+
+
+def not_a_session(path: Path) -> SessionError:
+    return SessionError(
+        f"{path} is not a session of Newel: it does not start with a session header. It was not changed. "
+        "`newel import FILE` imports sessions of Claude Code, codex and pi."
+    )

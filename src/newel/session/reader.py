@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,6 +10,7 @@ import msgspec
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage
 from newel.session.file_format import (
+    BLOCK,
     MAX_LINE,
     UNREADABLE,
     BranchLine,
@@ -23,11 +23,9 @@ from newel.session.file_format import (
 )
 from newel.session.history import SessionFile, StoredLine
 from newel.session.message_tree import MessageTree
+from newel.session.paths import metadata_from_name, not_a_session
 from newel.storage.loading import no_collection
 from newel.text.sanitize import plain_line
-
-BLOCK = 1024 * 1024
-_NAME = r"(?s)(?:(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)-(\d{3})Z_)?(.+)"
 
 
 class SessionData(msgspec.Struct, frozen=True):
@@ -36,16 +34,6 @@ class SessionData(msgspec.Struct, frozen=True):
     metadata: SessionMetadata
     messages: list[AppMessage]
     name: str | None = None
-
-
-def metadata_from_name(path: Path) -> SessionMetadata:
-    """Derive the metadata from a file's name, ``<timestamp>_<id>.jsonl``."""
-    match = re.fullmatch(_NAME, path.name.removesuffix(".jsonl"))
-    if match is None:
-        return SessionMetadata(id=path.name, timestamp="", cwd="")
-    day, minute, second, milli, session_id = match.groups()
-    timestamp = f"{day}:{minute}:{second}.{milli}Z" if day else ""
-    return SessionMetadata(id=session_id, timestamp=timestamp, cwd="")
 
 
 _MAX_FINDINGS = 100
@@ -184,10 +172,3 @@ def read_session(path: Path) -> StoredSession:
     if not stored.is_session:
         raise not_a_session(path)
     return stored
-
-
-def not_a_session(path: Path) -> SessionError:
-    return SessionError(
-        f"{path} is not a session of Newel: it does not start with a session header. It was not changed. "
-        "`newel import FILE` imports sessions of Claude Code, codex and pi."
-    )

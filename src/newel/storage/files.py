@@ -86,7 +86,7 @@ def remove_unless_locked(temporary: Path) -> None:
 
 def project_folder(directory: Path, cwd: str) -> Path:
     """The folder of a project's sessions. Two projects may share one; the ``cwd`` in the metadata distinguishes them."""
-    name = re.sub(r"[/\\:]", "-", cwd.strip("/\\"))
+    name = cwd.strip("/\\").translate({ord(character): "-" for character in "/\\:"})
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:  # file systems take 255 bytes
         import hashlib

@@ -20,9 +20,9 @@ from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import CommandFormatter, shell_command
+from newel.terminal.prompt_record import HeldAnswer, PromptRecord, RunReporter
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_start
-from newel.terminal.review.review_ui import NOT_RECORDING, RunNotice
-from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReporter, describe_session
+from newel.terminal.review.run_notice import NOT_RECORDING, RunNotice
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import TextSink, discard_stdout
 from newel.text.format import one_line
@@ -103,6 +103,8 @@ class _PromptRun:
         unsubscribe = agent.subscribe(subscription.handle)
         try:
             if self._report is not None:
+                from newel.terminal.run_result import describe_session
+
                 self._report.on_session(describe_session(agent))
             report_start(agent, renderer)
             async with on_signals(self._stop) as group:

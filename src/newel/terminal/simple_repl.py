@@ -15,7 +15,7 @@ from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
 from newel.terminal.renderers.base import CallOutcome, Renderer, report_start
 from newel.terminal.repl.repl import Repl, error_of, exit_summary, run_command
-from newel.terminal.review.review_ui import RunNotice
+from newel.terminal.review.run_notice import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI
 from newel.text.format import SUBJECT, as_clause, command_of, elide_middle, one_line

@@ -5,14 +5,18 @@ They depend on the workspace port, never on a host.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from newel.agent.ports import Tool
 from newel.tools.bash import BashTool
 from newel.tools.edit import EditTool
 from newel.tools.file_tool import FileTracker
 from newel.tools.read import ROOM, ReadTool
 from newel.tools.write import WriteTool
-from newel.workspace.background import BackgroundCommands
-from newel.workspace.port import Workspace
+
+if TYPE_CHECKING:
+    from newel.workspace.background import BackgroundCommands
+    from newel.workspace.port import Workspace
 
 
 def coding_tools(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta
 
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.file_tool import FileTracker
-from newel.workspace.background import BackgroundCommand, BackgroundCommands
 from newel.workspace.port import Completed, TimeLimit, Workspace
+
+if TYPE_CHECKING:
+    from newel.workspace.background import BackgroundCommand, BackgroundCommands
 
 BACKGROUND: Final = "background"
 """The entry of a result's details with the id of a command that went to the background."""
@@ -121,6 +123,8 @@ class BashTool(TypedTool[BashParameters]):
         limit = TimeLimit(arguments.timeout or None if in_background else timeout)
         command: BackgroundCommand | None = None
         if self._background is not None:
+            from newel.workspace.background import BackgroundCommand
+
             command = BackgroundCommand(self._background, arguments.command, limit, on_output)
             if in_background:
                 command.detach(keep_limit=True)

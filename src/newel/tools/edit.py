@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 from msgspec import Meta
@@ -10,7 +10,6 @@ from msgspec import Meta
 from newel.agent.errors import HostUnavailable, StaleFile, ToolError, WorkspaceError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
-from newel.diff.unified import DiffBlock, split_lines
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, rename
 from newel.tools.file_tool import (
@@ -23,8 +22,10 @@ from newel.tools.file_tool import (
     run_in_thread_if_large,
     sha256,
 )
-from newel.tools.text_replace import Replacement, edit
 from newel.workspace.port import ABSENT
+
+if TYPE_CHECKING:
+    from newel.tools.text_replace import Replacement
 
 MAX_UNCHECKED_BYTES: Final = 1 << 20
 """Larger files are read only after a look at their size."""
@@ -127,6 +128,8 @@ class EditTool(ChangingTool[EditParameters]):
         )
 
     async def prepare(self, arguments: EditParameters, path: str, /) -> FileEdit:
+        from newel.tools.text_replace import edit
+
         name, replacements = arguments.file_path, _replacements(arguments)
         creates = len(replacements) == 1 and not replacements[0].old
         content = await self._content(path, name)
@@ -177,6 +180,8 @@ class EditTool(ChangingTool[EditParameters]):
 
 
 def _replacements(arguments: EditParameters) -> list[Replacement]:
+    from newel.tools.text_replace import Replacement
+
     edits = [Replacement(item.old_string, item.new_string, item.replace_all) for item in arguments.edits]
     if arguments.old_string is None or arguments.new_string is None:
         return edits
@@ -198,5 +203,7 @@ def _check_encoding(content: bytes, replacements: list[Replacement], name: str) 
 
 
 def _new_file(expect: str, old: list[bytes] | None, text: str) -> FileEdit:
+    from newel.diff.unified import DiffBlock, split_lines
+
     data = encode_text(text, "new_string")
     return FileEdit(expect, data, old, [DiffBlock(0, 0, split_lines(data))])

@@ -6,16 +6,18 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any, Final, Generic, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, TypeVarTuple
 
 import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.ports import OnOutput, Preview, ToolResult, Touch
-from newel.diff.unified import DiffBlock, compare, describe_diff, split_lines, unified_diff
 from newel.tools.base import Parameters, ParsedTool
 from newel.workspace.port import DirectoryEntry, Workspace, check_path
+
+if TYPE_CHECKING:
+    from newel.diff.unified import DiffBlock
 
 BOM: Final = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
@@ -174,9 +176,13 @@ class FileEdit(msgspec.Struct, frozen=True):
 
     def preview(self, name: str) -> str:
         """The complete change, for the user who decides about it."""
+        from newel.diff.unified import describe_diff
+
         return describe_diff(name, self.old, self.blocks)
 
     def diff(self, name: str) -> str:
+        from newel.diff.unified import unified_diff
+
         return unified_diff(name, self.old, self.blocks, limit=DIFF_SHOWN)
 
     @property
@@ -240,6 +246,8 @@ class ChangingTool(FileTool[F]):
         """The diff from ``before`` to the file as it is now. It is for the model, which knows the file then. Empty if nothing has changed,
         if the diff would not show everything, or if the name leads to another file by now. Raises ``NewelError``.
         """
+        from newel.diff.unified import compare, split_lines, unified_diff
+
         path = await self._workspace.resolve(name)
         if self._tracker.last_seen(path) != sha256(before):
             return ""

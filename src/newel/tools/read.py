@@ -14,7 +14,6 @@ from newel.agent.errors import HostUnavailable, ToolError, WorkspaceError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.file_tool import BOM, FileParameters, FileTool, FileTracker, entry_label, not_found
-from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.workspace.port import Workspace
 
 LONGEST_LINE: Final = 2_000
@@ -153,6 +152,8 @@ class ReadTool(FileTool[ReadParameters]):
         return Planned(describe, partial(self._read, arguments, path), [Touch(path, arguments.file_path)])
 
     async def _read(self, arguments: ReadParameters, path: str, _: OnOutput, /) -> ToolResult:
+        from newel.tools.images import mime_type
+
         try:  # first, as most paths are files, and each request to a host takes time
             head = await self._workspace.read_bytes(path, size=BLOCK)
         except HostUnavailable:
@@ -211,6 +212,8 @@ class ReadTool(FileTool[ReadParameters]):
         )
 
     async def _image(self, path: str, name: str, kind: str) -> ToolResult:
+        from newel.tools.images import LARGEST_FILE, picture
+
         data = await self._workspace.read_bytes(path, size=LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
             raise ToolError(f"{name} is an image of more than {LARGEST_FILE:,} bytes, which is the limit.")

@@ -9,7 +9,6 @@ from msgspec import Meta
 from newel.agent.errors import StaleFile, ToolError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
-from newel.diff.unified import DiffBlock, compare, split_lines
 from newel.tools.file_tool import (
     BOM,
     ChangingTool,
@@ -70,6 +69,8 @@ class WriteTool(ChangingTool[WriteParameters]):
         )
 
     async def prepare(self, arguments: WriteParameters, path: str, /) -> FileEdit:
+        from newel.diff.unified import DiffBlock, compare, split_lines
+
         data = encode_text(arguments.content, "content")
         new = split_lines(data)
         info = await self._workspace.stat(path)

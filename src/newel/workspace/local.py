@@ -12,7 +12,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.disk import file_kinds, files
+from newel.workspace.disk import files
 from newel.workspace.port import (
     Completed,
     DirectoryEntry,
@@ -151,6 +151,8 @@ class LocalWorkspace:
         return files.lstat(path)
 
     async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
+        from newel.workspace.disk import file_kinds
+
         await anyio.to_thread.run_sync(file_kinds.become, path, thing, expect)
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from newel.agent.ports import ModelRequest
 from newel.providers.anthropic.compat import MessagesCompat
 from newel.providers.anthropic.encoder import MessagesEncoder
-from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
 from newel.text.json import as_count, as_str
+
+if TYPE_CHECKING:
+    from newel.providers.response_reader import Accumulator
 
 VERSION = "2023-06-01"
 INTERLEAVED_THINKING = "interleaved-thinking-2025-05-14"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote
 
 from newel.agent.ports import ModelRequest
-from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
 from newel.providers.gemini.encoder import GeminiCompat, GeminiEncoder, model_name
 from newel.text.json import as_count, as_list, as_str, regex
+
+if TYPE_CHECKING:
+    from newel.providers.response_reader import Accumulator
 
 VERSION = "/v1beta"
 METHOD = "generateContent"

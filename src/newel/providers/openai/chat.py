@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from newel.agent.ports import ModelRequest
-from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
 from newel.providers.openai.encoder import Encoder, ServerCompat
+
+if TYPE_CHECKING:
+    from newel.providers.response_reader import Accumulator
 
 
 class OpenAIChat(ApiClient[ServerCompat]):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from newel.agent.ports import ModelRequest
-from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
 from newel.providers.openai.chat import bearer
 from newel.providers.openai.responses_encoder import ResponsesCompat, ResponsesEncoder
+
+if TYPE_CHECKING:
+    from newel.providers.response_reader import Accumulator
 
 
 class OpenAIResponses(ApiClient[ResponsesCompat]):

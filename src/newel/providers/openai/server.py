@@ -9,7 +9,6 @@ from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
-from newel.providers.errors import EndpointMissing
 from newel.providers.http.urls import is_private
 from newel.providers.openai.encoder import is_for_responses
 
@@ -67,6 +66,8 @@ class OpenAI:
         reason = f"the server rejected the request; retrying with {self._latest.way}"
         await on_delta(Retry(attempt=1, max_attempts=1, delay=0.0, reason=reason))
         self._apis[model] = other
+        from newel.providers.errors import EndpointMissing
+
         try:
             return await self._latest.complete(request, on_delta)
         except EndpointMissing:
@@ -110,4 +111,6 @@ class OpenAI:
 
 def _is_for_other_api(error: ProviderError, api: Api) -> bool:
     """Whether a rejection by one API means that the other one is to be asked."""
+    from newel.providers.errors import EndpointMissing
+
     return isinstance(error, EndpointMissing) or (api == "chat" and is_for_responses(error))

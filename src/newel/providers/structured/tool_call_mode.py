@@ -16,7 +16,7 @@ SMALL: Final = 9.0
 CAPABLE: Final = (("gpt-oss", 0.0), ("qwen3", 4.0), ("devstral", 0.0), ("ministral", 8.0), ("granite4", 3.0))
 """Families of local models that were trained to call tools, each from a size in billions of parameters on."""
 
-_SIZE: Final = r"(?i)(?<![\w.])(\d{1,4}(?:\.\d{1,2})?)([bm])(?![a-z0-9])"
+_SIZE: Final = r"(?<![\w.])(\d{1,4}(?:\.\d{1,2})?)([bm])(?![a-z0-9])"
 
 
 def suitable_mode(model: str, server: ModelServer) -> ToolCallMode:
@@ -31,7 +31,7 @@ def suitable_mode(model: str, server: ModelServer) -> ToolCallMode:
 
 def parameter_count(model: str) -> float | None:
     """Return the size that a model's name tells, in billions of parameters; None if it tells none."""
-    match = regex(_SIZE).search(model.rpartition("/")[2])
+    match = regex(_SIZE).search(model.rpartition("/")[2].lower())
     if match is None:
         return None
-    return float(match[1]) / (1000 if match[2] in "mM" else 1)
+    return float(match[1]) / (1000 if match[2] == "m" else 1)

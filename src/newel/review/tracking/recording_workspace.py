@@ -25,8 +25,6 @@ from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, Mes
 from newel.agent.formatting import describe_error
 from newel.agent.messages import ToolResultMessage, UserMessage
 from newel.concurrency import background_tasks
-from newel.review import last_run
-from newel.review.last_run import LastRun
 from newel.review.tracking.effects import MAX_TITLE, TrackedOperation, TrackedRun, retry
 from newel.storage.files import project_folder
 from newel.text.format import join_names
@@ -36,6 +34,7 @@ from newel.workspace.tracked import TrackedWorkspace
 if TYPE_CHECKING:
     from newel.agent.agent import Agent
     from newel.permissions.rules import RuleSet
+    from newel.review.last_run import LastRun
     from newel.review.project import ProjectReview
     from newel.review.store.retention import Keep
     from newel.review.tracking.change_recorder import ChangeRecorder
@@ -142,6 +141,8 @@ class RecorderRegistry:
             return recorder
 
     def on_first_action(self, workspace: TrackedWorkspace, last: LastRun) -> None:
+        from newel.review import last_run
+
         if folder := self.ledger(workspace.name):
             last_run.save(folder, last)
             return
@@ -152,7 +153,11 @@ class RecorderRegistry:
     def note_unrecorded(self, workspace: TrackedWorkspace, last: LastRun) -> None:
         """Remember a run of which no other process will find a record. Does not raise."""
         if self._noted is not None:
-            anonymous = LastRun(run=last.run, session="", title="", began=last.began, is_recorded=False)
+            from newel.review import last_run
+
+            anonymous = last_run.LastRun(
+                run=last.run, session="", title="", began=last.began, is_recorded=False
+            )
             last_run.save(ledger_folder(self._noted, workspace.name), anonymous)
 
     def close(self) -> None:
@@ -219,6 +224,8 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             case ToolExecutionStart() if self._run and not self._run.has_acted:
                 self._run.has_acted = self._may_change(event.tool_name)
                 if self._run.has_acted:
+                    from newel.review.last_run import LastRun
+
                     run = self._run
                     last = LastRun(run=run.id, session=run.session, title=run.title, began=run.started_at)
                     self._recorders.on_first_action(self._inner, last)

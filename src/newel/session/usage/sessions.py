@@ -26,8 +26,7 @@ from newel.session.file_format import (
     is_foreign,
     read_line,
 )
-from newel.session.paths import session_files
-from newel.session.reader import metadata_from_name
+from newel.session.paths import metadata_from_name, session_files
 from newel.session.usage.report import UNKNOWN, Tally, Used
 from newel.storage.loading import no_collection
 from newel.text.sanitize import plain_line

@@ -31,7 +31,7 @@ from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.slash_hints import NOT_SENT, NOTE_HINT
 from newel.terminal.repl.status_line import StatusLine
-from newel.terminal.review.review_ui import RunNotice
+from newel.terminal.review.run_notice import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line

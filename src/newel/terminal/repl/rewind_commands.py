@@ -9,7 +9,7 @@ from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.terminal.commands import CommandContext
-from newel.terminal.review.review_ui import NOT_RECORDING
+from newel.terminal.review.run_notice import NOT_RECORDING
 from newel.text.format import join_names, one_line
 
 if TYPE_CHECKING:

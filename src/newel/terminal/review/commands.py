@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.terminal.commands import CommandContext, slash_command
-from newel.terminal.review.review_ui import NO_CHANGES, NOT_RECORDING, ReviewUI
+from newel.terminal.review.review_ui import NO_CHANGES, ReviewUI
 from newel.terminal.review.run_format import (
     checkpoint_rows,
     describe_checkpoint,
@@ -16,6 +16,7 @@ from newel.terminal.review.run_format import (
     plan_undo,
     roll_back,
 )
+from newel.terminal.review.run_notice import NOT_RECORDING
 
 if TYPE_CHECKING:
     from newel.review.decide import Verdict

@@ -24,10 +24,11 @@ from newel.agent.ports import AgentMode
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.model_names import expand_model_name
+from newel.terminal.prompt_record import HeldAnswer, PromptRecord, RunReporter
 from newel.terminal.renderers.base import JsonRenderer, RendererSubscription
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest, check_attachment
-from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReporter, describe_session
+from newel.terminal.run_result import describe_session
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

@@ -29,7 +29,7 @@ from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.line_reader import LineHandler, LineReader, serve_lines
 
 if TYPE_CHECKING:
-    from newel.terminal.run_result import HeldAnswer
+    from newel.terminal.prompt_record import HeldAnswer
     from newel.terminal.ui.approval import Approver
 
 

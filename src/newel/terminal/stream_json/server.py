@@ -18,8 +18,9 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.model_names import expand_model_name
+from newel.terminal.prompt_record import HeldAnswer, PromptRecord
 from newel.terminal.renderers.base import RendererSubscription, report_start
-from newel.terminal.run_result import FAILED, HeldAnswer, PromptRecord, describe_session
+from newel.terminal.run_result import FAILED, describe_session
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.stream_json.lines import notice_line

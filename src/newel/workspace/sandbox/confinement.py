@@ -10,16 +10,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.process.launcher import ProcessLauncher, StartedProcess
-from newel.workspace.process.python_program import code_of, in_memory, own_python
-from newel.workspace.sandbox import launcher_main
-from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
-from newel.workspace.sandbox.launcher_main import PROXY_PORT
 from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolicy
-from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
 
 PROGRAMS_INSIDE: Final = "/run/newel/bin"
 """First on the ``PATH`` of commands: the ``git`` that passes on what changes the repository."""
@@ -41,7 +37,7 @@ class CannotStart(SandboxError):
     """What makes the sandbox is there, and ended instead of starting it."""
 
 
-class Confined(NamedTuple):
+class Confined(msgspec.Struct, frozen=True):
     """The program that starts a launcher, confined, and the descriptors that it inherits; ``environ`` is what commands have in their
     environment, ``programs`` a folder that is first on their ``PATH``, "" for none. ``ends_with_its_program`` says that the kernel ends all
     that is inside when the program is killed.
@@ -72,26 +68,18 @@ class Confinement(Protocol):
         ...
 
 
-class CommandSandbox(ProcessLauncher[StartedProcess], Protocol):
-    """Starts the commands of a folder, confined."""
-
-    def facts(self) -> Sequence[str]:
-        """As of ``Confinement``."""
-        ...
-
-    def test(self) -> list[str]:
-        """Try what is forbidden; returns what was possible, none if the sandbox holds. Raises ``SandboxError``."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class BubblewrapConfinement:
     """Implements ``Confinement`` with namespaces of the kernel."""
 
     def confine(
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
     ) -> Confined:
+        from newel.workspace.process.python_program import code_of, in_memory, own_python
+        from newel.workspace.sandbox import launcher_main
+        from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
+        from newel.workspace.sandbox.seccomp import seccomp_filter
+
+        check_system()
         program, python = find_bubblewrap(), own_python()
         broker, files = -1, dict[str, str]()
         if policy.repository is not None and policy.writable:
@@ -108,7 +96,7 @@ class BubblewrapConfinement:
             *bubblewrap(program, policy, seccomp),
             *(python, "-I", "-S", "-c", _START, *map(str, words)),
         ]
-        environ = {"TMPDIR": "/tmp"} | proxy_environ(PROXY_PORT if policy.proxy else None)  # noqa: S108 — it is private
+        environ = {"TMPDIR": "/tmp"} | proxy_environ(launcher_main.PROXY_PORT if policy.proxy else None)  # noqa: S108 — it is private
         descriptors = [seccomp, code, server, *([] if broker < 0 else [broker])]
         programs = PROGRAMS_INSIDE if broker >= 0 else ""
         return Confined(argv, descriptors, environ, programs, ends_with_its_program=True)
@@ -160,15 +148,17 @@ def _is_shown(path: str, shown: Iterable[str]) -> bool:
 
 def check_system() -> None:
     """Raises ``SandboxError`` if there are no sandboxes for this system."""
+    from newel.workspace.sandbox.seccomp import MACHINES
+
     if sys.platform != "linux" or platform.machine() not in MACHINES:
         raise SandboxError(f"The sandbox needs Linux on {' or '.join(MACHINES)}.")
 
 
 def find_bubblewrap() -> str:
     """The path of bubblewrap. Raises ``SandboxError`` if this machine has none that can be used."""
-    check_system()
     if program := shutil.which("bwrap", path=PROGRAMS):
         return program
+    check_system()
     raise SandboxError(
         "The sandbox needs bubblewrap, which is not installed (Debian, Ubuntu: `apt-get install bubblewrap`; Fedora: `dnf install bubblewrap`)."
     )

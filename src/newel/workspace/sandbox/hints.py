@@ -120,7 +120,7 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
         super().__init__(inner)
         self._policy = policy
         self._take_refused = take_refused
-        self._written = re.compile(WRITTEN.replace("{home}", re.escape(policy.home)))
+        self._written = WRITTEN.replace("{home}", re.escape(policy.home))
         writable = "the project only, without settings such as .git" if policy.writable else "nothing"
         self._git = ""
         if policy.writable and not policy.is_partial:

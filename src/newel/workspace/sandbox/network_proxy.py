@@ -10,15 +10,13 @@ command may send anything to a server that it may reach.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, Listener, SocketStream
 
 from newel.concurrency import task_group
 from newel.workspace.sandbox.domains import WEB_PORTS, Domain, IPAddress, is_reachable, parse_host
@@ -85,7 +83,7 @@ async def allow_none(_: str) -> bool:
 
 
 class NetworkProxy:
-    """Serves on the socket ``path``, and connects to the servers that ``domains`` match (it is called for each request: the user may
+    """Connects to the servers that ``domains`` match (it is called for each request: the user may
     revoke what they have allowed), and to those that ``allows`` allows (it gets a name, with a port other than those of the web, and may
     ask the user).
 
@@ -94,28 +92,21 @@ class NetworkProxy:
 
     def __init__(
         self,
-        path: Path,
         domains: Callable[[], Sequence[Domain]],
         *,
         allows: Allows = allow_none,
         resolve: Resolve = resolve,
         is_reachable: IsReachable = is_reachable,
     ) -> None:
-        self._path = path
         self._domains = domains
         self._allows = allows
         self._resolve = resolve
         self._is_reachable = is_reachable
         self._limit = anyio.CapacityLimiter(MAX_CONNECTIONS)
 
-    @asynccontextmanager
-    async def serving(self) -> AsyncGenerator[None]:
-        """Accept connections while the body runs."""
-        listener = await anyio.create_unix_listener(self._path, mode=0o600)
-        async with listener, task_group() as group:
-            group.start_soon(listener.serve, self._serve)
-            yield
-            group.cancel_scope.cancel()
+    async def serve(self, listener: Listener[SocketStream]) -> None:
+        """Answer on a socket until it is cancelled."""
+        await listener.serve(self._serve)
 
     async def _serve(self, client: ByteStream) -> None:
         with contextlib.suppress(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from newel.workspace.sandbox.repository import SandboxRepository
+if TYPE_CHECKING:
+    from newel.workspace.sandbox.repository import SandboxRepository
 
 SandboxMode = Literal["workspace", "read-only", "partial", "off"]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
-_HOOKS: Final = re.compile(rb'(?im)(?:^|\])\s*hookspath\s*=\s*"?([^"\n;#]+)')
+_HOOKS: Final = rb'(?im)(?:^|\])\s*hookspath\s*=\s*"?([^"\n;#]+)'
 
 MAX_SETTINGS: Final = 64 << 10
 """Bytes of a file of git's settings."""
@@ -65,7 +65,7 @@ def find_hook_folders(repository: SandboxRepository, home: str, disk: SandboxDis
         *(f"{home}/.gitconfig", f"{home}/.config/git/config"),
         *(f"{repository.common}/config", f"{repository.folder}/config.worktree"),
     ]
-    named = [name.strip() for file in settings for name in _HOOKS.findall(disk.read(file, MAX_SETTINGS))]
+    named = [name.strip() for file in settings for name in re.findall(_HOOKS, disk.read(file, MAX_SETTINGS))]
     paths = [os.fsdecode(re.sub(rb"^~(?=/)", lambda _: os.fsencode(home), name)) for name in named]
     return [posixpath.normpath(posixpath.join(repository.top, path)) for path in paths]
 

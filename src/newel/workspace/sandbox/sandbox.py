@@ -18,10 +18,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from typing import IO, Any, Final
+from typing import IO, Any, Final, Protocol
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.process.launcher import DirectLauncher, Stream
+from newel.workspace.process.launcher import DirectLauncher, ProcessLauncher, StartedProcess, Stream
 from newel.workspace.process.process_mark import number_of_mark
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.process.python_program import in_memory
@@ -59,6 +59,16 @@ STARTED_UNSEEN: Final = (
 )
 
 
+class CommandSandbox(ProcessLauncher[StartedProcess], Protocol):
+    """Starts the commands of a folder, confined."""
+
+    def test(self) -> list[str]:
+        """Try what is forbidden; returns what was possible, none if the sandbox holds. Raises ``SandboxError``."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class SandboxedProcess:
     """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there, ``descriptor`` a pidfd;
     ``pid`` is 0 if it has already gone, with its sandbox.
@@ -87,7 +97,7 @@ class SandboxedProcess:
 
 
 class Sandbox:
-    """Implements ``newel.workspace.sandbox.confinement.CommandSandbox``. ``find_policy`` is asked when it starts; ``confinement`` is
+    """Implements ``CommandSandbox``. ``find_policy`` is asked when it starts; ``confinement`` is
     bubblewrap's by default; ``find_place`` finds where its control group is made, if it can have one.
 
     Any thread may use it, one at a time.
@@ -163,9 +173,6 @@ class Sandbox:
         if self._policy is None or self._has_run:
             return self._protected
         return self._policy.protected
-
-    def facts(self) -> Sequence[str]:
-        return self._confinement.facts()
 
     def test(self) -> list[str]:
         """Try what is forbidden; returns what was possible, none if the sandbox holds. Raises ``SandboxError``."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -45,19 +44,21 @@ FILES: Final = "tmp"
 TEST_S: Final = 20.0
 
 
+def seatbelt_facts() -> Sequence[str]:
+    """As of ``newel.workspace.sandbox.confinement.Confinement``."""
+    if not Path(SANDBOX_EXEC).exists():
+        raise SandboxError(f"A partial sandbox needs {SANDBOX_EXEC}, which is missing.")
+    return [SANDBOX_EXEC]
+
+
 class SeatbeltSandbox:
-    """Implements ``newel.workspace.sandbox.confinement.CommandSandbox``."""
+    """Implements ``newel.workspace.sandbox.sandbox.CommandSandbox``."""
 
     def __init__(self, find_policy: FindPolicy, program: str = SANDBOX_EXEC) -> None:
         self._find_policy = find_policy
         self._program = program
         self._temporary: str | None = None
         self._opened = ExitStack()
-
-    def facts(self) -> Sequence[str]:
-        if sys.platform == "darwin" and not Path(self._program).exists():
-            raise SandboxError(f"A partial sandbox needs {self._program}, which is missing.")
-        return [self._program]
 
     def start(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from newel.agent.errors import WorkspaceError
@@ -49,7 +50,7 @@ class BrokenConfinement(BubblewrapConfinement):
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
     ) -> Confined:
         confined = super().confine(find_policy, policy, server, stack)
-        return confined._replace(argv=["sh", "-c", self._text, "sh", *confined.argv])
+        return msgspec.structs.replace(confined, argv=["sh", "-c", self._text, "sh", *confined.argv])
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from newel.concurrency import background_tasks
 from newel.workspace.sandbox.domains import Domain, IPAddress, is_reachable
-from newel.workspace.sandbox.network_proxy import MAX_HEAD, NetworkProxy
+from newel.workspace.sandbox.network_proxy import MAX_HEAD, NetworkProxy, allow_none
+from newel.workspace.sandbox.proxy_socket import serve_proxy
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +61,7 @@ class Proxy:
             return True
 
         known: dict[str, Any] = {"resolve": resolve, "is_reachable": reachable} | options
-        self.proxy = NetworkProxy(self.path, lambda: domains, **known)
+        self.proxy = NetworkProxy(lambda: domains, **known)
 
     async def say(self, *pieces: bytes) -> bytes:
         """All that comes back for these pieces."""
@@ -82,8 +85,17 @@ class Proxy:
 @asynccontextmanager
 async def serving(folder: Path, *allow: Domain, **options: Any) -> AsyncGenerator[Proxy]:
     proxy = Proxy(folder, allow, **options)
-    async with proxy.proxy.serving():
+    async with _serving(proxy.proxy, proxy.path):
         yield proxy
+
+
+@asynccontextmanager
+async def _serving(proxy: NetworkProxy, path: Path) -> AsyncGenerator[None]:
+    async with (
+        await anyio.create_unix_listener(path) as listener,
+        background_tasks(partial(proxy.serve, listener)),
+    ):
+        yield
 
 
 async def test_an_allowed_server_answers_through_a_tunnel(tmp_path: Path, server: int) -> None:
@@ -124,9 +136,9 @@ async def test_any_other_server_is_refused_in_words(tmp_path: Path, request_line
 async def test_no_name_leads_to_this_machine_or_its_cloud(tmp_path: Path, host: str, server: int) -> None:
     """Even if the user allows every name."""
     async with serving(tmp_path, Domain("*", server), is_reachable=is_reachable) as proxy:
-        proxy.proxy = NetworkProxy(tmp_path / "real.sock", lambda: [Domain("*", server)])
+        proxy.proxy = NetworkProxy(lambda: [Domain("*", server)])
         proxy.path = tmp_path / "real.sock"
-        async with proxy.proxy.serving():
+        async with _serving(proxy.proxy, proxy.path):
             answer = await proxy.say(f"CONNECT {host}:{server} HTTP/1.1\r\n\r\n".encode())
     assert answer[9:12] in {b"403", b"502"}, answer
 
@@ -179,8 +191,10 @@ async def test_a_server_that_cannot_be_reached_is_named_with_the_reason(tmp_path
 
 
 async def test_the_socket_is_closed_to_other_users(tmp_path: Path) -> None:
-    async with serving(tmp_path) as proxy:
-        assert proxy.path.stat().st_mode & 0o777 == 0o600
+    path = tmp_path / "proxy.sock"
+    async with background_tasks() as group:
+        await group.start(serve_proxy, path, tuple, allow_none)
+        assert path.stat().st_mode & 0o777 == 0o600
 
 
 async def test_a_server_that_the_user_allows_is_reached(tmp_path: Path, server: int) -> None:
