@@ -79,6 +79,8 @@ class Worker:
             task_status.started()
             while not self._drained:
                 for lease in await self._claim():
+                    while lease.job in self._running:  # its lease was lost: let its handler end first
+                        await self._wait_for_slot()
                     scope = anyio.CancelScope()
                     self._running[lease.job] = lease, scope
                     tasks.start_soon(self._run_job, lease, scope)
