@@ -17,7 +17,9 @@ from anyio.from_thread import start_blocking_portal
 from newel.jobs.postgres.engine import open_postgres_engine
 from tests.requirements import require_program
 
-_FOLDERS = os.pathsep.join(str(each) for each in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
+_FOLDERS = os.pathsep.join(
+    str(each) for each in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+)
 _TEMPLATE = "newel_template"
 _ACCESS = """
 local all all trust
@@ -45,7 +47,9 @@ class PostgresServer:
             self.port: int = free.getsockname()[1]
         if self._user is not None:
             os.chown(folder, pwd.getpwnam(self._user).pw_uid, -1)
-        self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
+        self._run(
+            "initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale"
+        )
         (self._data / "pg_hba.conf").write_text(_ACCESS)
         with (self._data / "postgresql.conf").open("a") as settings:
             settings.write(f"{_SETTINGS}port = {self.port}\nunix_socket_directories = '{folder}'\n")
@@ -62,7 +66,18 @@ class PostgresServer:
 
     def execute(self, sql: str, database: str = "postgres") -> str:
         """Run statements; returns the values, a line each row."""
-        words = ("-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", str(self._folder), "-p", str(self.port))
+        words = (
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            str(self._folder),
+            "-p",
+            str(self.port),
+        )
         return self._run("psql", *words, "-U", "postgres", "-d", database, "-c", sql).strip()
 
     def create_template(self) -> None:

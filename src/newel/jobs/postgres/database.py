@@ -94,7 +94,9 @@ class Database:
                 except asyncpg.PostgresError:
                     self._put(connection)
                     raise
-                except BaseException:  # what state it is in is unknown; and a network that fails one fails all
+                except (
+                    BaseException
+                ):  # what state it is in is unknown; and a network that fails one fails all
                     connection.terminate()
                     self._drop_idle()
                     raise

@@ -310,14 +310,13 @@ class PostgresEngine:
         )
         rows = await self._rows(query, prefix, limit)
         return [
-            Placement(
-                job=_job(row), labels=list(row["labels"]), worker=row["worker"], machine=row["machine"]
-            )
+            Placement(job=_job(row), labels=list(row["labels"]), worker=row["worker"], machine=row["machine"])
             for row in rows
         ]
 
     async def workers(self) -> list[WorkerInfo]:
-        return [WorkerInfo(**{**row, "seen": _iso(row["seen"])}) for row in await self._rows(_WORKERS)]
+        rows: list[dict[str, Any]] = [{**row, "seen": _iso(row["seen"])} for row in await self._rows(_WORKERS)]
+        return [WorkerInfo(**row) for row in rows]
 
     async def drain(self, worker: str) -> bool:
         return await self._value("SELECT newel.drain($1)", worker)
@@ -336,7 +335,10 @@ class PostgresEngine:
             return
         self._closed = True
         leases = self._held.all()
-        with anyio.CancelScope(shield=True), contextlib.suppress(EngineError):  # at worst the leases end later
+        with (
+            anyio.CancelScope(shield=True),
+            contextlib.suppress(EngineError),
+        ):  # at worst the leases end later
             if leases:
                 values = ([lease.job for lease in leases], [lease.token for lease in leases])
                 query = "SELECT newel.release($1, $2::text[]::uuid[])"
@@ -369,13 +371,15 @@ class PostgresEngine:
 
 
 def _lease(row: Any, worker: str) -> Lease:
-    values = {**row}
-    return Lease(**{name: value for name, value in values.items() if name != "run"}, worker=worker, token=str(row["run"]))
+    values: dict[str, Any] = {**row, "worker": worker, "token": str(row["run"])}
+    del values["run"]
+    return Lease(**values)
 
 
 def _job(row: Any) -> Job:
-    values = {name: row[name] for name in Job.__struct_fields__}
-    return Job(**{**values, "created": _iso(row["created"]), "updated": _iso(row["updated"])})
+    values: dict[str, Any] = {name: row[name] for name in Job.__struct_fields__}
+    values["created"], values["updated"] = _iso(row["created"]), _iso(row["updated"])
+    return Job(**values)
 
 
 def _iso(when: datetime) -> str:

@@ -34,7 +34,10 @@ _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] 
         "database can install or migrate the schema.",
     ),
     (asyncpg.DiskFullError, "has a full disk: {error}. Free some space there."),
-    (asyncpg.ReadOnlySQLTransactionError, "accepts no changes: {error}. It may be a standby: use the primary."),
+    (
+        asyncpg.ReadOnlySQLTransactionError,
+        "accepts no changes: {error}. It may be a standby: use the primary.",
+    ),
     (
         (asyncpg.UndefinedFunctionError, asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError),
         "has another version of Newel's schema: {error}. Use the same version of Newel on all machines.",

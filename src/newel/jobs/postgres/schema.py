@@ -39,7 +39,9 @@ async def _migrate(connection: Connection, place: str) -> None:
     if version == 0:
         await _install_absurd(connection, place)
         await connection.execute("CREATE SCHEMA IF NOT EXISTS newel")
-        await connection.execute("CREATE TABLE newel.version (version integer NOT NULL, absurd text NOT NULL)")
+        await connection.execute(
+            "CREATE TABLE newel.version (version integer NOT NULL, absurd text NOT NULL)"
+        )
         await connection.execute("INSERT INTO newel.version VALUES (0, $1)", ABSURD)
     for scripts in MIGRATIONS[version:]:
         for script in scripts:
