@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from newel.agent.messages import Wire
 from newel.jobs.engine import Job
 
@@ -15,7 +13,7 @@ class WorkerIdentity(Wire, frozen=True, kw_only=True):
 
     name: str
     machine: str
-    labels: Sequence[str] = ()
+    labels: list[str] = []
     slots: int = 1
     version: str = ""
 

@@ -6,13 +6,12 @@ import contextlib
 from typing import Final
 
 import anyio
-import asyncpg
 import msgspec
 
 from newel.jobs.engine import EngineError
 from newel.jobs.notifier import Notifier
 from newel.jobs.postgres.database import Connection, Database
-from newel.jobs.postgres.failures import CONNECTION_ERRORS
+from newel.jobs.postgres.failures import DATABASE_ERRORS
 
 CHANNEL: Final = "newel"
 INTERVAL_S: Final = 0.1
@@ -54,21 +53,25 @@ class Bulletin:
     async def listen(self) -> None:
         """Notify the waiting tasks here of what others post, until cancelled."""
         while True:
-            with contextlib.suppress(asyncpg.PostgresError, *CONNECTION_ERRORS):
+            with contextlib.suppress(*DATABASE_ERRORS):
                 await self._listen()
             await anyio.sleep(_RETRY_S)
 
     async def _listen(self) -> None:
         connection = await self._database.connect()
         ended = anyio.Event()
+
+        def end(_: object) -> None:
+            ended.set()
+
         try:
-            connection.add_termination_listener(lambda _: ended.set())
-            await connection.add_listener(CHANNEL, lambda *received: self._receive(received[3]))
+            connection.add_termination_listener(end)
+            await connection.add_listener(CHANNEL, self._receive)
             await ended.wait()
         finally:
             connection.terminate()
 
-    def _receive(self, payload: str) -> None:
+    def _receive(self, _: object, __: int, ___: str, payload: str) -> None:
         if payload == _ALL:
             self._notifier.notify_all()
             return

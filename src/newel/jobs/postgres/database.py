@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
-import asyncpg
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]  # it has none
 
 from newel.jobs.engine import EngineError
 from newel.jobs.postgres.failures import (
-    CONNECTION_ERRORS,
+    DATABASE_ERRORS,
     REPEATABLE_ERRORS,
     DatabaseUnreachable,
     describe,
@@ -35,6 +35,7 @@ _SETTINGS: Final = {
 }
 
 T = TypeVar("T")
+_connect: Callable[..., Awaitable[Any]] = asyncpg.connect  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 Connection = Any
 """An ``asyncpg.Connection``, whose methods have no types."""
 Call = Callable[[Connection], Awaitable[T]]
@@ -51,42 +52,38 @@ class Database:
         self._limiter = anyio.Semaphore(MAX_CONNECTIONS)
         self._closed = False
 
-    async def call(self, call: Call[T], *, patience: float = PATIENCE_S, timeout: float = CALL_S) -> T:
-        """The result of a call, which a cancellation does not interrupt. Raises ``DatabaseUnreachable``, and other ``EngineError``."""
+    async def call(self, call: Call[T], *, patience: float = PATIENCE_S, within: float = CALL_S) -> T:
+        """The result of a call, which a cancellation does not interrupt. It is repeated for ``patience`` seconds; each try ends within
+        ``within``. Raises ``DatabaseUnreachable``, and other ``EngineError``.
+        """
         await anyio.lowlevel.checkpoint_if_cancelled()
         deadline = anyio.current_time() + patience
         delay, longest = _DELAYS_S
         while True:
             self._check_open()
             try:
-                with anyio.CancelScope(shield=True):
-                    return await self._try(call, timeout)
-            except REPEATABLE_ERRORS as error:
-                failure = describe(self.place, error)
-            except EngineError:
-                raise
-            except (asyncpg.PostgresError, *CONNECTION_ERRORS) as error:
+                return await self._try(call, within)
+            except DATABASE_ERRORS as error:
                 self._check_open()
                 failure = describe(self.place, error)
-                if not isinstance(failure, DatabaseUnreachable):
+                may_repeat = isinstance(failure, DatabaseUnreachable) or isinstance(error, REPEATABLE_ERRORS)
+                if not may_repeat or anyio.current_time() + delay > deadline:
                     raise failure from error
-            if anyio.current_time() + delay > deadline:
-                raise failure
             await anyio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311 — to spread the calls
             delay = min(2 * delay, longest)
 
     async def connect(self) -> Connection:
         """A connection of the caller's own."""
         with anyio.fail_after(CONNECT_S + 1):
-            return await asyncpg.connect(self._url, timeout=CONNECT_S, server_settings=_SETTINGS)
+            return await _connect(self._url, timeout=CONNECT_S, server_settings=_SETTINGS)
 
     def close(self) -> None:
         """Close the connections; later calls raise ``EngineError``."""
         self._closed = True
         self._drop_idle()
 
-    async def _try(self, call: Call[T], timeout: float) -> T:
-        with anyio.fail_after(timeout):
+    async def _try(self, call: Call[T], within: float) -> T:
+        with anyio.fail_after(within, shield=True):
             async with self._limiter:
                 connection = await self._take()
                 try:

@@ -51,9 +51,10 @@ RENEW_WAIT_S: Final = 1.0
 """The longest until a cancellation is noticed whose notification was lost."""
 CLEAN_INTERVAL_S: Final = 60.0
 
-_JOB: Final = (
-    "id, kind, queue, params, state, attempts, created, updated, reason,"
-    " coalesce((SELECT max(seq) FROM newel.events WHERE job = n), 0) AS seq"
+_JOBS: Final = (
+    "SELECT id, kind, queue, params, state, attempts, created, updated, reason,"
+    " coalesce((SELECT max(seq) FROM newel.events WHERE job = n), 0) AS seq,"
+    " worker, machine, labels FROM newel.jobs JOIN newel.task_queues ON name = task_queue"
 )
 _PAGE: Final = """
     SELECT seq, data FROM (
@@ -176,27 +177,29 @@ class PostgresEngine:
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
         await anyio.lowlevel.checkpoint_if_cancelled()
-        with anyio.CancelScope(shield=True):
+        with anyio.fail_after(None, shield=True):
             while True:
+                self._check_open()
                 self._held.check(lease)
                 started, is_due = time.monotonic(), self._held.is_due(lease)
                 append = PendingAppend(lease.job, lease.token, events, expect_seq, extend=is_due)
                 try:
-                    self._check_open()
                     await self._appends(append)
-                    break
                 except DatabaseUnreachable:
-                    if self._held.remaining(lease) <= 0:
-                        self._held.remove(lease)
-                await anyio.sleep(_poll_interval())
+                    self._held.drop_expired([lease])
+                    await anyio.sleep(_poll_interval())
+                    continue
+                if is_due and append.seq is not None:
+                    self._held.extend(lease, started)
+                return self._appended(lease, append)
+
+    def _appended(self, lease: Lease, append: PendingAppend) -> int:
         if append.cancelled is not None:
             raise JobCancelled(append.cancelled)
         if append.seq is None:
             self._held.remove(lease)
             raise taken_over(lease)
-        if is_due:
-            self._held.extend(lease, started)
-        seq = _checked_seq(lease.job, expect_seq, append.seq)
+        seq = _checked_seq(lease.job, append.expect_seq, append.seq)
         self._notifier.notify(lease.job, seq)
         self._bulletin.post(lease.job)
         return seq
@@ -217,15 +220,15 @@ class PostgresEngine:
 
     async def _renew(self, leases: Sequence[Lease]) -> set[str]:
         remaining = min((self._held.remaining(lease) for lease in leases), default=self._lease)
-        timeout = max(0.1, min(self._lease / 4, remaining))
-        await self.beat(timeout)
+        within = max(0.1, min(self._lease / 4, remaining))
+        await self.beat(within)
         if not leases:
             return set()
         started = time.monotonic()
         due = [self._held.is_due(lease) for lease in leases]
         values = ([lease.job for lease in leases], [lease.token for lease in leases], due, self._lease)
         query = "SELECT newel.renew($1, $2::text[]::uuid[], $3, $4)"
-        rows = await self._rows(query, *values, patience=0, timeout=timeout)
+        rows = await self._rows(query, *values, patience=0, within=within)
         lost = {row[0] for row in rows}
         for lease, is_due in zip(leases, due, strict=True):
             if is_due and lease.job not in lost:
@@ -241,14 +244,14 @@ class PostgresEngine:
             raise taken_over(lease)
         self._post(lease.job, QUEUES)
 
-    async def beat(self, timeout: float = PATIENCE_S) -> None:
+    async def beat(self, within: float = PATIENCE_S) -> None:
         """Say that the worker lives, if a third of the time is up in which it counts as alive."""
         me, now = self._worker, time.monotonic()
         if me is None or now < self._last_beat + self._lease / 3:
             return
         values = (me.name, me.machine, me.version, list(me.labels), me.slots, float(self._lease))
         query = "SELECT newel.heartbeat($1, $2, $3, $4, $5, $6)"
-        await self._rows(query, *values, patience=0, timeout=timeout)
+        await self._rows(query, *values, patience=0, within=within)
         self._last_beat = now
 
     async def _clean(self) -> None:
@@ -279,7 +282,7 @@ class PostgresEngine:
         return await self._notifier.poll(read, wait, job, after_seq)
 
     async def get(self, job: str) -> Job | None:
-        rows = await self._rows(f"SELECT {_JOB} FROM newel.jobs WHERE id = $1", job)
+        rows = await self._rows(_JOBS + " WHERE id = $1", job)
         return _job(rows[0]) if rows else None
 
     async def wait_for_release(self, job: str, *, wait: float) -> bool:
@@ -298,24 +301,25 @@ class PostgresEngine:
         states: Sequence[JobState] | None = None,
         limit: int = 100,
     ) -> list[Job]:
-        where = "($1::text IS NULL OR kind = $1) AND ($2::text IS NULL OR queue = $2) AND ($3::text[] IS NULL OR state = ANY ($3))"
-        query = f"SELECT {_JOB} FROM newel.jobs WHERE {where} ORDER BY n DESC LIMIT $4"
+        where = (
+            " WHERE ($1::text IS NULL OR kind = $1) AND ($2::text IS NULL OR queue = $2)"
+            " AND ($3::text[] IS NULL OR state = ANY ($3)) ORDER BY n DESC LIMIT $4"
+        )
         values = (kind, queue, None if states is None else list(states), limit)
-        return [_job(row) for row in await self._rows(query, *values)]
+        return [_job(row) for row in await self._rows(_JOBS + where, *values)]
 
     async def jobs_of(self, prefix: str, *, limit: int = 100_000) -> list[Placement]:
-        query = (
-            f"SELECT {_JOB}, worker, machine, labels FROM newel.jobs JOIN newel.task_queues ON name = task_queue"
-            " WHERE starts_with(key, $1) ORDER BY n LIMIT $2"
-        )
-        rows = await self._rows(query, prefix, limit)
+        where = " WHERE starts_with(key, $1) ORDER BY n LIMIT $2"
+        rows = await self._rows(_JOBS + where, prefix, limit)
         return [
             Placement(job=_job(row), labels=list(row["labels"]), worker=row["worker"], machine=row["machine"])
             for row in rows
         ]
 
     async def workers(self) -> list[WorkerInfo]:
-        rows: list[dict[str, Any]] = [{**row, "seen": _iso(row["seen"])} for row in await self._rows(_WORKERS)]
+        rows: list[dict[str, Any]] = [
+            {**row, "seen": _iso(row["seen"])} for row in await self._rows(_WORKERS)
+        ]
         return [WorkerInfo(**row) for row in rows]
 
     async def drain(self, worker: str) -> bool:
@@ -342,7 +346,7 @@ class PostgresEngine:
             if leases:
                 values = ([lease.job for lease in leases], [lease.token for lease in leases])
                 query = "SELECT newel.release($1, $2::text[]::uuid[])"
-                await self._rows(query, *values, patience=0, timeout=PATIENCE_S)
+                await self._rows(query, *values, patience=0, within=PATIENCE_S)
             if self._worker is not None:
                 self._last_beat, self._lease = -float("inf"), 0
                 await self.beat()
@@ -362,12 +366,12 @@ class PostgresEngine:
         return (await self._rows(query, *values))[0][0]
 
     async def _rows(
-        self, query: str, *values: object, patience: float = PATIENCE_S, timeout: float = 20.0
+        self, query: str, *values: object, patience: float = PATIENCE_S, within: float = 20.0
     ) -> list[Any]:
         async def fetch(connection: Connection) -> list[Any]:
             return await connection.fetch(query, *values)
 
-        return await self._database.call(fetch, patience=patience, timeout=timeout)
+        return await self._database.call(fetch, patience=patience, within=within)
 
 
 def _lease(row: Any, worker: str) -> Lease:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from urllib.parse import parse_qs, urlsplit
 
-import asyncpg
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]  # it has none
 
 from newel.jobs.engine import EngineError
 
@@ -19,6 +19,9 @@ CONNECTION_ERRORS = (
     asyncpg.TooManyConnectionsError,
     asyncpg.InternalClientError,
 )
+DATABASE_ERRORS = (asyncpg.PostgresError, *CONNECTION_ERRORS)
+"""All that a call of the driver raises."""
+NO_RIGHTS = asyncpg.InsufficientPrivilegeError
 REPEATABLE_ERRORS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 
 _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
@@ -30,8 +33,7 @@ _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] 
     (asyncpg.InvalidCatalogNameError, "has no such database: {error}. Create it, or correct the address."),
     (
         asyncpg.InsufficientPrivilegeError,
-        "does not let this user do that: {error}. Use a user with the role newel_control or newel_worker; only the owner of the "
-        "database can install or migrate the schema.",
+        "does not let this user do that: {error}. Use a user with the role newel_control or newel_worker.",
     ),
     (asyncpg.DiskFullError, "has a full disk: {error}. Free some space there."),
     (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
-import asyncpg
-
 from newel.jobs.engine import EngineError
 from newel.jobs.postgres.database import Connection
+from newel.jobs.postgres.failures import NO_RIGHTS
 
 MIGRATIONS: Final = (("tables.sql", "functions.sql"),)
 """The scripts that lead to each next version, the first from an empty database. Only append to them."""
@@ -27,7 +26,7 @@ async def migrate(connection: Connection, place: str) -> None:
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
             await _migrate(connection, place)
-    except asyncpg.InsufficientPrivilegeError as error:
+    except NO_RIGHTS as error:
         raise EngineError(
             f"The database {place} lacks this version of Newel's schema, and this user may not install it: {error}. "
             "Open it once as the database's owner, for instance with `newel fleet status`."
@@ -51,7 +50,9 @@ async def _migrate(connection: Connection, place: str) -> None:
 
 async def _version(connection: Connection, place: str) -> int:
     """0 without a schema."""
-    if await connection.fetchval("SELECT to_regclass('newel.version')") is None:
+    # Not to_regclass: it may answer from a cache that does not know what another process did while this one waited.
+    tables = "SELECT 1 FROM pg_tables WHERE schemaname = 'newel' AND tablename = 'version'"
+    if await connection.fetchval(tables) is None:
         return 0
     version = await connection.fetchval("SELECT version FROM newel.version")
     if version > len(MIGRATIONS):
@@ -63,7 +64,7 @@ async def _version(connection: Connection, place: str) -> int:
 
 
 async def _install_absurd(connection: Connection, place: str) -> None:
-    if await connection.fetchval("SELECT to_regnamespace('absurd')") is None:
+    if await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = 'absurd'") is None:
         from absurdctl import BUNDLED_SCHEMA_SQL  # pyright: ignore[reportMissingTypeStubs]  # it has no types
 
         await connection.execute(BUNDLED_SCHEMA_SQL)
