@@ -91,11 +91,11 @@ class PostgresServer:
         with start_blocking_portal() as portal:  # a fixture may be set up while an event loop runs
             portal.call(install)
 
-    def create_database(self, *, empty: bool = False) -> str:
+    def create_database(self, *, empty: bool = False, options: str = "") -> str:
         """The name of a new database; an ``empty`` one has no schema."""
         self._databases += 1
         name = f"t{self._databases}"
-        self.execute(f"create database {name}{'' if empty else f' template {_TEMPLATE}'}")
+        self.execute(f"create database {name}{'' if empty else f' template {_TEMPLATE}'} {options}")
         return name
 
     def _run(self, program: str, *words: str) -> str:

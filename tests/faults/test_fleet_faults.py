@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -16,7 +20,7 @@ import anyio
 import msgspec
 import pytest
 
-from newel.jobs.engine import Job, JobOutcome, JournalEntry, Lease
+from newel.jobs.engine import EngineError, Job, JobOutcome, JournalEntry, Lease
 from newel.jobs.placement import WorkerIdentity
 from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
 from newel.jobs.worker import Worker
@@ -82,6 +86,25 @@ def workers(
     finally:
         for each in started:
             each.end()
+
+
+@contextmanager
+def mounted_disk(size: str) -> Generator[Path]:
+    """A small disk, with a folder ``space`` for the server. Skips the test where none can be mounted."""
+    folder = Path(tempfile.mkdtemp(prefix="newel-disk-"))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    try:
+        if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+            pytest.skip("a small disk cannot be mounted here")
+        try:
+            folder.chmod(0o755)
+            (folder / "space").mkdir()
+            shutil.chown(folder / "space", "postgres")
+            yield folder
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+    finally:
+        folder.rmdir()
 
 
 async def until(condition: Callable[[], bool], within: float = 30) -> None:
@@ -234,6 +257,35 @@ async def test_a_job_whose_worker_died_after_its_cancellation_ends_as_cancelled(
         assert found is not None
         assert (found.state, found.reason) == ("cancelled", "not needed")
         assert leases[0].job == later
+
+
+async def test_a_full_disk_of_the_database_ends_no_job(server: PostgresServer) -> None:
+    with mounted_disk("24m") as disk:
+        server.execute(f"create tablespace small location '{disk / 'space'}'")
+        name = server.create_database(options="tablespace small")
+        async with open_postgres_engine(server.url(name)) as engine:
+            job = await engine.submit("turn", b"{}", queue="q")
+            (lease,) = await engine.claim(1, "w")
+            filler = disk / "filler"
+            with contextlib.suppress(OSError):
+                filler.write_bytes(b"x" * (24 << 20))
+            done: list[int] = []
+            async with anyio.create_task_group() as tasks:
+
+                async def append() -> None:
+                    done.append(await engine.append(lease, [bytes(range(256)) * 2000], expect_seq=0))
+
+                tasks.start_soon(append)
+                with pytest.raises(EngineError, match="has a full disk"):
+                    await engine.submit("turn", random.randbytes(1 << 20), queue="q")
+                assert not done
+                filler.unlink()
+            assert done == [1]
+            await engine.finish(lease, JobOutcome(state="done"))
+            found, _ = await ended(engine, job)
+        assert found.attempts == 1
+        server.execute(f"drop database {name}")
+        server.execute("drop tablespace small")
 
 
 async def test_a_handler_waits_for_a_database_that_is_away(server: PostgresServer) -> None:

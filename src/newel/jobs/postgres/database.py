@@ -15,7 +15,7 @@ from newel.jobs.engine import EngineError
 from newel.jobs.postgres.failures import (
     DATABASE_ERRORS,
     REPEATABLE_ERRORS,
-    DatabaseUnreachable,
+    DatabaseUnavailable,
     describe,
     place_of,
 )
@@ -54,7 +54,7 @@ class Database:
 
     async def call(self, call: Call[T], *, patience: float = PATIENCE_S, within: float = CALL_S) -> T:
         """The result of a call, which a cancellation does not interrupt. It is repeated for ``patience`` seconds; each try ends within
-        ``within``. Raises ``DatabaseUnreachable``, and other ``EngineError``.
+        ``within``. Raises ``DatabaseUnavailable``, and other ``EngineError``.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()
         deadline = anyio.current_time() + patience
@@ -66,7 +66,7 @@ class Database:
             except DATABASE_ERRORS as error:
                 self._check_open()
                 failure = describe(self.place, error)
-                may_repeat = isinstance(failure, DatabaseUnreachable) or isinstance(error, REPEATABLE_ERRORS)
+                may_repeat = isinstance(failure, DatabaseUnavailable) or isinstance(error, REPEATABLE_ERRORS)
                 if not may_repeat or anyio.current_time() + delay > deadline:
                     raise failure from error
             await anyio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311 — to spread the calls

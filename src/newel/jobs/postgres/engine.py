@@ -42,7 +42,7 @@ from newel.jobs.placement import Placement, WorkerIdentity, WorkerInfo
 from newel.jobs.postgres.appends import Appends, PendingAppend
 from newel.jobs.postgres.bulletin import Bulletin
 from newel.jobs.postgres.database import PATIENCE_S, Connection, Database
-from newel.jobs.postgres.failures import DatabaseUnreachable
+from newel.jobs.postgres.failures import DatabaseUnavailable
 from newel.jobs.postgres.leases import HeldLeases, taken_over
 from newel.jobs.postgres.schema import migrate
 from newel.jobs.queries import MAX_READ_BYTES
@@ -185,7 +185,7 @@ class PostgresEngine:
                 append = PendingAppend(lease.job, lease.token, events, expect_seq, extend=is_due)
                 try:
                     await self._appends(append)
-                except DatabaseUnreachable:
+                except DatabaseUnavailable:
                     self._held.drop_expired([lease])
                     await anyio.sleep(_poll_interval())
                     continue

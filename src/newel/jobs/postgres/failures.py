@@ -56,8 +56,11 @@ _REASONS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] 
 )
 
 
-class DatabaseUnreachable(EngineError):
-    """The database does not answer now. It may later."""
+_PASSING = (asyncpg.DiskFullError, asyncpg.ReadOnlySQLTransactionError, asyncpg.TooManyConnectionsError)
+
+
+class DatabaseUnavailable(EngineError):
+    """The database does not answer, or cannot store anything now. It may later."""
 
 
 def is_connection_error(error: Exception) -> bool:
@@ -71,11 +74,12 @@ def describe(place: str, error: Exception) -> EngineError:
     """An error of the driver, in words. ``place`` names the database without its password."""
     for kinds, words in _REASONS:
         if isinstance(error, kinds):
-            return EngineError(f"The database {place} {words.format(error=_text(error))}")
+            kind = DatabaseUnavailable if isinstance(error, _PASSING) else EngineError
+            return kind(f"The database {place} {words.format(error=_text(error))}")
     if "rejected SSL upgrade" in str(error):
         return EngineError(f"The database {place} refuses TLS. Turn it on there, or use `sslmode=prefer`.")
     if is_connection_error(error):
-        return DatabaseUnreachable(
+        return DatabaseUnavailable(
             f"The database {place} cannot be reached: {_text(error)}. Check that it runs, and the address."
         )
     return EngineError(f"The database {place} failed: {_text(error)}.")
