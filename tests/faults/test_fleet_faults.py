@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -226,6 +225,40 @@ async def test_a_worker_that_is_cut_off_stops_its_job_before_another_begins_it(
             tasks.cancel_scope.cancel()
 
 
+async def test_a_worker_that_was_cut_off_begins_its_job_again_only_when_it_has_stopped(
+    server: PostgresServer,
+) -> None:
+    """It may be the first to find the job whose lease it lost."""
+    running: list[int] = []
+    attempts: list[int] = []
+
+    async def handle(lease: Lease) -> JobOutcome:
+        attempts.append(lease.attempt)
+        running.append(lease.attempt)
+        assert len(running) == 1
+        try:
+            if lease.attempt == 1:
+                await anyio.sleep(60)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(4)  # its processes take a while to end
+            running.remove(lease.attempt)
+        return JobOutcome(state="done")
+
+    with open_relay(server.port) as relay:
+        url = server.url(server.create_database(), port=relay.port)
+        async with open_postgres_engine(url, lease=2) as engine, anyio.create_task_group() as tasks:
+            tasks.start_soon(Worker(engine, {"turn": handle}, slots=2).run)
+            job = await engine.submit("turn", b"{}", queue="q")
+            await until(lambda: attempts == [1])
+            with relay.swallowing():
+                await anyio.sleep(3)
+            found, _ = await ended(engine, job)
+            assert found.state == "done", found.reason
+            assert running == []
+            tasks.cancel_scope.cancel()
+
+
 async def test_each_of_many_jobs_runs_once(server: PostgresServer) -> None:
     url = server.url(server.create_database())
     async with open_postgres_engine(url) as engine:
@@ -277,7 +310,7 @@ async def test_a_full_disk_of_the_database_ends_no_job(server: PostgresServer) -
 
                 tasks.start_soon(append)
                 with pytest.raises(EngineError, match="has a full disk"):
-                    await engine.submit("turn", random.randbytes(1 << 20), queue="q")
+                    await engine.submit("turn", os.urandom(1 << 20), queue="q")
                 assert not done
                 filler.unlink()
             assert done == [1]
