@@ -62,7 +62,7 @@ async def appends(engine: PostgresEngine, leases: list[Lease], rounds: int, paus
     last = {lease.job: len(await engine.read(lease.job, limit=100_000)) for lease in leases}
 
     async def write(lease: Lease) -> None:
-        await anyio.sleep(pause * random.random())
+        await anyio.sleep(pause * random.random())  # noqa: S311 — to spread the writers
         for _ in range(rounds):
             began = time.perf_counter()
             last[lease.job] = await engine.append(lease, [EVENT], expect_seq=last[lease.job])

@@ -9,6 +9,7 @@ import anyio
 
 from newel.jobs.engine import EngineError
 from newel.jobs.postgres.database import Connection, Database
+from newel.jobs.postgres.failures import DatabaseUnavailable
 
 PATIENCE_S: Final = 1.0
 MAX_BATCH: Final = 200
@@ -34,10 +35,6 @@ class PendingAppend:
     @property
     def size(self) -> int:
         return sum(map(len, self.events))
-
-    def finish(self, error: EngineError) -> None:
-        self.error = error
-        self.done.set()
 
 
 class Appends:
@@ -69,7 +66,8 @@ class Appends:
         finally:
             for each in [*batch, *self._pending]:
                 if not each.done.is_set():
-                    each.finish(EngineError(f"The engine {self._database.place} was closed."))
+                    each.error = EngineError(f"The engine {self._database.place} was closed.")
+                    each.done.set()
 
     def _next_batch(self) -> list[PendingAppend]:
         batch: list[PendingAppend] = []
@@ -97,12 +95,13 @@ class Appends:
                 batch[entry - 1].seq, batch[entry - 1].cancelled = seq, cancelled
 
         try:
-            await self._database.call(write, patience=PATIENCE_S)
+            await self._database.call(write, patience=PATIENCE_S, within=self._lease)
         except EngineError as error:
-            if len(batch) > 1:
+            if len(batch) > 1 and not isinstance(error, DatabaseUnavailable):
                 for each in batch:
                     await self._write([each])
                 return
-            batch[0].finish(error)
+            for each in batch:
+                each.error = error
         for each in batch:
             each.done.set()

@@ -23,7 +23,7 @@ from newel.jobs.postgres.failures import (
 MAX_CONNECTIONS: Final = 7
 """At once, besides the one that listens."""
 CONNECT_S: Final = 5.0
-CALL_S: Final = 20.0
+CALL_S: Final = 10.0
 """The longest that one try of a call may take."""
 PATIENCE_S: Final = 10.0
 """How long a call is repeated while the database cannot be reached."""

@@ -41,7 +41,7 @@ from newel.jobs.notifier import CANCELLED, NO_EVENT, QUEUES, Notifier
 from newel.jobs.placement import Placement, WorkerIdentity, WorkerInfo
 from newel.jobs.postgres.appends import Appends, PendingAppend
 from newel.jobs.postgres.bulletin import Bulletin
-from newel.jobs.postgres.database import PATIENCE_S, Connection, Database
+from newel.jobs.postgres.database import CALL_S, PATIENCE_S, Connection, Database
 from newel.jobs.postgres.failures import DatabaseUnavailable
 from newel.jobs.postgres.leases import HeldLeases, taken_over
 from newel.jobs.postgres.schema import migrate
@@ -80,7 +80,8 @@ async def open_postgres_engine(
     database = Database(url)
     engine = PostgresEngine(database, worker, max(1, round(lease)))
     try:
-        await database.call(lambda connection: migrate(connection, database.place), patience=0)
+        patience = 0.0 if worker is None else PATIENCE_S  # a worker may start before its database
+        await database.call(lambda connection: migrate(connection, database.place), patience=patience)
         await engine.beat()
         async with background_tasks(*engine.tasks()):
             try:
@@ -366,7 +367,7 @@ class PostgresEngine:
         return (await self._rows(query, *values))[0][0]
 
     async def _rows(
-        self, query: str, *values: object, patience: float = PATIENCE_S, within: float = 20.0
+        self, query: str, *values: object, patience: float = PATIENCE_S, within: float = CALL_S
     ) -> list[Any]:
         async def fetch(connection: Connection) -> list[Any]:
             return await connection.fetch(query, *values)
