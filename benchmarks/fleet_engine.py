@@ -17,7 +17,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -25,7 +26,7 @@ from steps import busy_seconds
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from newel.jobs.engine import Lease
+from newel.jobs.engine import Job, Lease
 from newel.jobs.postgres.database import Connection, Database
 from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
 from tests.postgres import open_server
@@ -95,6 +96,26 @@ async def measure_appends(url: str, jobs: int, rounds: int) -> None:
         print(f"{'append of 1 MiB':34} mean {(time.perf_counter() - began) * 100:.1f} ms")
 
 
+@contextmanager
+def workers(url: str) -> Generator[None]:
+    words = [sys.executable, str(CHILD), url]
+    processes = [
+        subprocess.Popen([*words, f"w{n}", "10", str(STEPS), "1"], stdout=subprocess.DEVNULL)
+        for n in range(WORKERS)
+    ]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+async def repeat_until(find: Callable[[], Awaitable[list[Job]]], *, is_found: bool) -> None:
+    while bool(await find()) != is_found:  # noqa: ASYNC110 — what other processes do sets no event here
+        await anyio.sleep(0.1)
+
+
 async def measure_fleet(url: str) -> None:
     async with open_postgres_engine(url) as engine:
         began = time.perf_counter()
@@ -107,23 +128,12 @@ async def measure_fleet(url: str) -> None:
             for first in range(8):
                 tasks.start_soon(submit, first)
         print(f"fleet: {JOBS:,} jobs submitted in {time.perf_counter() - began:.1f} s")
-        words = [sys.executable, str(CHILD), url]
-        processes = [
-            subprocess.Popen([*words, f"w{n}", "10", str(STEPS), "1"], stdout=subprocess.DEVNULL)
-            for n in range(WORKERS)
-        ]
-        try:
-            while not await engine.find(states=["running"], limit=1):
-                await anyio.sleep(0.05)
+        with workers(url):
+            await repeat_until(lambda: engine.find(states=["running"], limit=1), is_found=True)
             began = time.perf_counter()
-            while await engine.find(states=["queued", "running"], limit=1):
-                await anyio.sleep(0.1)
+            await repeat_until(lambda: engine.find(states=["queued", "running"], limit=1), is_found=False)
             took = time.perf_counter() - began
             jobs = await engine.find(limit=2 * JOBS)
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
     assert [job.seq for job in jobs] == [STEPS] * JOBS
     print(f"fleet: done in {took:.1f} s, {sum(job.attempts for job in jobs) - JOBS} attempts more than jobs")
 

@@ -59,7 +59,7 @@ _JOBS: Final = (
 _PAGE: Final = """
     SELECT seq, data FROM (
         SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before FROM (
-            SELECT seq, data FROM newel.events WHERE job = $1 AND seq > $2 ORDER BY seq LIMIT $3
+            SELECT seq, data FROM newel.events WHERE job = $1 AND seq > $2::bigint ORDER BY seq LIMIT $3
         ) AS page
     ) AS sized WHERE before <= $4 ORDER BY seq
 """
