@@ -19,7 +19,8 @@ from newel.text.json import to_json
 
 if TYPE_CHECKING:
     from newel.config.settings import Settings
-    from newel.fleet.engine import FleetEngine, Placement
+    from newel.fleet.engine import FleetEngine
+    from newel.jobs.placement import Placement
 
 
 class NoSuchJob(NewelError):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from newel.fleet.job import FleetJob
     from newel.fleet.runner import FleetRunner, JobFolder
     from newel.jobs.engine import JobOutcome, Lease
-    from newel.jobs.postgres.engine import WorkerIdentity
+    from newel.jobs.placement import WorkerIdentity
     from newel.jobs.worker import Worker
     from newel.runs.chat_session import AgentFactory
 
@@ -65,7 +65,7 @@ class FleetWorker:
     def __init__(
         self, settings: Settings, report: Report, *, labels: list[str] | None = None, slots: int | None = None
     ) -> None:
-        from newel.jobs.postgres.engine import WorkerIdentity
+        from newel.jobs.placement import WorkerIdentity
 
         self._settings = settings
         self._report = report

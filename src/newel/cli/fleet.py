@@ -22,8 +22,9 @@ from newel.text.json import to_json
 from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from newel.fleet.engine import FleetEngine, Placement
+    from newel.fleet.engine import FleetEngine
     from newel.jobs.engine import Job
+    from newel.jobs.placement import Placement
     from newel.runs.models import Contract
     from newel.runs.run_events import RunEvent
 

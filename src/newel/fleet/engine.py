@@ -5,33 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from newel.agent.messages import Wire
-from newel.jobs.engine import Engine, Job
-
-
-class WorkerInfo(Wire, frozen=True, kw_only=True):
-    """A worker as the database has it. ``name`` is unique; ``labels`` and ``slots`` are those it was started with, ``running`` counts its jobs.
-    ``seen`` is when it was last heard of, in ISO 8601 and UTC; one that is silent for longer than a lease is not ``alive``.
-    """
-
-    name: str
-    machine: str
-    version: str
-    labels: list[str]
-    slots: int
-    running: int
-    draining: bool
-    alive: bool
-    seen: str
-
-
-class Placement(Wire, frozen=True, kw_only=True):
-    """Where a job runs, as far as is known: its last worker, on ``machine``."""
-
-    job: Job
-    labels: list[str]
-    worker: str = ""
-    machine: str = ""
+from newel.jobs.engine import Engine
+from newel.jobs.placement import Placement, WorkerInfo
 
 
 class FleetEngine(Engine, Protocol):

@@ -46,7 +46,7 @@ class Job(Wire, frozen=True, kw_only=True):
 
 class Lease(Wire, frozen=True, kw_only=True):
     """The right to run a job and to append to its journal. An ``attempt`` above 1 means that an earlier holder died; the
-    journal says how far it came. ``seq`` is the number of the last event.
+    journal says how far it came. ``seq`` is the number of the last event. ``token`` is the engine's own.
     """
 
     job: str
@@ -56,6 +56,7 @@ class Lease(Wire, frozen=True, kw_only=True):
     attempt: int
     seq: int
     worker: str
+    token: str = ""
 
 
 class JournalEntry(Wire, frozen=True, kw_only=True):

@@ -10,12 +10,10 @@ only the owner of the folder can hold one, and a laptop that slept must not repe
 from __future__ import annotations
 
 import contextlib
-import math
 import sqlite3
-import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -27,16 +25,10 @@ from newel.jobs import queries
 from newel.jobs.directory_lock import DirectoryLock, unusable_directory
 from newel.jobs.engine import EngineError, Job, JobOutcome, JobState, JournalEntry, Lease
 from newel.jobs.group_commit import Writer
+from newel.jobs.notifier import CANCELLED, NO_EVENT, QUEUES, Notifier
 from newel.jobs.queries import FILE, JOURNAL, MIGRATIONS
 from newel.storage.files import make_private
 from newel.storage.sqlite import connect, make_file
-
-NO_EVENT = sys.maxsize
-"""Above the number of any event: a listener after it is notified of changes of the job's state only."""
-ALWAYS = math.inf
-"""Above all numbers: notifies every listener."""
-_QUEUES, _CANCELLED = "queues", "cancelled"
-"""The topics of jobs that may have become runnable, and of cancellations; other topics are job ids."""
 
 T = TypeVar("T")
 
@@ -139,7 +131,7 @@ class SqliteEngine:
 
     async def submit(self, kind: str, params: bytes, *, queue: str, key: str | None = None) -> str:
         change = partial(queries.submit, kind=kind, params=params, queue=queue, key=key)
-        return await self._write(change, lambda _: self._notifier.notify(_QUEUES))
+        return await self._write(change, lambda _: self._notifier.notify(QUEUES))
 
     async def claim(
         self, free: int, worker: str, *, queues: Sequence[str] | None = None, wait: float = 0.0
@@ -149,14 +141,14 @@ class SqliteEngine:
             return leases, bool(leases), due
 
         change = partial(queries.claim, free=free, worker=worker, queues=queues)
-        return await self._poll(claim, wait, _QUEUES)
+        return await self._notifier.poll(claim, wait, QUEUES)
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
         change = partial(queries.append, lease=lease, events=events, expect_seq=expect_seq)
         return await self._write(change, lambda seq: self._notifier.notify(lease.job, seq))
 
     async def renew(self, leases: Sequence[Lease], *, wait: float = 0.0) -> set[str]:
-        with self._notifier.listen(_CANCELLED) as cancelled:
+        with self._notifier.listen(CANCELLED) as cancelled:
             lost: set[str] = set()
             if leases:
                 valid = await self._reader.query(partial(queries.valid_leases, leases=leases))
@@ -173,7 +165,7 @@ class SqliteEngine:
     async def cancel(self, job: str, reason: str) -> bool:
         def notify(_: bool) -> None:
             self._notify(job)
-            self._notifier.notify(_CANCELLED)
+            self._notifier.notify(CANCELLED)
 
         return await self._write(partial(queries.cancel, job=job, reason=reason), notify)
 
@@ -198,7 +190,7 @@ class SqliteEngine:
             events, is_ended = await self._reader.read(job, after_seq, limit)
             return events, is_ended or bool(events), None
 
-        return await self._poll(read, wait, job, after_seq)
+        return await self._notifier.poll(read, wait, job, after_seq)
 
     async def wait_for_release(self, job: str, *, wait: float) -> bool:
         async def check() -> tuple[bool, bool, None]:
@@ -206,27 +198,7 @@ class SqliteEngine:
             is_released = job_now is None or job_now.state != "running"
             return is_released, is_released, None
 
-        return await self._poll(check, wait, job, NO_EVENT)
-
-    async def _poll(
-        self,
-        attempt: Callable[[], Awaitable[tuple[T, bool, float | None]]],
-        wait: float,
-        topic: str,
-        after: int = 0,
-    ) -> T:
-        """Repeat ``attempt`` at each change of a topic, for up to ``wait`` seconds. It returns a result, whether that is final,
-        and after how many seconds another one may be due without a change.
-        """
-        deadline = anyio.current_time() + wait
-        while True:
-            with self._notifier.listen(topic, after) as changed:
-                result, is_final, due = await attempt()
-                remaining = deadline - anyio.current_time()
-                if is_final or remaining <= 0:
-                    return result
-                with anyio.move_on_after(remaining if due is None else min(remaining, max(due, 0.0))):
-                    await changed.wait()
+        return await self._notifier.poll(check, wait, job, NO_EVENT)
 
     async def aclose(self) -> None:
         if self._closed:
@@ -244,36 +216,7 @@ class SqliteEngine:
 
     def _notify(self, job: str) -> None:
         self._notifier.notify(job)
-        self._notifier.notify(_QUEUES)
-
-
-class Notifier:
-    """Wakes listeners of a topic in this process. A notification without a listener is dropped."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[str, dict[anyio.Event, int]] = {}
-
-    @contextmanager
-    def listen(self, topic: str, after: int = 0) -> Generator[anyio.Event]:
-        """An event that the next number above ``after`` sets. Listen first and check then, so that none is missed."""
-        event = anyio.Event()
-        listeners = self._listeners.setdefault(topic, {})
-        listeners[event] = after
-        try:
-            yield event
-        finally:
-            del listeners[event]
-            if not listeners:
-                self._listeners.pop(topic, None)
-
-    def notify(self, topic: str, number: float = ALWAYS) -> None:
-        for event, after in self._listeners.get(topic, {}).items():
-            if number > after:
-                event.set()
-
-    def notify_all(self) -> None:
-        for topic in self._listeners:
-            self.notify(topic)
+        self._notifier.notify(QUEUES)
 
 
 def _open(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -66,7 +66,7 @@ class Worker:
         self._max_attempts = max_attempts
         self._failed = failed
         self._name = name or f"worker-{new_id()[:8]}"
-        self._running: dict[str, tuple[Lease, anyio.CancelScope]] = {}
+        self._running: list[_RunningJob] = []
         self._freed = anyio.Event()
         self._drained = False
         self._left: JobOutcome | None = None
@@ -79,9 +79,9 @@ class Worker:
             task_status.started()
             while not self._drained:
                 for lease in await self._claim():
-                    scope = anyio.CancelScope()
-                    self._running[lease.job] = lease, scope
-                    tasks.start_soon(self._run_job, lease, scope)
+                    job = _RunningJob(lease, [each for each in self._running if each.lease.job == lease.job])
+                    self._running.append(job)
+                    tasks.start_soon(self._run_job, job)
             while self._running:
                 await self._wait_for_slot()
             tasks.cancel_scope.cancel()
@@ -89,7 +89,7 @@ class Worker:
     @property
     def running(self) -> list[Lease]:
         """The jobs that it runs."""
-        return [lease for lease, _ in self._running.values()]
+        return [job.lease for job in self._running]
 
     def drain(self) -> None:
         """Claim no more jobs."""
@@ -99,8 +99,8 @@ class Worker:
         """Stop the running jobs, and queue them again for another worker. It does not count as an attempt that failed."""
         self.drain()
         self._left = JobOutcome(state="retry", reason=reason)
-        for _, scope in self._running.values():
-            scope.cancel()
+        for job in self._running:
+            job.scope.cancel()
 
     async def _claim(self) -> list[Lease]:
         while (free := self._slots - len(self._running)) <= 0:
@@ -114,18 +114,21 @@ class Worker:
         self._freed = anyio.Event()
         await self._freed.wait()
 
-    async def _run_job(self, lease: Lease, scope: anyio.CancelScope) -> None:
+    async def _run_job(self, job: _RunningJob) -> None:
         try:
             outcome = JobOutcome(state="failed", reason="The run was cancelled.")
             if self._left is not None:  # it was claimed meanwhile
-                scope.cancel()
-            with scope:
-                outcome = await self._outcome(lease)
-            if scope.cancelled_caught and self._left is not None:
+                job.scope.cancel()
+            with job.scope:
+                for earlier in job.earlier:
+                    await earlier.ended.wait()
+                outcome = await self._outcome(job.lease)
+            if job.scope.cancelled_caught and self._left is not None:
                 outcome = self._left
-            await _retry_until_usable(partial(self._finish, lease, outcome))
+            await _retry_until_usable(partial(self._finish, job.lease, outcome))
         finally:
-            del self._running[lease.job]
+            self._running.remove(job)
+            job.ended.set()
             self._freed.set()
 
     async def _outcome(self, lease: Lease) -> JobOutcome:
@@ -151,11 +154,22 @@ class Worker:
     async def _keep_leases(self) -> None:
         while True:
             # A handler may take a while to stop: do not ask about its job again and again meanwhile.
-            leases = [lease for lease, scope in self._running.values() if not scope.cancel_called]
-            renew = partial(self._engine.renew, leases, wait=self._renew_every)
-            for job in await _retry_until_usable(renew):
-                if job in self._running:
-                    self._running[job][1].cancel()
+            jobs = [job for job in self._running if not job.scope.cancel_called]
+            renew = partial(self._engine.renew, [job.lease for job in jobs], wait=self._renew_every)
+            lost = await _retry_until_usable(renew)
+            for job in jobs:
+                if job.lease.job in lost:
+                    job.scope.cancel()
+
+
+class _RunningJob:
+    """A job, and its ``earlier`` leases: they were lost, and this worker is the first to claim it again. Their handlers have to end first."""
+
+    def __init__(self, lease: Lease, earlier: Sequence[_RunningJob]) -> None:
+        self.lease = lease
+        self.earlier = earlier
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()
 
 
 def _describe(failure: Exception) -> str:

@@ -5,32 +5,31 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
+from newel.jobs.engine import Engine, EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.jobs.queries import MAX_READ_BYTES
-from newel.jobs.sqlite import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
 DONE = JobOutcome(state="done")
 
 
-async def running(engine: SqliteEngine, queue: str = "q") -> Lease:
+async def running(engine: Engine, queue: str = "q") -> Lease:
     await engine.submit("turn", b"{}", queue=queue)
     (lease,) = await engine.claim(1, "w", queues=[queue])
     return lease
 
 
-async def data(engine: SqliteEngine, job: str, after: int = 0) -> list[bytes]:
+async def data(engine: Engine, job: str, after: int = 0) -> list[bytes]:
     return [event.data for event in await engine.read(job, after)]
 
 
-async def state(engine: SqliteEngine, job: str) -> tuple[str, str]:
+async def state(engine: Engine, job: str) -> tuple[str, str]:
     found = await engine.get(job)
     assert found is not None
     return found.state, found.reason
 
 
-async def test_a_job_is_known_from_its_submission_to_its_end(engine: SqliteEngine) -> None:
+async def test_a_job_is_known_from_its_submission_to_its_end(engine: Engine) -> None:
     job = await engine.submit("turn", b'{"text":"hi"}', queue="tab")
     assert await state(engine, job) == ("queued", "")
     (lease,) = await engine.claim(5, "w1")
@@ -46,7 +45,7 @@ async def test_a_job_is_known_from_its_submission_to_its_end(engine: SqliteEngin
     assert [(event.seq, event.data) for event in await engine.read(job, 1)] == [(2, b"2"), (3, b"3")]
 
 
-async def test_submitting_twice_under_one_key_is_one_job(engine: SqliteEngine) -> None:
+async def test_submitting_twice_under_one_key_is_one_job(engine: Engine) -> None:
     """A page that lost the reply sends its message again: it must not be answered twice."""
     first = await engine.submit("turn", b"1", queue="tab", key="tab/m1")
     assert await engine.submit("turn", b"2", queue="tab", key="tab/m1") == first
@@ -60,7 +59,7 @@ async def test_submitting_twice_under_one_key_is_one_job(engine: SqliteEngine) -
 
 
 async def test_each_queue_runs_one_job_at_a_time_oldest_first(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     jobs = [await engine.submit("turn", b"%d" % n, queue="ab"[n % 2]) for n in range(6)]
     order: list[str] = []
@@ -74,7 +73,7 @@ async def test_each_queue_runs_one_job_at_a_time_oldest_first(
 
 
 async def test_claims_are_limited_to_the_free_slots_and_the_given_queues(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     for queue in "abcd":
         await engine.submit("turn", b"{}", queue=queue)
@@ -85,7 +84,7 @@ async def test_claims_are_limited_to_the_free_slots_and_the_given_queues(
     assert [lease.queue for lease in await engine.claim(9, "w")] == ["d"]
 
 
-async def test_a_journal_has_one_writer(engine: SqliteEngine) -> None:
+async def test_a_journal_has_one_writer(engine: Engine) -> None:
     lease = await running(engine)
     await engine.append(lease, [b"1"], expect_seq=0)
     with pytest.raises(LeaseLost, match="has 1 events instead of 0"):
@@ -102,7 +101,7 @@ async def test_a_journal_has_one_writer(engine: SqliteEngine) -> None:
     assert await data(engine, lease.job) == [b"1"]
 
 
-async def test_a_refused_change_does_not_affect_others_in_its_transaction(engine: SqliteEngine) -> None:
+async def test_a_refused_change_does_not_affect_others_in_its_transaction(engine: Engine) -> None:
     leases = [await running(engine, f"q{n}") for n in range(20)]
     outcomes: dict[int, object] = {}
 
@@ -119,7 +118,7 @@ async def test_a_refused_change_does_not_affect_others_in_its_transaction(engine
     assert [await data(engine, lease.job) for lease in leases] == [[] if n % 2 else [b"x"] for n in range(20)]
 
 
-async def test_a_change_that_cannot_be_written_fails_alone(engine: SqliteEngine) -> None:
+async def test_a_change_that_cannot_be_written_fails_alone(engine: Engine) -> None:
     """A value that no database can store must not end the others of the same transaction, or the writer."""
     lease = await running(engine)
     failures: list[Exception] = []
@@ -137,7 +136,7 @@ async def test_a_change_that_cannot_be_written_fails_alone(engine: SqliteEngine)
     assert await data(engine, lease.job) == [b"1"]
 
 
-async def test_cancelling_ends_queued_jobs_at_once_and_notifies_running_ones(engine: SqliteEngine) -> None:
+async def test_cancelling_ends_queued_jobs_at_once_and_notifies_running_ones(engine: Engine) -> None:
     lease = await running(engine)
     queued = await engine.submit("turn", b"{}", queue="q")
     assert await engine.cancel(queued, "not needed")
@@ -157,7 +156,7 @@ async def test_cancelling_ends_queued_jobs_at_once_and_notifies_running_ones(eng
 
 
 async def test_a_job_retried_later_keeps_its_place_and_runs_when_due(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     lease = await running(engine)
     await engine.submit("turn", b"younger", queue="q")
@@ -172,7 +171,7 @@ async def test_a_job_retried_later_keeps_its_place_and_runs_when_due(
 
 
 async def test_a_waiting_job_blocks_nothing_and_continues_when_resubmitted(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     job = await engine.submit("turn", b"{}", queue="q", key="k")
     (lease,) = await engine.claim(1, "w")
@@ -184,7 +183,7 @@ async def test_a_waiting_job_blocks_nothing_and_continues_when_resubmitted(
 
 
 async def test_an_asking_job_blocks_its_queue_until_it_ends(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     job = await engine.submit("turn", b"{}", queue="q", key="k")
     later = await engine.submit("turn", b"{}", queue="q")
@@ -200,7 +199,7 @@ async def test_an_asking_job_blocks_its_queue_until_it_ends(
     assert elsewhere.job not in {job, later}
 
 
-async def test_the_job_behind_an_asking_one_runs_as_soon_as_that_is_cancelled(engine: SqliteEngine) -> None:
+async def test_the_job_behind_an_asking_one_runs_as_soon_as_that_is_cancelled(engine: Engine) -> None:
     job = await engine.submit("turn", b"{}", queue="q")
     later = await engine.submit("turn", b"{}", queue="q")
     (lease,) = await engine.claim(5, "w")
@@ -218,7 +217,7 @@ async def test_the_job_behind_an_asking_one_runs_as_soon_as_that_is_cancelled(en
 
 
 async def test_waiting_for_a_release_returns_at_once_or_after_a_timeout(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     lease = await running(engine)
     assert not await engine.wait_for_release(lease.job, wait=0.05)
@@ -241,7 +240,7 @@ async def test_waiting_for_a_release_returns_at_once_or_after_a_timeout(
 
 
 async def test_a_waiting_reader_gets_the_next_event_at_once(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     lease = await running(engine)
     told, heard = anyio.create_memory_object_stream[list[bytes]](10)
@@ -265,7 +264,7 @@ async def test_a_waiting_reader_gets_the_next_event_at_once(
         assert heard.statistics().current_buffer_used == 0
 
 
-async def test_reading_does_not_wait_if_nothing_can_come(engine: SqliteEngine) -> None:
+async def test_reading_does_not_wait_if_nothing_can_come(engine: Engine) -> None:
     assert await engine.read("unknown", wait=20) == []
     lease = await running(engine)
     assert await engine.read(lease.job, wait=0.01) == []
@@ -279,7 +278,7 @@ async def test_reading_does_not_wait_if_nothing_can_come(engine: SqliteEngine) -
         await engine.cancel(queued, "")
 
 
-async def test_a_waiting_worker_gets_a_job_at_once(engine: SqliteEngine) -> None:
+async def test_a_waiting_worker_gets_a_job_at_once(engine: Engine) -> None:
     claimed: list[str] = []
     jobs: set[str] = set()
 
@@ -294,7 +293,7 @@ async def test_a_waiting_worker_gets_a_job_at_once(engine: SqliteEngine) -> None
     assert set(claimed) == jobs
 
 
-async def test_a_page_is_limited_by_count_and_size(engine: SqliteEngine) -> None:
+async def test_a_page_is_limited_by_count_and_size(engine: Engine) -> None:
     """A reader of a run with large images must not fill the memory."""
     lease = await running(engine)
     big = b"x" * (MAX_READ_BYTES // 2)
@@ -304,7 +303,7 @@ async def test_a_page_is_limited_by_count_and_size(engine: SqliteEngine) -> None
     assert len(await engine.read(lease.job, limit=1)) == 1
 
 
-async def test_jobs_are_found_by_their_fields(engine: SqliteEngine) -> None:
+async def test_jobs_are_found_by_their_fields(engine: Engine) -> None:
     a = await engine.submit("turn", b"{}", queue="a")
     b = await engine.submit("contract", b"{}", queue="b")
     c = await engine.submit("turn", b"{}", queue="a")
@@ -321,7 +320,7 @@ async def test_jobs_are_found_by_their_fields(engine: SqliteEngine) -> None:
     assert await ids(states=[]) == []
 
 
-async def test_a_cancelled_caller_leaves_the_journal_consistent(engine: SqliteEngine) -> None:
+async def test_a_cancelled_caller_leaves_the_journal_consistent(engine: Engine) -> None:
     lease = await running(engine)
     for n in range(1, 30):
         with anyio.move_on_after(0) as scope:
@@ -331,7 +330,7 @@ async def test_a_cancelled_caller_leaves_the_journal_consistent(engine: SqliteEn
     assert await data(engine, lease.job) == [b"%d" % n for n in range(1, 30)]
 
 
-async def test_a_closed_engine_says_so_and_wakes_waiting_callers(engine: SqliteEngine) -> None:
+async def test_a_closed_engine_says_so_and_wakes_waiting_callers(engine: Engine) -> None:
     lease = await running(engine)
     woken: list[str] = []
 

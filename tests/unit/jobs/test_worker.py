@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.jobs.engine import JobOutcome, Lease
-from newel.jobs.sqlite import SqliteEngine, open_engine
+from newel.jobs.engine import Engine, JobOutcome, Lease
+from newel.jobs.sqlite import open_engine
 from newel.jobs.worker import GIVEN_UP, MAX_ATTEMPTS, Handler, Worker
+
+OpenEngine = Callable[[], AbstractAsyncContextManager[Engine]]
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +25,7 @@ DONE = JobOutcome(state="done")
 
 @asynccontextmanager
 async def working(
-    engine: SqliteEngine, slots: int = 10, renew_every: float = 0.05, **handlers: Handler
+    engine: Engine, slots: int = 10, renew_every: float = 0.05, **handlers: Handler
 ) -> AsyncGenerator[None]:
     async with anyio.create_task_group() as tasks:
         await tasks.start(Worker(engine, handlers, slots=slots, renew_every=renew_every).run)
@@ -31,7 +33,7 @@ async def working(
         tasks.cancel_scope.cancel()
 
 
-async def ended(engine: SqliteEngine, job: str) -> tuple[str, str]:
+async def ended(engine: Engine, job: str) -> tuple[str, str]:
     """The final state of a job."""
     while not (await engine.read(job, 10_000, wait=20)):
         found = await engine.get(job)
@@ -42,7 +44,7 @@ async def ended(engine: SqliteEngine, job: str) -> tuple[str, str]:
 
 
 async def test_every_job_runs_once_and_no_more_than_slots_at_a_time(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     done: list[int] = []
     busy, most = 0, 0
@@ -65,7 +67,7 @@ async def test_every_job_runs_once_and_no_more_than_slots_at_a_time(
     assert most == 3
 
 
-async def test_a_failing_handler_ends_its_own_job_with_the_reason(engine: SqliteEngine) -> None:
+async def test_a_failing_handler_ends_its_own_job_with_the_reason(engine: Engine) -> None:
     async def fail(text: str) -> None:
         raise ConfigError(text)
 
@@ -107,7 +109,7 @@ async def test_a_failing_handler_ends_its_own_job_with_the_reason(engine: Sqlite
 
 
 @pytest.mark.parametrize("renew_every", [0.05, 3600])
-async def test_a_cancelled_job_is_stopped_during_its_work(engine: SqliteEngine, renew_every: float) -> None:
+async def test_a_cancelled_job_is_stopped_during_its_work(engine: Engine, renew_every: float) -> None:
     """And at once, not at the worker's next renewal of its leases: the user waits for it."""
     begun = anyio.Event()
     stopped: list[str] = []
@@ -128,7 +130,7 @@ async def test_a_cancelled_job_is_stopped_during_its_work(engine: SqliteEngine, 
     assert stopped == [job]
 
 
-async def test_a_cancelled_worker_leaves_its_jobs_to_the_next_owner(tmp_path: Path) -> None:
+async def test_a_cancelled_worker_leaves_its_jobs_to_the_next_owner(reopen: OpenEngine) -> None:
     begun = anyio.Event()
 
     async def hang(_: Lease) -> JobOutcome:
@@ -139,15 +141,15 @@ async def test_a_cancelled_worker_leaves_its_jobs_to_the_next_owner(tmp_path: Pa
     async def finish(lease: Lease) -> JobOutcome:
         return JobOutcome(state="done", reason=f"attempt {lease.attempt}")
 
-    async with open_engine(tmp_path) as engine, working(engine, turn=hang):
+    async with reopen() as engine, working(engine, turn=hang):
         job = await engine.submit("turn", b"{}", queue="q")
         await begun.wait()
-    async with open_engine(tmp_path) as engine, working(engine, turn=finish):
+    async with reopen() as engine, working(engine, turn=finish):
         assert await ended(engine, job) == ("done", "attempt 1")
 
 
 async def test_a_job_that_finished_as_its_worker_was_cancelled_is_not_repeated(
-    tmp_path: Path,
+    reopen: OpenEngine,
 ) -> None:
     scope = anyio.CancelScope()
 
@@ -155,7 +157,7 @@ async def test_a_job_that_finished_as_its_worker_was_cancelled_is_not_repeated(
         scope.cancel()
         return DONE
 
-    async with open_engine(tmp_path) as engine:
+    async with reopen() as engine:
         job = await engine.submit("turn", b"{}", queue="q")
         with scope:
             await Worker(engine, {"turn": handle}, slots=1).run()

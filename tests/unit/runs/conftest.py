@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.jobs.conftest import anyio_backend, engine
+from tests.unit.jobs.conftest import anyio_backend, engine, postgres
 
-__all__ = ["anyio_backend", "engine"]
+__all__ = ["anyio_backend", "engine", "postgres"]

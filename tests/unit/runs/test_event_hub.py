@@ -29,8 +29,8 @@ from newel.agent.events import (
     ToolExecutionUpdate,
 )
 from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent
-from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease
-from newel.jobs.sqlite import SqliteEngine, open_engine
+from newel.jobs.engine import Engine, EngineError, JobCancelled, JobOutcome, Lease
+from newel.jobs.sqlite import open_engine
 from newel.runs.event_hub import TAIL, EventHub, JournalWriter
 from newel.runs.models import LiveSnapshot, SequencedEvent
 from newel.runs.run_events import RunEvent, is_lasting
@@ -116,9 +116,7 @@ def update(number: int, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> Mes
 
 
 @asynccontextmanager
-async def live(
-    engine: SqliteEngine, *, room: int = 512
-) -> AsyncGenerator[tuple[EventHub, Lease, JournalWriter]]:
+async def live(engine: Engine, *, room: int = 512) -> AsyncGenerator[tuple[EventHub, Lease, JournalWriter]]:
     """A run in this process."""
     async with EventHub(engine, capacity=room) as feed:
         await engine.submit("turn", b"{}", queue="q")
@@ -182,7 +180,7 @@ def test_every_reader_gets_each_event_once_and_in_order(
     history = [truth.now]
     views = [View() for _ in readers]
 
-    async def publish(engine: SqliteEngine, lease: Lease, record: JournalWriter) -> None:
+    async def publish(engine: Engine, lease: Lease, record: JournalWriter) -> None:
         for event in story:
             seq = record.seq + is_lasting(event)
             truth(SequencedEvent("run", seq, event))
@@ -236,7 +234,7 @@ async def forgotten(feed: EventHub) -> bool:
 
 @pytest.mark.anyio
 async def test_a_late_reader_gets_the_partial_message_and_the_following_events(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     async with live(engine) as (feed, lease, record):
         await record(AgentStart())
@@ -259,7 +257,7 @@ async def test_a_late_reader_gets_the_partial_message_and_the_following_events(
 
 
 @pytest.mark.anyio
-async def test_a_slow_reader_gets_pending_deltas_merged(engine: SqliteEngine) -> None:
+async def test_a_slow_reader_gets_pending_deltas_merged(engine: Engine) -> None:
     async with live(engine) as (feed, lease, record), aclosing(feed.follow(lease.job)) as items:
         await record(MessageStart(message=message(1)))
         await anext(items)
@@ -318,7 +316,7 @@ async def test_a_run_of_an_earlier_process_is_read_from_the_journal_and_then_liv
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["done", "cancelled", "unknown", "cancelled later"])
-async def test_reading_ends_with_the_run_however_it_ends(engine: SqliteEngine, how: str) -> None:
+async def test_reading_ends_with_the_run_however_it_ends(engine: Engine, how: str) -> None:
     """Otherwise a page shows a purged run forever."""
     async with EventHub(engine) as feed:
         run = await engine.submit("turn", b"{}", queue="q")
@@ -341,7 +339,7 @@ async def test_reading_ends_with_the_run_however_it_ends(engine: SqliteEngine, h
 
 @pytest.mark.slow  # a thousand readers
 @pytest.mark.anyio
-async def test_a_thousand_stalled_readers_cost_little(engine: SqliteEngine) -> None:
+async def test_a_thousand_stalled_readers_cost_little(engine: Engine) -> None:
     """A page left open on a train must not fill the server's memory."""
     async with live(engine) as (feed, lease, record):
         readers = [feed.follow(lease.job) for _ in range(1000)]
@@ -380,7 +378,7 @@ async def test_an_unreadable_journal_is_reported_only_to_its_readers(tmp_path: P
 
 
 @pytest.mark.anyio
-async def test_concurrent_events_are_recorded_in_order(engine: SqliteEngine) -> None:
+async def test_concurrent_events_are_recorded_in_order(engine: Engine) -> None:
     """Concurrent tools report at the same time."""
     async with live(engine) as (feed, lease, record):
         starts = [ToolExecutionStart(tool_call_id=f"{n}", tool_name="read", args={}) for n in range(50)]
@@ -395,7 +393,7 @@ async def test_concurrent_events_are_recorded_in_order(engine: SqliteEngine) -> 
 
 @pytest.mark.anyio
 async def test_a_run_aborted_during_an_event_continues_with_the_right_number(
-    engine: SqliteEngine,
+    engine: Engine,
 ) -> None:
     """Otherwise the closing events of an aborted run are refused, and the conversation stays open."""
     async with live(engine) as (_, lease, record):
@@ -412,7 +410,7 @@ async def test_a_run_aborted_during_an_event_continues_with_the_right_number(
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_run_learns_of_it_with_its_next_event(engine: SqliteEngine) -> None:
+async def test_a_cancelled_run_learns_of_it_with_its_next_event(engine: Engine) -> None:
     async with live(engine) as (_, lease, record):
         await engine.cancel(lease.job, "closed")
         with pytest.raises(JobCancelled, match="closed"):
@@ -420,7 +418,7 @@ async def test_a_cancelled_run_learns_of_it_with_its_next_event(engine: SqliteEn
 
 
 @pytest.mark.anyio
-async def test_an_error_in_a_feed_is_raised_unchanged(engine: SqliteEngine) -> None:
+async def test_an_error_in_a_feed_is_raised_unchanged(engine: Engine) -> None:
     with pytest.raises(EngineError, match="mine"):
         async with EventHub(engine):
             raise EngineError("mine")

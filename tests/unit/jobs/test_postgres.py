@@ -1,0 +1,275 @@
+"""If these fail, a job of a fleet runs on the wrong machine, or an operator does not learn why a database is of no use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable
+from importlib.resources import files
+
+import anyio
+import pytest
+
+from newel.jobs.engine import EngineError, JobOutcome, Lease, LeaseLost
+from newel.jobs.placement import WorkerIdentity
+from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
+from newel.jobs.postgres.schema import ABSURD
+from tests.postgres import PostgresServer
+from tests.tcp_relay import open_relay
+
+pytestmark = pytest.mark.anyio
+
+DONE = JobOutcome(state="done")
+ROLES = files("newel.jobs.postgres").joinpath("create_roles.sql").read_text()
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return postgres.url(postgres.create_database())
+
+
+@pytest.fixture
+async def control(anyio_backend: str, url: str) -> AsyncGenerator[PostgresEngine]:
+    async with open_postgres_engine(url) as engine:
+        yield engine
+
+
+def identity(name: str, *labels: str, machine: str = "", slots: int = 5) -> WorkerIdentity:
+    return WorkerIdentity(name=name, machine=machine or name, labels=[*labels], slots=slots, version="1")
+
+
+async def claimed(engine: PostgresEngine, wait: float = 0.0) -> list[str]:
+    return [lease.job for lease in await engine.claim(9, "w", wait=wait)]
+
+
+async def refusal(url: str) -> str:
+    with pytest.raises(EngineError) as caught:
+        async with open_postgres_engine(url):
+            pass
+    return str(caught.value)
+
+
+async def test_a_worker_claims_the_jobs_whose_labels_it_has(control: PostgresEngine, url: str) -> None:
+    plain = await control.submit("turn", b"{}", queue="a")
+    gpu = await control.submit("turn", b"{}", queue="b", labels=["gpu", "gpu"])
+    both = await control.submit("turn", b"{}", queue="c", labels=["linux", "gpu"])
+    assert await control.submit("turn", b"{}", queue="d", labels=["gpu", "linux"], key="k")
+    assert await claimed(control) == [plain]
+    async with (
+        open_postgres_engine(url, worker=identity("g", "gpu")) as with_gpu,
+        open_postgres_engine(url, worker=identity("all", "windows", "linux", "gpu")) as with_all,
+    ):
+        assert await claimed(with_gpu) == [gpu]
+        assert (await claimed(with_all))[0] == both
+
+
+async def test_an_operator_sees_where_the_jobs_of_a_fleet_are(control: PostgresEngine, url: str) -> None:
+    first = await control.submit("turn", b"{}", queue="a", key="f1/1", labels=["gpu"])
+    second = await control.submit("turn", b"{}", queue="b", key="f1/2", labels=["gpu"])
+    await control.submit("turn", b"{}", queue="c", key="f2/1")
+    async with open_postgres_engine(url, worker=identity("w1", "gpu", machine="m1")) as engine:
+        await engine.claim(1, "w1")
+        placements = await control.jobs_of("f1/")
+        assert [(each.job.id, each.job.state, each.worker, each.machine) for each in placements] == [
+            (first, "running", "w1", "m1"),
+            (second, "queued", "", ""),
+        ]
+        assert placements[0].labels == ["gpu"]
+        assert len(await control.jobs_of("")) == 3
+        (worker,) = await control.workers()
+        assert (worker.name, worker.machine, worker.labels, worker.slots) == ("w1", "m1", ["gpu"], 5)
+        assert (worker.running, worker.draining, worker.alive) == (1, False, True)
+        assert not await engine.is_draining()
+        assert await control.drain("w1")
+        assert await engine.is_draining()
+        assert not await control.drain("unknown")
+    (worker,) = await control.workers()
+    assert not worker.alive
+
+
+async def test_a_job_is_offered_first_to_the_machine_that_has_its_folder(
+    control: PostgresEngine, url: str
+) -> None:
+    async with (
+        open_postgres_engine(url, worker=identity("w1", machine="m1")) as had_it,
+        open_postgres_engine(url, worker=identity("w2", machine="m2")) as other,
+    ):
+        job = await control.submit("turn", b"{}", queue="a")
+        (lease,) = await had_it.claim(1, "w1")
+        await had_it.finish(lease, JobOutcome(state="retry"))
+        assert await claimed(other) == []
+        (lease,) = await had_it.claim(1, "w1")
+        assert lease.job == job
+        await had_it.finish(lease, JobOutcome(state="retry"))
+        with anyio.fail_after(8):
+            assert await claimed(other, wait=8) == [job]
+
+
+async def test_a_job_of_a_machine_without_a_living_worker_waits_for_none(
+    control: PostgresEngine, url: str
+) -> None:
+    async with open_postgres_engine(url, worker=identity("w1", machine="m1")) as left:
+        job = await control.submit("turn", b"{}", queue="a")
+        await left.claim(1, "w1")
+    async with open_postgres_engine(url, worker=identity("w2", machine="m2")) as other:
+        (lease,) = await other.claim(1, "w2")
+    assert (lease.job, lease.attempt) == (job, 1)
+
+
+async def test_an_older_job_that_is_submitted_again_runs_before_a_younger_one(
+    control: PostgresEngine,
+) -> None:
+    older = await control.submit("turn", b"{}", queue="q", key="k")
+    (lease,) = await control.claim(1, "w")
+    await control.finish(lease, JobOutcome(state="waiting"))
+    younger = await control.submit("turn", b"{}", queue="q")
+    await control.submit("turn", b"{}", queue="q", key="k")
+    (lease,) = await control.claim(9, "w")
+    assert lease.job == older
+    await control.finish(lease, DONE)
+    assert await claimed(control) == [younger]
+
+
+async def test_what_another_process_does_is_noticed_at_once(control: PostgresEngine, url: str) -> None:
+    async with open_postgres_engine(url) as other:
+        leases: list[Lease] = []
+        lost: set[str] = set()
+
+        async def claim() -> None:
+            leases.extend(await other.claim(1, "w", wait=20))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(claim)
+            await anyio.sleep(0.1)
+            await control.submit("turn", b"{}", queue="q")
+        job = leases[0].job
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+
+                async def renew() -> None:
+                    while not lost:
+                        lost.update(await other.renew(leases, wait=60))
+
+                tasks.start_soon(renew)
+                await anyio.sleep(0.1)
+                assert await control.cancel(job, "not needed")
+        assert lost == {job}
+        await other.finish(leases[0], DONE)
+        found = await control.get(job)
+        assert found is not None
+        assert (found.state, found.reason) == ("cancelled", "not needed")
+
+
+async def test_a_call_whose_answer_was_lost_is_done_once(postgres: PostgresServer) -> None:
+    """The database has done it: to do it again would repeat an event, or end the job as lost."""
+
+    async def prepare() -> None:
+        """Do everything once in the connection: the next time, a call is one message."""
+        await engine.submit("turn", b"{}", queue="other")
+        (lease,) = await engine.claim(1, "w", queues=["other"])
+        await engine.append(lease, [b"0"], expect_seq=0)
+        await engine.finish(lease, DONE)
+
+    async def lose_answer(call: Awaitable[object]) -> None:
+        async def wait() -> None:
+            await call
+
+        await prepare()
+        async with anyio.create_task_group() as tasks:
+            with relay.swallowing(answers_only=True):
+                tasks.start_soon(wait)
+                await anyio.sleep(0.3)
+
+    with open_relay(postgres.port) as relay, anyio.fail_after(15):
+        url = postgres.url(postgres.create_database(), port=relay.port)
+        async with open_postgres_engine(url) as engine:
+            await lose_answer(engine.submit("turn", b"{}", queue="q"))
+            (lease,) = await engine.claim(9, "w")
+            await lose_answer(engine.append(lease, [b"1", b"2"], expect_seq=0))
+            await lose_answer(engine.finish(lease, DONE))
+            (job,) = await engine.find(queue="q")
+            assert (job.state, job.seq, job.attempts) == ("done", 2, 1)
+
+
+async def test_a_lease_that_was_taken_over_changes_nothing(control: PostgresEngine, url: str) -> None:
+    async with open_postgres_engine(url, lease=1) as other:
+        await control.submit("turn", b"{}", queue="q")
+        (late,) = await other.claim(1, "late")
+        with anyio.fail_after(10):
+            leases = await control.claim(1, "next", wait=10)
+        assert (leases[0].job, leases[0].attempt) == (late.job, 2)
+        with pytest.raises(LeaseLost, match="taken over"):
+            await other.append(late, [b"{}"], expect_seq=0)
+        with pytest.raises(LeaseLost, match="taken over"):
+            await other.finish(late, DONE)
+        assert await control.append(leases[0], [b"{}"], expect_seq=0) == 1
+
+
+async def test_a_user_without_rights_can_do_what_its_role_says_and_no_more(
+    postgres: PostgresServer, url: str
+) -> None:
+    database = url.partition("?")[0].rpartition("/")[2]
+    postgres.execute(ROLES, database)
+    for user in ("ada", "rack1", "nobody1"):
+        postgres.execute(f"create user {user}")
+    postgres.execute("grant newel_control to ada; grant newel_worker to rack1")
+    async with (
+        open_postgres_engine(postgres.url(database, user="ada")) as control,
+        open_postgres_engine(
+            postgres.url(database, user="rack1"), worker=identity("w", "new-label")
+        ) as worker,
+    ):
+        job = await control.submit("turn", b"{}", queue="q", labels=["new-label"])
+        (lease,) = await worker.claim(1, "w")
+        assert await worker.renew([lease]) == set()
+        await worker.append(lease, [b"{}"], expect_seq=0)
+        await worker.finish(lease, DONE)
+        assert len(await control.read(job)) == 1
+        with pytest.raises(EngineError, match=r"does not let this user do that.*newel_control"):
+            await worker.submit("turn", b"{}", queue="q")
+        with pytest.raises(EngineError, match=r"does not let this user do that"):
+            await control.claim(1, "w")
+    assert "does not let this user do that" in await refusal(postgres.url(database, user="nobody1"))
+    empty = postgres.url(postgres.create_database(empty=True), user="ada")
+    assert "this user may not install it" in await refusal(empty)
+
+
+async def test_an_unusable_database_is_explained(postgres: PostgresServer, url: str) -> None:
+    postgres.execute("create user guarded password 'right'; create user refused")
+    database = url.partition("?")[0].rpartition("/")[2]
+    wrong = postgres.url(database, user="guarded:wrong")
+    assert "refused the password" in await refusal(wrong)
+    assert "wrong" not in await refusal(wrong)
+    assert "does not admit this user" in await refusal(postgres.url(database, user="refused"))
+    assert "has no such database" in await refusal(postgres.url("missing"))
+    assert "cannot be reached" in await refusal(postgres.url(database, port=1))
+    assert "cannot be reached" in await refusal("postgresql://no-such-host.invalid/x")
+    assert "refuses TLS" in await refusal(url.replace("sslmode=disable", "sslmode=require"))
+    assert "not valid" in await refusal("mysql://host/x")
+    assert "not valid" in await refusal("postgresql://host:port/x")
+
+
+async def test_a_database_of_another_version_is_left_alone(postgres: PostgresServer, url: str) -> None:
+    database = url.partition("?")[0].rpartition("/")[2]
+    postgres.execute("update newel.version set version = version + 1", database)
+    assert "belongs to a newer Newel" in await refusal(url)
+    other = postgres.create_database(empty=True)
+    postgres.execute(
+        "create schema absurd; create function absurd.get_schema_version() returns text language sql as $$ select '0.1' $$",
+        other,
+    )
+    assert f"has absurd 0.1, and Newel needs {ABSURD}" in await refusal(postgres.url(other))
+
+
+async def test_processes_that_open_an_empty_database_at_once_install_it_once(
+    postgres: PostgresServer,
+) -> None:
+    url = postgres.url(postgres.create_database(empty=True))
+    jobs: list[str] = []
+
+    async def submit(number: int) -> None:
+        async with open_postgres_engine(url) as engine:
+            jobs.append(await engine.submit("turn", b"{}", queue="q", labels=[f"l{number % 2}"]))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(4):
+            tasks.start_soon(submit, number)
+    assert len(set(jobs)) == 4
