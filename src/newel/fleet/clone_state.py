@@ -69,10 +69,13 @@ class CloneRecord(msgspec.Struct, frozen=True):
 
 
 class CapturedClone(NamedTuple):
-    """``entries`` are files for the tree of a snapshot; ``parents`` commits that its commit must name, so that they travel, too."""
+    """``entries`` are files for the tree of a snapshot; ``parents`` commits that its commit must name, so that they travel, too;
+    ``broken`` names of refs whose objects are missing.
+    """
 
     entries: list[TreeEntry]
     parents: list[str]
+    broken: list[bytes]
 
 
 def is_clone(work: Path) -> bool:
@@ -127,7 +130,8 @@ class CloneCapture:
             settings=self._settings(),
             origin=self._origin,
         )
-        return CapturedClone(_entries(writer, record, files, tags, held), parents)
+        broken = [ref.name.encode("latin-1") for ref in refs if ref.oid and not found.get(ref.oid)]
+        return CapturedClone(_entries(writer, record, files, tags, held), parents, broken)
 
     def _refs(self) -> list[GitRef]:
         form = "--format=%(objectname) %(refname) %(symref)"
@@ -177,8 +181,8 @@ class CloneCapture:
         except GitFailed:
             commit = self._git.run("hash-object", "-t", "tree", "--stdin").decode().strip()
         raw = self._git.run("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", commit)
-        lines = [line for line in raw.split(b"\0") if line.startswith(b":")]
-        oids = {line.split(b" ")[3].decode() for line in lines if not line.split(b" ")[1].startswith(b"16")}
+        changes = raw.split(b"\0")[:-1:2]  # each is followed by its path
+        oids = {each.split(b" ")[3].decode() for each in changes if not each.split(b" ")[1].startswith(b"16")}
         unmerged = self._git.run("ls-files", "--unmerged", "-z").split(b"\0")[:-1]
         oids |= {line.split(b" ")[1].decode() for line in unmerged if not line.startswith(b"16")}
         there = kinds(self._git, {oid for oid in oids if oid.strip("0")})
@@ -252,7 +256,7 @@ def restore_clone(repository: SnapshotRepository, tree: str, work: Path) -> None
     files = {file.path.decode(): file.oid for file in repository.files_in(f"{tree}:files")}
     for file in repository.files_in(f"{tree}:tags"):
         data = repository.read(file.oid)
-        repository.git.run("hash-object", "-t", "tag", "-w", "--stdin", stdin=data)
+        repository.git.run("hash-object", "-t", "tag", "-w", "--literally", "--stdin", stdin=data)
     create_clone(repository, work, record)
     for name, (_, data) in zip(files, repository.read_all(files.values()), strict=True):
         inside = name.replace(":", "/")

@@ -240,7 +240,7 @@ def _read(folder: int, name: bytes, limit: int) -> tuple[bytes | None, os.stat_r
         for _ in range(_TRIES):
             before = status
             data = os.pread(descriptor, min(status.st_size, limit) + 1, 0)
-            while len(data) <= limit and (more := os.pread(descriptor, 1 << 20, len(data))):
+            while len(data) not in {before.st_size, limit + 1} and (more := _more(descriptor, data, limit)):
                 data += more
             status = os.fstat(descriptor)
             if steady := _signature(before) == _signature(status):
@@ -248,6 +248,10 @@ def _read(folder: int, name: bytes, limit: int) -> tuple[bytes | None, os.stat_r
         return (None if len(data) > limit else data), status, steady
     finally:
         os.close(descriptor)
+
+
+def _more(descriptor: int, data: bytes, limit: int) -> bytes:
+    return os.pread(descriptor, min(limit + 1 - len(data), 1 << 20), len(data))
 
 
 def _signature(status: os.stat_result) -> tuple[int, int, int, int, int]:

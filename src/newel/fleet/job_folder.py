@@ -3,7 +3,7 @@
     folder = JobFolder(root, "job-7")
     folder.clone("https://example.org/shop.git")
     taken = folder.snapshot(1)                      # between two tool calls
-    ref = store.put(1, taken.commit, folder.repository)   # then the event that names ``ref``
+    ref = store.put(1, taken.commit, folder.repository)  # then the event that names ``ref``
     JobFolder(other_root, "job-7").restore(ref, store)    # on another machine
 
     <root>/<job>/work              the project: a clone, or a plain folder
@@ -33,8 +33,8 @@ from newel.fleet.clone_state import (
     restore_clone,
 )
 from newel.fleet.errors import SnapshotError
-from newel.fleet.file_tree import FolderModes, FolderScan, ScanRules
-from newel.fleet.folder_writer import WrittenFolder, write_folder
+from newel.fleet.file_tree import FolderModes, FolderScan, KnownFile, ScanRules
+from newel.fleet.folder_writer import write_folder
 from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_password
 from newel.fleet.home_files import capture_home, restore_home
 from newel.fleet.pack import FILE, TREE, PackWriter, TreeEntry
@@ -130,19 +130,19 @@ class JobFolder:
                 clone = CloneCapture(self.repository, self.work, self._origin()).capture(writer, state)
                 entries.append(TreeEntry(b"git", TREE, writer.tree(clone.entries)))
                 parents += clone.parents
+                for name in clone.broken:
+                    report.leave_out(name, "broken")
                 if not known:
                     known.update(self._committed())
             scan = FolderScan(writer, state.files, self._rules(report, has_repository), report)
             entries.append(TreeEntry(b"work", TREE, scan.run(self.work)))
-            entries.append(TreeEntry(b"home", TREE, capture_home(writer, self.home, str(self.work))))
+            entries.append(TreeEntry(b"home", TREE, self._capture_home(writer)))
             manifest = Manifest(format=_FORMAT, root=str(self.work), modes=scan.modes)
             entries.append(TreeEntry(b"manifest", FILE, writer.add("blob", _pretty(manifest))))
             commit = _add_commit(writer, writer.tree(entries), parents, f"{self.job} {number}")
         self.repository.keep(number, commit)
         objects = scan.seen | writer.written | (known if len(known) < _MAX_KNOWN else set[bytes]())
-        self.repository.save_state(
-            RepositoryState(commit=commit, files=scan.files, known=[*objects], stored=state.stored)
-        )
+        self.repository.save_state(RepositoryState(commit=commit, files=scan.files, known=[*objects]))
         return TakenSnapshot(commit, report.report())
 
     def restore(self, ref: SnapshotRef, store: SnapshotStore, *, replace: bool = False) -> None:
@@ -158,22 +158,24 @@ class JobFolder:
         store.fetch(ref, self.repository)
         work, home = self._unfinished()
         try:
-            written = self._write(ref, store, work, home)
+            files = self._write(ref, store, work, home)
         except BaseException:
             self._unfinished(make=False)
             raise
         self._put_in_place(work, home)
         self.repository.keep(ref.number, ref.commit)
-        stored = self.repository.load_state().stored
-        self.repository.save_state(
-            RepositoryState(commit=ref.commit, files=written.files, known=[*written.seen], stored=stored)
-        )
+        known = self.repository.objects_in(ref.commit)
+        self.repository.save_state(RepositoryState(commit=ref.commit, files=files, known=known))
 
     def _refuse_existing(self) -> None:
         if self.work.exists() or self.home.exists():
             raise SnapshotError(
                 f"Job {self.job} has a folder here already: {self.folder}. Move it away first."
             )
+
+    def _capture_home(self, writer: PackWriter) -> bytes:
+        with self.repository.scratch() as folder:
+            return capture_home(writer, self.home, str(self.work), scratch=folder)
 
     def _own_form(self) -> str:
         return self.repository.form if (self.repository.folder / "HEAD").exists() else "sha1"
@@ -206,7 +208,7 @@ class JobFolder:
             tree = (
                 clone_git(self.work).run("rev-parse", "--verify", "--quiet", "HEAD^{tree}").decode().strip()
             )
-            return [bytes.fromhex(file.oid) for file in self.repository.files_in(tree)]
+            return self.repository.objects_in(tree)
         except GitFailed:  # there is no commit yet
             return []
 
@@ -274,7 +276,9 @@ class JobFolder:
                 folder.mkdir(mode=mode)
         return folders
 
-    def _write(self, ref: SnapshotRef, store: SnapshotStore, work: Path, home: Path) -> WrittenFolder:
+    def _write(
+        self, ref: SnapshotRef, store: SnapshotStore, work: Path, home: Path
+    ) -> dict[bytes, KnownFile]:
         repository = self.repository
         try:
             names = {name: repository.entry(ref.commit, name) for name in ("work", "home", "manifest", "git")}
@@ -291,11 +295,11 @@ class JobFolder:
         if tree is None or of_home is None or of_manifest is None:
             raise SnapshotError(f"{ref.words} is no snapshot of a job: it lacks work, home or manifest.")
         manifest = read_manifest(repository.read(of_manifest), ref)
-        written = write_folder(repository, tree, manifest.modes, work)
+        files = write_folder(repository, tree, manifest.modes, work)
         if names["git"]:
             restore_clone(repository, names["git"], work)
         restore_home(repository, of_home, home, root=str(self.work), earlier_root=manifest.root)
-        return written
+        return files
 
     def _put_in_place(self, work: Path, home: Path) -> None:
         existing = [folder for folder in (self.work, self.home) if folder.exists()]

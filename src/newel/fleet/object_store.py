@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
-
-import msgspec
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import GitFailed
@@ -34,8 +31,7 @@ class BundleStore:
         return self._name
 
     def put(self, number: int, commit: str, repository: SnapshotRepository, /) -> SnapshotRef:
-        state = repository.load_state()
-        base = state.stored.get(self.name)
+        base = repository.last_stored(self.name)
         if base is not None and base.commit == commit:
             return base
         if base is not None and len(base.bases) + 1 >= self._full_every:
@@ -50,7 +46,7 @@ class BundleStore:
             form=repository.form,
         )
         self._upload(ref, base, repository)
-        repository.save_state(msgspec.structs.replace(state, stored={**state.stored, self.name: ref}))
+        repository.note_stored(ref)
         return ref
 
     def _upload(self, ref: SnapshotRef, base: SnapshotRef | None, repository: SnapshotRepository) -> None:
@@ -58,8 +54,8 @@ class BundleStore:
         from obstore.exceptions import BaseError
 
         name = repository.ref_name(ref.number)
-        with tempfile.TemporaryDirectory(dir=repository.folder) as folder:
-            bundle = Path(folder, "bundle")
+        with repository.scratch() as folder:
+            bundle = folder / "bundle"
             words = ("bundle", "create", "--quiet", str(bundle), name)
             repository.git.run(*words, *((f"^{base.commit}",) if base else ()))
             try:
@@ -78,15 +74,14 @@ class BundleStore:
             check_commit(commit)
             if commit not in here:
                 self._download(ref, key, repository)
-        state = repository.load_state()
-        repository.save_state(msgspec.structs.replace(state, stored={**state.stored, self.name: ref}))
+        repository.note_stored(ref)
 
     def _download(self, ref: SnapshotRef, key: str, repository: SnapshotRepository) -> None:
         import obstore
         from obstore.exceptions import BaseError
 
         part = f"{ref.words} lacks a part: {key} in {self.name}"
-        with tempfile.NamedTemporaryFile(dir=repository.folder) as bundle:
+        with repository.scratch() as folder, (folder / "bundle").open("wb") as bundle:
             try:
                 for chunk in obstore.get(self._objects, key).stream():
                     bundle.write(chunk)

@@ -10,7 +10,16 @@ from newel.text.format import format_size, join_names
 from newel.text.sanitize import escape_line
 
 Reason = Literal[
-    "ignored", "large", "special", "unreadable", "repository", "name", "deep", "privileged", "rules"
+    "ignored",
+    "large",
+    "special",
+    "unreadable",
+    "repository",
+    "name",
+    "deep",
+    "privileged",
+    "rules",
+    "broken",
 ]
 
 _WORDS: Final[dict[Reason, str]] = {
@@ -22,6 +31,7 @@ _WORDS: Final[dict[Reason, str]] = {
     "name": "names that git cannot hold",
     "deep": "nested too deeply",
     "privileged": "files with a setuid or setgid bit, which the copies lack",
+    "broken": "branches or tags whose commits are missing in the clone",
     "rules": "repositories in which git did not answer: ignored files travel, but for well-known build folders",
 }
 
