@@ -93,7 +93,10 @@ def one_run(folder: Path, source: Path, store: SnapshotStore, kind: str, place: 
     timed("snapshot, after a restore", lambda: other.snapshot(3))
     (job.repository.folder / STATE).unlink()
     timed("snapshot, unknown", lambda: job.snapshot(3))
-    timed("floor: tar c", lambda: run("tar", "cf", str(folder / "all.tar"), "-C", str(job.folder), "work", "home"))
+    timed(
+        "floor: tar c",
+        lambda: run("tar", "cf", str(folder / "all.tar"), "-C", str(job.folder), "work", "home"),
+    )
     timed("floor: cp -a", lambda: run("cp", "-a", str(job.work), str(job.home), str(folder)))
     ledger.close()
 

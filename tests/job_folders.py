@@ -43,7 +43,7 @@ def seen(root: Path) -> Seen:
             folders.remove(b".git")
         for name in (*folders, *files):
             path = place + b"/" + name
-            mode = os.lstat(path).st_mode  # noqa: PTH116 — a path of any bytes
+            mode = os.lstat(path).st_mode
             if stat.S_ISLNK(mode):
                 content = os.readlink(path)  # noqa: PTH115 — as above
             else:

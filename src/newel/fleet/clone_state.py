@@ -79,11 +79,36 @@ class CapturedClone(NamedTuple):
 
 
 def is_clone(work: Path) -> bool:
-    """Whether a folder has a repository of its own. One that is elsewhere (a worktree, a submodule, a link) stays there."""
+    """Whether a folder has a repository of its own, all of it in ``.git``. Of one that is elsewhere (a worktree, a submodule), or leads
+    elsewhere, nothing is read: its agent may have had it lead to another job's.
+    """
+    folder = work / ".git"
     try:
-        return stat.S_ISDIR((work / ".git").lstat().st_mode) and (work / ".git" / "HEAD").exists()
+        if not stat.S_ISDIR(folder.lstat().st_mode) or not (folder / "HEAD").exists():
+            return False
+        return not _leads_out(folder)
     except OSError:
         return False
+
+
+def _leads_out(folder: Path) -> bool:
+    """Whether git would follow a repository in ``folder`` to another place. Raises ``OSError``."""
+    if os.path.lexists(folder / "commondir"):
+        return True
+    borrowed = LocalGit().read_file(str(folder / "objects/info/alternates"))
+    if borrowed not in {None, b"", ALTERNATES}:
+        return True
+    for place, folders, files in os.walk(folder):
+        if any(os.path.islink(f"{place}/{name}") for name in folders):  # noqa: PTH114 — a path of any bytes
+            return True
+        if not place.startswith(f"{folder}/objects/") and any(
+            os.path.islink(f"{place}/{name}")  # noqa: PTH114 — as above
+            for name in files
+        ):
+            return True
+        if place == str(folder):
+            folders[:] = [name for name in folders if name not in {"hooks", "modules", "worktrees"}]
+    return False
 
 
 def clone_git(work: Path) -> Git:

@@ -88,7 +88,14 @@ class GitStore:
             )
         try:
             repository.git.transfer(
-                *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+                *(
+                    "fetch",
+                    "--quiet",
+                    "--no-tags",
+                    "--no-write-fetch-head",
+                    "--no-auto-maintenance",
+                    "--update-shallow",
+                ),
                 *("--", self._url, f"{ref.key}:refs/fetched/{ref.commit}"),
                 url=self._url,
             )

@@ -122,6 +122,8 @@ class JobFolder:
         self.repository.create(_form_of(self.work) if has_repository else self._own_form())
         state = self.repository.load_state()
         report = ReportBuilder()
+        if not has_repository and os.path.lexists(self.work / ".git"):
+            report.leave_out(b".git", "repository")
         known = set(state.known)
         with self.repository.writing(known) as writer:
             entries: list[TreeEntry] = []

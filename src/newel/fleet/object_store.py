@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -21,10 +22,14 @@ _INSTALL: Final = "Object stores need another package: install `newel[fleet]`."
 class BundleStore:
     """``SnapshotStore`` that puts one bundle for each snapshot, ``<job>/<number>-<commit>.bundle``, with what is new since the one before."""
 
-    def __init__(self, objects: ObjectStore, name: str, *, full_every: int = FULL_EVERY) -> None:
+    def __init__(
+        self, objects: ObjectStore, name: str, *, full_every: int = FULL_EVERY, folder: Path | None = None
+    ) -> None:
+        """``folder`` is the one that ``objects`` writes to, if it does: it is flushed to the disk after each bundle."""
         self._objects = objects
         self._name = name
         self._full_every = full_every
+        self._folder = folder
 
     @property
     def name(self) -> str:
@@ -54,12 +59,15 @@ class BundleStore:
         from obstore.exceptions import BaseError
 
         name = repository.ref_name(ref.number)
+        repository.git.run("update-ref", name, ref.commit)  # git makes bundles of names only
         with repository.scratch() as folder:
             bundle = folder / "bundle"
             words = ("bundle", "create", "--quiet", str(bundle), name)
             repository.git.run(*words, *((f"^{base.commit}",) if base else ()))
             try:
                 obstore.put(self._objects, ref.key, bundle)
+                if self._folder is not None:
+                    _flush(self._folder / ref.key)
             except (BaseError, OSError) as error:
                 raise SnapshotError(
                     f"{ref.words} cannot be stored in {self.name} as {ref.key}: {_words(error)}. It is kept on this machine. "
@@ -110,7 +118,7 @@ def folder_store(folder: Path, *, full_every: int = FULL_EVERY) -> BundleStore:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SnapshotError(f"The store {folder} cannot be created: {error.strerror}.") from error
-    return BundleStore(LocalStore(folder), str(folder), full_every=full_every)
+    return BundleStore(LocalStore(folder), str(folder), full_every=full_every, folder=folder)
 
 
 def s3_store(
@@ -132,6 +140,16 @@ def s3_store(
     )
     name = "/".join(filter(None, (endpoint.rstrip("/") or "s3:/", bucket, prefix)))
     return BundleStore(store, name, full_every=full_every)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file and its name are on the disk."""
+    for place in (path, path.parent):
+        descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _words(error: Exception) -> str:

@@ -27,7 +27,7 @@ _WORDS: Final[dict[Reason, str]] = {
     "large": "larger than the limit for one file",
     "special": "sockets, pipes or devices",
     "unreadable": "not readable",
-    "repository": "git repositories inside of the folder: their files travel, their history does not",
+    "repository": "git repositories inside of the folder, or that lead out of it: files travel, their history does not",
     "name": "names that git cannot hold",
     "deep": "nested too deeply",
     "privileged": "files with a setuid or setgid bit, which the copies lack",

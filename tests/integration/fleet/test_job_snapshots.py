@@ -133,7 +133,7 @@ def test_what_does_not_travel_is_said(tmp_path: Path) -> None:
         "3 ignored, as git or the rules without git say: a.o, node_modules/, vendor/b.o.",
         "1 larger than the limit for one file: big.bin (1.0 KB).",
         "1 sockets, pipes or devices: pipe.",
-        "1 git repositories inside of the folder: their files travel, their history does not: vendor/.",
+        "1 git repositories inside of the folder, or that lead out of it: files travel, their history does not: vendor/.",
     ]
     assert report.files == len([".gitignore", "shop.py", "fits.bin", "vendor/.gitignore", "vendor/shop.py"])
 
@@ -180,6 +180,36 @@ def test_a_clone_whose_objects_the_agent_deletes_is_still_saved(
     assert git(earlier.work, "log", "--format=%s") == b"Shop\n"
 
 
+@pytest.mark.parametrize("by", ["commondir", "links", "alternates", "pointer"])
+def test_a_repository_that_leads_to_another_jobs_brings_nothing_of_it(
+    job: JobFolder, store: SnapshotStore, tmp_path: Path, by: str
+) -> None:
+    victim = make_source(tmp_path / "victim")
+    (victim / "secret.txt").write_bytes(b"of another job\n")
+    git(victim, "add", "-A")
+    git(victim, "commit", "-qm", "Secret")
+    own = job.work / ".git"
+    if by == "commondir":
+        (own / "commondir").write_text(f"{victim}/.git\n")
+    elif by == "links":
+        for name in ("objects", "refs", "packed-refs"):
+            subprocess.run(["rm", "-rf", own / name], check=True)
+            (own / name).symlink_to(victim / ".git" / name)
+    elif by == "alternates":
+        (own / "objects" / "info" / "alternates").write_text(f"{victim}/.git/objects\n")
+        (own / "refs" / "heads" / "x").write_bytes(git(victim, "rev-parse", "HEAD"))
+    else:
+        subprocess.run(["rm", "-rf", own], check=True)
+        own.write_text(f"gitdir: {victim}/.git\n")
+    taken = job.snapshot(1)
+    assert taken.report.counts["repository"] == 1
+    ref = store.put(1, taken.commit, job.repository)
+    other = moved(tmp_path, ref, store)
+    assert seen(other.work) == {path: each for path, each in seen(job.work).items() if path != b".git"}
+    secret = git(victim, "rev-parse", "HEAD:secret.txt").decode().strip()
+    assert b"missing" in git(job.repository.folder, "cat-file", "--batch-check", stdin=secret.encode())
+
+
 def test_a_shallow_clone_moves(tmp_path: Path, store: SnapshotStore) -> None:
     source = make_source(tmp_path / "source")
     (source / "shop.py").write_bytes(b"price = 9\n")
@@ -191,6 +221,23 @@ def test_a_shallow_clone_moves(tmp_path: Path, store: SnapshotStore) -> None:
     other = moved(tmp_path, stored(job, 1, store), store)
     assert git(other.work, "log", "--format=%s") == b"Nine\n"
     assert git_state(other.work) == git_state(job.work)
+
+
+def test_files_that_vanish_and_grow_meanwhile_do_no_harm(
+    job: JobFolder, store: SnapshotStore, tmp_path: Path
+) -> None:
+    folder = job.work / "busy"
+    folder.mkdir()
+    for number in range(300):
+        (folder / f"kept{number}").write_bytes(b"kept")
+    script = "while :; do rm -rf b; mkdir -p b/c; echo 1 > b/c/d; ln -sfn b l; echo 22 >> g; done"
+    with subprocess.Popen(["sh", "-c", script], cwd=folder) as writer:
+        try:
+            refs = [stored(job, number, store) for number in range(1, 9)]
+        finally:
+            writer.kill()
+    other = moved(tmp_path, refs[-1], store)
+    assert sum(path.read_bytes() == b"kept" for path in (other.work / "busy").glob("kept*")) == 300
 
 
 def test_a_large_file_of_the_record_costs_only_what_is_new(
@@ -348,9 +395,9 @@ def test_a_store_that_cannot_be_written_is_named_and_the_snapshot_is_kept(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     taken = job.snapshot(1)
-    with pytest.raises(SnapshotError, match="store .* cannot be created"):
+    with pytest.raises(SnapshotError, match=r"store .* cannot be created"):
         GitStore(str(tmp_path / "file" / "store")).put(1, taken.commit, job.repository)
-    with pytest.raises(SnapshotError, match="store .* cannot be created"):
+    with pytest.raises(SnapshotError, match=r"store .* cannot be created"):
         folder_store(tmp_path / "file" / "store")
     GitStore(str(tmp_path / "store")).put(1, taken.commit, job.repository)
 

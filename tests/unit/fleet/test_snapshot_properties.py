@@ -67,7 +67,8 @@ def put(work: Path, path: list[bytes], kind: str, content: bytes, mode: int) -> 
             os.symlink(content, place)  # noqa: PTH211
             return
         if kind == "file":
-            with open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW), "wb") as file:
+            new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(place, new), "wb") as file:
                 file.write(content * 3000 if content == b"\0\r\n" else content)
         os.chmod(place, mode)  # noqa: PTH101
     except OSError:
