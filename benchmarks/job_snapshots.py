@@ -26,7 +26,7 @@ from typing import Any
 from newel.fleet.git_store import GitStore
 from newel.fleet.job_folder import JobFolder
 from newel.fleet.object_store import folder_store
-from newel.fleet.repository import STATE
+from newel.fleet.snapshot_repository import STATE
 from newel.fleet.snapshot_store import SnapshotStore
 
 times: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)

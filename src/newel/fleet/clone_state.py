@@ -18,8 +18,8 @@ import msgspec
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import Git, GitFailed
-from newel.fleet.pack import FILE, TREE, PackWriter, TreeEntry
-from newel.fleet.repository import RepositoryState, SnapshotRepository, kinds
+from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
+from newel.fleet.snapshot_repository import RepositoryState, SnapshotRepository, kinds
 from newel.workspace.git import LocalGit
 
 _FILES: Final = (
@@ -73,7 +73,7 @@ class CapturedClone(NamedTuple):
     ``broken`` names of refs whose objects are missing.
     """
 
-    entries: list[TreeEntry]
+    entries: list[GitTreeEntry]
     parents: list[str]
     broken: list[bytes]
 
@@ -255,20 +255,22 @@ def _entries(
     files: dict[str, bytes],
     tags: dict[str, bytes],
     held: dict[str, str | None],
-) -> list[TreeEntry]:
+) -> list[GitTreeEntry]:
     def tree_of(blobs: Iterable[tuple[str, bytes]]) -> bytes:
-        return writer.tree(TreeEntry(name.encode(), FILE, writer.add("blob", data)) for name, data in blobs)
+        return writer.tree(
+            GitTreeEntry(name.encode(), FILE, writer.add("blob", data)) for name, data in blobs
+        )
 
     state = tree_of((name.replace("/", ":"), data) for name, data in files.items())
     objects = writer.tree(
-        TreeEntry(oid.encode(), TREE if kind == "tree" else FILE, bytes.fromhex(oid))
+        GitTreeEntry(oid.encode(), TREE if kind == "tree" else FILE, bytes.fromhex(oid))
         for oid, kind in held.items()
     )
     return [
-        TreeEntry(b"record", FILE, writer.add("blob", msgspec.json.format(msgspec.json.encode(record)))),
-        TreeEntry(b"files", TREE, state),
-        TreeEntry(b"objects", TREE, objects),
-        TreeEntry(b"tags", TREE, tree_of(tags.items())),
+        GitTreeEntry(b"record", FILE, writer.add("blob", msgspec.json.format(msgspec.json.encode(record)))),
+        GitTreeEntry(b"files", TREE, state),
+        GitTreeEntry(b"objects", TREE, objects),
+        GitTreeEntry(b"tags", TREE, tree_of(tags.items())),
     ]
 
 

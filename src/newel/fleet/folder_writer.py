@@ -14,8 +14,8 @@ from typing import Final
 from newel.fleet.errors import SnapshotError
 from newel.fleet.file_tree import FILE_BITS, FOLDER_BITS, FolderModes, FolderScan, KnownFile, ScanRules
 from newel.fleet.pack import FILE, LINK, PROGRAM, PackWriter
-from newel.fleet.report import ReportBuilder
-from newel.fleet.repository import SnapshotRepository, TreeFile
+from newel.fleet.snapshot_report import ReportBuilder
+from newel.fleet.snapshot_repository import SnapshotRepository, TreeFile
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

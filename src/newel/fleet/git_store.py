@@ -7,7 +7,7 @@ from typing import Final
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_password
-from newel.fleet.repository import SnapshotRef, SnapshotRepository, check_commit
+from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, check_commit
 from newel.storage.files import make_private
 
 _TRIES: Final = 100

@@ -16,8 +16,8 @@ from typing import IO, Any, Final
 import msgspec
 
 from newel.fleet.errors import SnapshotError
-from newel.fleet.pack import FILE, TREE, PackWriter, TreeEntry
-from newel.fleet.repository import SnapshotRepository
+from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
+from newel.fleet.snapshot_repository import SnapshotRepository
 from newel.storage.files import PRIVATE_FILE, make_private, open_regular, project_folder
 from newel.storage.sqlite import connect
 
@@ -43,11 +43,11 @@ def capture_home(writer: PackWriter, home: Path, root: str, *, scratch: Path) ->
     ``SnapshotError``.
     """
     capture = _HomeCapture(writer, root, scratch)
-    entries: list[TreeEntry] = []
+    entries: list[GitTreeEntry] = []
     for part in PARTS:
         tree = capture.folder(home / part, is_part=True)
         if tree is not None:
-            entries.append(TreeEntry(part.encode(), TREE, tree))
+            entries.append(GitTreeEntry(part.encode(), TREE, tree))
     return writer.tree(entries)
 
 
@@ -59,7 +59,7 @@ class _HomeCapture:
 
     def folder(self, folder: Path, *, is_part: bool = False) -> bytes | None:
         """The tree of a folder; None if there is nothing in it. ``is_part``: the folders in it have the names of projects."""
-        entries: list[TreeEntry] = []
+        entries: list[GitTreeEntry] = []
         try:
             listed = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
@@ -70,13 +70,13 @@ class _HomeCapture:
             if entry.is_dir(follow_symlinks=False):
                 tree = self.folder(place)
                 if tree is not None:
-                    entries.append(TreeEntry(name, TREE, tree))
+                    entries.append(GitTreeEntry(name, TREE, tree))
             elif entry.is_file(follow_symlinks=False) and not entry.name.endswith(_LOCAL):
                 with contextlib.suppress(FileNotFoundError):
                     entries.append(self._file(place, name))
         return self._writer.tree(entries) if entries else None
 
-    def _file(self, path: Path, name: bytes) -> TreeEntry:
+    def _file(self, path: Path, name: bytes) -> GitTreeEntry:
         try:
             if path.name.endswith(_DATABASE):
                 with self._copy_of_database(path) as file:
@@ -101,14 +101,14 @@ class _HomeCapture:
             yield file
         copy.unlink()
 
-    def _pieces(self, file: IO[bytes], name: bytes) -> TreeEntry:
+    def _pieces(self, file: IO[bytes], name: bytes) -> GitTreeEntry:
         first = file.read(_PIECE)
         if len(first) < _PIECE:
-            return TreeEntry(name, FILE, self._writer.add("blob", first))
-        pieces = [TreeEntry(b"%08x" % 0, FILE, self._writer.add("blob", first))]
+            return GitTreeEntry(name, FILE, self._writer.add("blob", first))
+        pieces = [GitTreeEntry(b"%08x" % 0, FILE, self._writer.add("blob", first))]
         while piece := file.read(_PIECE):
-            pieces.append(TreeEntry(b"%08x" % len(pieces), FILE, self._writer.add("blob", piece)))
-        return TreeEntry(name + _PIECES, TREE, self._writer.tree(pieces))
+            pieces.append(GitTreeEntry(b"%08x" % len(pieces), FILE, self._writer.add("blob", piece)))
+        return GitTreeEntry(name + _PIECES, TREE, self._writer.tree(pieces))
 
 
 def restore_home(

@@ -37,9 +37,9 @@ from newel.fleet.file_tree import FolderModes, FolderScan, KnownFile, ScanRules
 from newel.fleet.folder_writer import write_folder
 from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_password
 from newel.fleet.home_files import capture_home, restore_home
-from newel.fleet.pack import FILE, TREE, PackWriter, TreeEntry
-from newel.fleet.report import ReportBuilder, SnapshotReport
-from newel.fleet.repository import RepositoryState, SnapshotRef, SnapshotRepository, check_job
+from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
+from newel.fleet.snapshot_report import ReportBuilder, SnapshotReport
+from newel.fleet.snapshot_repository import RepositoryState, SnapshotRef, SnapshotRepository, check_job
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.storage.files import make_private
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
@@ -126,21 +126,21 @@ class JobFolder:
             report.leave_out(b".git", "repository")
         known = set(state.known)
         with self.repository.writing(known) as writer:
-            entries: list[TreeEntry] = []
+            entries: list[GitTreeEntry] = []
             parents = [state.commit] if state.commit else []
             if has_repository:
                 clone = CloneCapture(self.repository, self.work, self._origin()).capture(writer, state)
-                entries.append(TreeEntry(b"git", TREE, writer.tree(clone.entries)))
+                entries.append(GitTreeEntry(b"git", TREE, writer.tree(clone.entries)))
                 parents += clone.parents
                 for name in clone.broken:
                     report.leave_out(name, "broken")
                 if not known:
                     known.update(self._committed())
             scan = FolderScan(writer, state.files, self._rules(report, has_repository), report)
-            entries.append(TreeEntry(b"work", TREE, scan.run(self.work)))
-            entries.append(TreeEntry(b"home", TREE, self._capture_home(writer)))
+            entries.append(GitTreeEntry(b"work", TREE, scan.run(self.work)))
+            entries.append(GitTreeEntry(b"home", TREE, self._capture_home(writer)))
             manifest = Manifest(format=_FORMAT, root=str(self.work), modes=scan.modes)
-            entries.append(TreeEntry(b"manifest", FILE, writer.add("blob", _pretty(manifest))))
+            entries.append(GitTreeEntry(b"manifest", FILE, writer.add("blob", _pretty(manifest))))
             commit = _add_commit(writer, writer.tree(entries), parents, f"{self.job} {number}")
         self.repository.keep(number, commit)
         objects = scan.seen | writer.written | (known if len(known) < _MAX_KNOWN else set[bytes]())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import GitFailed
-from newel.fleet.repository import SnapshotRef, SnapshotRepository, check_commit
+from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, check_commit
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, S3Config

@@ -15,7 +15,7 @@ from newel.fleet.errors import SnapshotError
 from newel.fleet.git_store import GitStore
 from newel.fleet.job_folder import JobFolder
 from newel.fleet.object_store import folder_store
-from newel.fleet.repository import SnapshotRef
+from newel.fleet.snapshot_repository import SnapshotRef
 from newel.fleet.snapshot_store import SnapshotStore
 from tests.job_folders import git, git_state, make_source, seen
 

@@ -17,7 +17,7 @@ from obstore.store import S3Store
 from newel.fleet.errors import SnapshotError
 from newel.fleet.job_folder import JobFolder
 from newel.fleet.object_store import s3_store
-from newel.fleet.repository import SnapshotRef
+from newel.fleet.snapshot_repository import SnapshotRef
 from tests.job_folders import git_state, make_source, seen
 
 _SECONDS = 20

@@ -39,7 +39,7 @@ _MAX_NAMES: Final = 1000
 _SHOWN: Final = 5
 
 
-class LeftOut(Wire, frozen=True):
+class LeftOutFile(Wire, frozen=True):
     """``path`` is relative to the job's folder; bytes that are not UTF-8 are replaced. ``size`` is in bytes, where it is the reason."""
 
     path: str
@@ -55,7 +55,7 @@ class SnapshotReport(Wire, frozen=True, kw_only=True):
     files: int
     size: int
     counts: dict[str, int]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutFile, ...]
 
     def words(self) -> list[str]:
         """One line for each reason; none if everything travels."""
@@ -68,7 +68,7 @@ class SnapshotReport(Wire, frozen=True, kw_only=True):
         return lines
 
 
-def _shown(left_out: LeftOut) -> str:
+def _shown(left_out: LeftOutFile) -> str:
     return f"{left_out.path} ({format_size(left_out.size)})" if left_out.size else left_out.path
 
 
@@ -77,13 +77,13 @@ class ReportBuilder:
         self.files = 0
         self.size = 0
         self._counts: Counter[str] = Counter()
-        self._left_out: list[LeftOut] = []
+        self._left_out: list[LeftOutFile] = []
 
     def leave_out(self, path: bytes, reason: Reason, size: int = 0) -> None:
         self._counts[reason] += 1
         if self._counts[reason] <= _MAX_NAMES:
             shown = escape_line(path.decode(errors="replace"), 1000)
-            self._left_out.append(LeftOut(shown, reason, size))
+            self._left_out.append(LeftOutFile(shown, reason, size))
 
     def has(self, reason: Reason) -> bool:
         return reason in self._counts
