@@ -58,7 +58,7 @@ def git_state(work: Path) -> list[bytes]:
         git(work, "status", "--porcelain=v2", "--branch", "-z"),
         git(work, "ls-files", "--stage", "-z"),
         git(work, "for-each-ref"),
-        git(work, "stash", "list", "--format=%H %s"),
-        git(work, "log", "--all", "--format=%H"),
-        git(work, "diff", "--cached", "--no-ext-diff"),
+        git(work, "stash", "list", "--format=%H %s", "--"),
+        git(work, "log", "--all", "--format=%H", "--"),
+        git(work, "diff", "--cached", "--no-ext-diff", "--"),
     ]

@@ -20,6 +20,7 @@ from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import Git, GitFailed
 from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
 from newel.fleet.snapshot_repository import RepositoryState, SnapshotRepository, kinds
+from newel.storage.files import replace_file
 from newel.workspace.git import LocalGit
 
 _FILES: Final = (
@@ -47,6 +48,10 @@ _SETTING: Final = re.compile(_SETTINGS.replace("(remote|merge)", "(remote|merge|
 _OID: Final = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
 _SHARED_INDEX: Final = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
 _HEAD: Final = re.compile(rb"ref: refs/[^\0\n]+\n?|[0-9a-f]{40,64}\n?")
+_REF: Final = re.compile(r"refs/[^\x00-\x20\x7f~^:?*\[\\]+")
+_UNREAD: Final = frozenset({"hooks", "modules", "worktrees"})
+"""Folders of a repository that nothing here looks at."""
+
 ALTERNATES: Final = b"../../../snapshots.git/objects\n"
 """From the folder of a clone's objects to that of the job's snapshots, which it borrows from."""
 
@@ -98,16 +103,16 @@ def _leads_out(folder: Path) -> bool:
     borrowed = LocalGit().read_file(str(folder / "objects/info/alternates"))
     if borrowed not in {None, b"", ALTERNATES}:
         return True
-    for place, folders, files in os.walk(folder):
-        if any(os.path.islink(f"{place}/{name}") for name in folders):  # noqa: PTH114 — a path of any bytes
-            return True
-        if not place.startswith(f"{folder}/objects/") and any(
-            os.path.islink(f"{place}/{name}")  # noqa: PTH114 — as above
-            for name in files
-        ):
-            return True
-        if place == str(folder):
-            folders[:] = [name for name in folders if name not in {"hooks", "modules", "worktrees"}]
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name in _UNREAD and entry.path == f"{folder}/{entry.name}":
+                    continue
+                if entry.is_symlink():
+                    return True
+                if entry.is_dir():
+                    waiting.append(entry.path)
     return False
 
 
@@ -145,8 +150,7 @@ class CloneCapture:
         commits = {oid for oid, kind in found.items() if kind == "commit"}
         held = {oid: found[oid] for oid in found if found[oid] in {"blob", "tree"}}
         held |= dict.fromkeys(self._staged(), "blob")
-        if "shallow" in files:
-            LocalGit().write_file(str(self._repository.folder / "shallow"), files["shallow"])
+        self._cut_history(files)
         self._import({*commits, *held})
         parents = self._new_commits(commits, state.commit)
         record = CloneRecord(
@@ -157,6 +161,15 @@ class CloneCapture:
         )
         broken = [ref.name.encode("latin-1") for ref in refs if ref.oid and not found.get(ref.oid)]
         return CapturedClone(_entries(writer, record, files, tags, held), parents, broken)
+
+    def _cut_history(self, files: dict[str, bytes]) -> None:
+        """Have the history end where that of a shallow clone ends, or once ended: earlier snapshots in a store have no more than that."""
+        place = self._repository.folder / "shallow"
+        known = place.read_bytes().splitlines() if place.exists() else []
+        ends = sorted({*known, *files.get("shallow", b"").splitlines()})
+        if ends:
+            files["shallow"] = b"".join(end + b"\n" for end in ends)
+            replace_file(place, files["shallow"])
 
     def _refs(self) -> list[GitRef]:
         form = "--format=%(objectname) %(refname) %(symref)"
@@ -205,7 +218,9 @@ class CloneCapture:
             self._git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         except GitFailed:
             commit = self._git.run("hash-object", "-t", "tree", "--stdin").decode().strip()
-        raw = self._git.run("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", commit)
+        raw = self._git.run(
+            "diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", commit, "--"
+        )
         changes = raw.split(b"\0")[:-1:2]  # each is followed by its path
         oids = {each.split(b" ")[3].decode() for each in changes if not each.split(b" ")[1].startswith(b"16")}
         unmerged = self._git.run("ls-files", "--unmerged", "-z").split(b"\0")[:-1]
@@ -218,7 +233,8 @@ class CloneCapture:
         missing = self._repository.missing(oids)
         if not missing:
             return
-        here = oids - missing
+        # Where the history is cut, what is here does not lead to everything that the clone has behind it.
+        here = set[str]() if (self._repository.folder / "shallow").exists() else oids - missing
         revisions = "\n".join([*sorted(missing), "--not", *sorted(here)]) + "\n"
         with tempfile.TemporaryFile(dir=self._repository.folder) as pack:
             words = ("pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset")
@@ -310,6 +326,9 @@ def create_clone(repository: SnapshotRepository, work: Path, record: CloneRecord
     git.run("init", "--quiet", "--template=", f"--object-format={repository.form}")
     folder = work / ".git"
     LocalGit().write_file(str(folder / "objects/info/alternates"), ALTERNATES)
+    for name in (text for ref in record.refs for text in (ref.name, ref.target) if text):
+        if not _REF.fullmatch(name):
+            raise SnapshotError(f"The snapshot has a ref of an impossible name: {name!r}.")
     plain = [ref for ref in record.refs if not ref.target]
     script = "".join(f"update {ref.name} {ref.oid}\n" for ref in plain).encode("latin-1")
     git.run("-c", "core.logAllRefUpdates=false", "update-ref", "--stdin", stdin=script)

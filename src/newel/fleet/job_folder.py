@@ -32,7 +32,7 @@ from newel.fleet.clone_state import (
     is_clone,
     restore_clone,
 )
-from newel.fleet.errors import SnapshotError
+from newel.fleet.errors import SnapshotError, disk_errors
 from newel.fleet.file_tree import FolderModes, FolderScan, KnownFile, ScanRules
 from newel.fleet.folder_writer import write_folder
 from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_password
@@ -87,33 +87,39 @@ class JobFolder:
 
     def create(self) -> None:
         """Create an empty folder for a project that has no repository."""
-        self._refuse_existing()
-        make_private(self.folder)
-        self.repository.create()
-        self.home.mkdir(mode=0o700, exist_ok=True)
-        self.work.mkdir(mode=0o755)
+        self._refuse_existing(self.work, self.home, self.repository.folder)
+        with disk_errors(self.folder):
+            make_private(self.folder)
+            self.repository.create()
+            self.home.mkdir(mode=0o700)
+            self.work.mkdir(mode=0o755)
 
     def clone(self, url: str, branch: str = "") -> None:
         """Clone a repository, by default its current branch. No submodules, and no filters such as Git LFS. A password in the address is not kept.
         If it fails, nothing is left.
         """
-        self._refuse_existing()
+        self._refuse_existing(self.work, self.home, self.repository.folder)
         allowed_protocol(url)
         shown = without_password(url)
-        make_private(self.folder)
-        unfinished, home = self._unfinished()
         try:
-            self._check_out(unfinished, shown, self._fetch(url, branch))
+            with disk_errors(self.folder):
+                make_private(self.folder)
+                work, home = self._unfinished()
+                self._check_out(work, shown, self._fetch(url, branch))
+                self._put_in_place(work, home)
         except SnapshotError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             words = error.words if isinstance(error, GitFailed) else str(error)
             raise SnapshotError(
                 f"{shown} cannot be cloned for job {self.job} ({words}). Check the address, and that this machine may read it: `git ls-remote {shown}`."
             ) from error
-        self._put_in_place(unfinished, home)
 
     def snapshot(self, number: int) -> TakenSnapshot:
         """Take a snapshot of work and home. The folder may be in use; what is written meanwhile may be half of it."""
+        with disk_errors(self.folder):
+            return self._snapshot(number)
+
+    def _snapshot(self, number: int) -> TakenSnapshot:
         if not self.work.is_dir():
             raise SnapshotError(
                 f"The folder {self.work} of job {self.job} is gone. Restore its last snapshot."
@@ -152,28 +158,30 @@ class JobFolder:
         ``replaced-…``. If it fails, what is here stays as it is.
         """
         if not replace:
-            self._refuse_existing()
+            self._refuse_existing(self.work, self.home)
         if ref.job != self.job:
             raise SnapshotError(f"{ref.words} is not of job {self.job}.")
-        make_private(self.folder)
-        self.repository.create(ref.form)
-        store.fetch(ref, self.repository)
-        work, home = self._unfinished()
-        try:
-            files = self._write(ref, store, work, home)
-        except BaseException:
-            self._unfinished(make=False)
-            raise
-        self._put_in_place(work, home)
-        self.repository.keep(ref.number, ref.commit)
-        known = self.repository.objects_in(ref.commit)
-        self.repository.save_state(RepositoryState(commit=ref.commit, files=files, known=known))
+        with disk_errors(self.folder):
+            make_private(self.folder)
+            self.repository.create(ref.form)
+            store.fetch(ref, self.repository)
+            work, home = self._unfinished()
+            try:
+                files = self._write(ref, store, work, home)
+            except BaseException:
+                self._unfinished(make=False)
+                raise
+            self._put_in_place(work, home)
+            self.repository.keep(ref.number, ref.commit)
+            known = self.repository.objects_in(ref.commit)
+            self.repository.save_state(RepositoryState(commit=ref.commit, files=files, known=known))
 
-    def _refuse_existing(self) -> None:
-        if self.work.exists() or self.home.exists():
-            raise SnapshotError(
-                f"Job {self.job} has a folder here already: {self.folder}. Move it away first."
-            )
+    def _refuse_existing(self, *folders: Path) -> None:
+        for folder in folders:
+            if os.path.lexists(folder):
+                raise SnapshotError(
+                    f"Job {self.job} has a folder here already: {folder}. Move it away first."
+                )
 
     def _capture_home(self, writer: PackWriter) -> bytes:
         with self.repository.scratch() as folder:
@@ -197,7 +205,7 @@ class JobFolder:
                 report.leave_out(each, "ignored")
             return {each.rstrip(b"/") for each in ignored}
 
-        if has_repository and not report.has("rules"):
+        if has_repository:
             ignored = ignored_in(b"")
             if not report.has("rules"):
                 return ScanRules(ignored, ignored_in=ignored_in, limit=self._max_file)
@@ -284,9 +292,7 @@ class JobFolder:
         repository = self.repository
         try:
             names = {name: repository.entry(ref.commit, name) for name in ("work", "home", "manifest", "git")}
-            shallow = repository.entry(f"{names['git']}:files", "shallow") if names["git"] else None
-            if shallow:
-                (repository.folder / "shallow").write_bytes(repository.read(shallow))
+            repository.cut_history(ref.commit)
             repository.check(ref.commit)
         except GitFailed as error:
             raise SnapshotError(
@@ -296,11 +302,14 @@ class JobFolder:
         tree, of_home, of_manifest = names["work"], names["home"], names["manifest"]
         if tree is None or of_home is None or of_manifest is None:
             raise SnapshotError(f"{ref.words} is no snapshot of a job: it lacks work, home or manifest.")
-        manifest = read_manifest(repository.read(of_manifest), ref)
-        files = write_folder(repository, tree, manifest.modes, work)
-        if names["git"]:
-            restore_clone(repository, names["git"], work)
-        restore_home(repository, of_home, home, root=str(self.work), earlier_root=manifest.root)
+        try:
+            manifest = _read_manifest(repository.read(of_manifest), ref)
+            files = write_folder(repository, tree, manifest.modes, work)
+            if names["git"]:
+                restore_clone(repository, names["git"], work)
+            restore_home(repository, of_home, home, root=str(self.work), earlier_root=manifest.root)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise SnapshotError(f"{ref.words} is damaged: {error}. Choose an earlier snapshot.") from error
         return files
 
     def _put_in_place(self, work: Path, home: Path) -> None:
@@ -330,11 +339,8 @@ def _add_commit(writer: PackWriter, tree: bytes, parents: list[str], title: str)
     return writer.add("commit", "\n".join(lines).encode()).hex()
 
 
-def read_manifest(data: bytes, ref: SnapshotRef) -> Manifest:
-    try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.MsgspecError as error:
-        raise SnapshotError(f"{ref.words} has a damaged manifest ({error}).") from error
+def _read_manifest(data: bytes, ref: SnapshotRef) -> Manifest:
+    manifest = msgspec.json.decode(data, type=Manifest)
     if manifest.format > _FORMAT:
         raise SnapshotError(f"{ref.words} was taken by a newer Newel. Install that one on this machine.")
     return manifest

@@ -102,6 +102,7 @@ class BundleStore:
             bundle.flush()
             try:
                 repository.git.run("bundle", "unbundle", bundle.name)
+                repository.cut_history(key.rpartition("-")[2].removesuffix(".bundle"))
             except GitFailed as error:
                 raise SnapshotError(
                     f"{part} is damaged (git: {error.words}). Restore that object from a backup, or choose an earlier snapshot."

@@ -218,6 +218,13 @@ class SnapshotRepository:
         )
         return set(self.git.run(*words).decode().split())
 
+    def cut_history(self, commit: str) -> None:
+        """Have the history end where it does for a snapshot of a shallow clone: git would miss what is behind. Raises ``GitFailed``
+        without that snapshot.
+        """
+        if ends := self.entry(commit, "git/files/shallow"):
+            replace_file(self.folder / "shallow", self.read(ends))
+
     def check(self, commit: str) -> None:
         """Raises ``GitFailed`` unless a commit is here with everything that it needs."""
         self.git.run("rev-list", "--objects", "--quiet", commit, "--not", "--all")

@@ -221,6 +221,15 @@ def test_a_shallow_clone_moves(tmp_path: Path, store: SnapshotStore) -> None:
     other = moved(tmp_path, stored(job, 1, store), store)
     assert git(other.work, "log", "--format=%s") == b"Nine\n"
     assert git_state(other.work) == git_state(job.work)
+    # Deepened, it still ends there elsewhere: the first snapshot in the store has no more.
+    git(other.work, "fetch", "-q", "--unshallow")
+    (other.work / "more.py").write_bytes(b"more\n")
+    git(other.work, "add", "more.py")
+    git(other.work, "commit", "-qm", "Ten")
+    third = JobFolder(tmp_path / "third", "job-1")
+    third.restore(stored(other, 2, store), store)
+    assert git(third.work, "log", "--format=%s") == b"Ten\nNine\n"
+    git(third.work, "fsck", "--full")
 
 
 def test_files_that_vanish_and_grow_meanwhile_do_no_harm(
@@ -354,6 +363,19 @@ def test_a_mirror_that_lost_the_ref_or_an_object_is_named(job: JobFolder, tmp_pa
     git(place, "update-ref", "-d", ref.key)
     with pytest.raises(SnapshotError, match="refs/newel/job-1/1 is missing"):
         moved(tmp_path, ref, store)
+
+
+def test_what_the_machine_lacks_is_said(job: JobFolder, tmp_path: Path) -> None:
+    ref = stored(job, 1, store := folder_store(tmp_path / "store"))
+    (tmp_path / "file").write_text("no folder")
+    for other in (JobFolder(tmp_path / "file", "job-1"), JobFolder(tmp_path / "file", "job-2")):
+        with pytest.raises(SnapshotError, match=r"cannot be used: Not a directory|is not of job"):
+            other.restore(ref, store)
+        with pytest.raises(SnapshotError, match=r"cannot be used: Not a directory"):
+            other.create()
+    with pytest.raises(SnapshotError, match="has a folder here already"):
+        job.clone(str(tmp_path / "source"))
+    assert (job.work / "shop.py").exists()
 
 
 def test_a_failed_restore_leaves_what_is_here(job: JobFolder, tmp_path: Path) -> None:
