@@ -60,6 +60,8 @@ class _HomeCapture:
     def folder(self, folder: Path, *, is_part: bool = False) -> bytes | None:
         """The tree of a folder; None if there is nothing in it. ``is_part``: the folders in it have the names of projects."""
         entries: list[GitTreeEntry] = []
+        if folder.is_symlink():
+            return None
         try:
             listed = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError:
