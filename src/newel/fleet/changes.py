@@ -12,7 +12,7 @@ import msgspec
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.proposals import FileEdit, FileState
-from newel.fleet.repository import SnapshotRef, SnapshotRepository, TreeFile
+from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, TreeFile
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.runs.run_events import FolderSnapshot
 

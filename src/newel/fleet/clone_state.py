@@ -18,8 +18,9 @@ import msgspec
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import Git, GitFailed
-from newel.fleet.pack import FILE, TREE, PackWriter, TreeEntry
-from newel.fleet.repository import RepositoryState, SnapshotRepository, kinds
+from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
+from newel.fleet.snapshot_repository import RepositoryState, SnapshotRepository, kinds
+from newel.storage.files import replace_file
 from newel.workspace.git import LocalGit
 
 _FILES: Final = (
@@ -47,6 +48,10 @@ _SETTING: Final = re.compile(_SETTINGS.replace("(remote|merge)", "(remote|merge|
 _OID: Final = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
 _SHARED_INDEX: Final = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
 _HEAD: Final = re.compile(rb"ref: refs/[^\0\n]+\n?|[0-9a-f]{40,64}\n?")
+_REF: Final = re.compile(r"refs/[^\x00-\x20\x7f~^:?*\[\\]+")
+_UNREAD: Final = frozenset({"hooks", "modules", "worktrees"})
+"""Folders of a repository that nothing here looks at."""
+
 ALTERNATES: Final = b"../../../snapshots.git/objects\n"
 """From the folder of a clone's objects to that of the job's snapshots, which it borrows from."""
 
@@ -69,18 +74,46 @@ class CloneRecord(msgspec.Struct, frozen=True):
 
 
 class CapturedClone(NamedTuple):
-    """``entries`` are files for the tree of a snapshot; ``parents`` commits that its commit must name, so that they travel, too."""
+    """``entries`` are files for the tree of a snapshot; ``parents`` commits that its commit must name, so that they travel, too;
+    ``broken`` names of refs whose objects are missing.
+    """
 
-    entries: list[TreeEntry]
+    entries: list[GitTreeEntry]
     parents: list[str]
+    broken: list[bytes]
 
 
 def is_clone(work: Path) -> bool:
-    """Whether a folder has a repository of its own. One that is elsewhere (a worktree, a submodule, a link) stays there."""
+    """Whether a folder has a repository of its own, all of it in ``.git``. Of one that is elsewhere (a worktree, a submodule), or leads
+    elsewhere, nothing is read: its agent may have had it lead to another job's.
+    """
+    folder = work / ".git"
     try:
-        return stat.S_ISDIR((work / ".git").lstat().st_mode) and (work / ".git" / "HEAD").exists()
+        if not stat.S_ISDIR(folder.lstat().st_mode) or not (folder / "HEAD").exists():
+            return False
+        return not _leads_out(folder)
     except OSError:
         return False
+
+
+def _leads_out(folder: Path) -> bool:
+    """Whether git would follow a repository in ``folder`` to another place. Raises ``OSError``."""
+    if os.path.lexists(folder / "commondir"):
+        return True
+    borrowed = LocalGit().read_file(str(folder / "objects/info/alternates"))
+    if borrowed not in {None, b"", ALTERNATES}:
+        return True
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name in _UNREAD and entry.path == f"{folder}/{entry.name}":
+                    continue
+                if entry.is_symlink():
+                    return True
+                if entry.is_dir():
+                    waiting.append(entry.path)
+    return False
 
 
 def clone_git(work: Path) -> Git:
@@ -117,8 +150,7 @@ class CloneCapture:
         commits = {oid for oid, kind in found.items() if kind == "commit"}
         held = {oid: found[oid] for oid in found if found[oid] in {"blob", "tree"}}
         held |= dict.fromkeys(self._staged(), "blob")
-        if "shallow" in files:
-            LocalGit().write_file(str(self._repository.folder / "shallow"), files["shallow"])
+        self._cut_history(files)
         self._import({*commits, *held})
         parents = self._new_commits(commits, state.commit)
         record = CloneRecord(
@@ -127,7 +159,17 @@ class CloneCapture:
             settings=self._settings(),
             origin=self._origin,
         )
-        return CapturedClone(_entries(writer, record, files, tags, held), parents)
+        broken = [ref.name.encode("latin-1") for ref in refs if ref.oid and not found.get(ref.oid)]
+        return CapturedClone(_entries(writer, record, files, tags, held), parents, broken)
+
+    def _cut_history(self, files: dict[str, bytes]) -> None:
+        """Have the history end where that of a shallow clone ends, or once ended: earlier snapshots in a store have no more than that."""
+        place = self._repository.folder / "shallow"
+        known = place.read_bytes().splitlines() if place.exists() else []
+        ends = sorted({*known, *files.get("shallow", b"").splitlines()})
+        if ends:
+            files["shallow"] = b"".join(end + b"\n" for end in ends)
+            replace_file(place, files["shallow"])
 
     def _refs(self) -> list[GitRef]:
         form = "--format=%(objectname) %(refname) %(symref)"
@@ -176,9 +218,11 @@ class CloneCapture:
             self._git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         except GitFailed:
             commit = self._git.run("hash-object", "-t", "tree", "--stdin").decode().strip()
-        raw = self._git.run("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", commit)
-        lines = [line for line in raw.split(b"\0") if line.startswith(b":")]
-        oids = {line.split(b" ")[3].decode() for line in lines if not line.split(b" ")[1].startswith(b"16")}
+        raw = self._git.run(
+            "diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", "-z", commit, "--"
+        )
+        changes = raw.split(b"\0")[:-1:2]  # each is followed by its path
+        oids = {each.split(b" ")[3].decode() for each in changes if not each.split(b" ")[1].startswith(b"16")}
         unmerged = self._git.run("ls-files", "--unmerged", "-z").split(b"\0")[:-1]
         oids |= {line.split(b" ")[1].decode() for line in unmerged if not line.startswith(b"16")}
         there = kinds(self._git, {oid for oid in oids if oid.strip("0")})
@@ -189,7 +233,8 @@ class CloneCapture:
         missing = self._repository.missing(oids)
         if not missing:
             return
-        here = oids - missing
+        # Where the history is cut, what is here does not lead to everything that the clone has behind it.
+        here = set[str]() if (self._repository.folder / "shallow").exists() else oids - missing
         revisions = "\n".join([*sorted(missing), "--not", *sorted(here)]) + "\n"
         with tempfile.TemporaryFile(dir=self._repository.folder) as pack:
             words = ("pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset")
@@ -226,20 +271,22 @@ def _entries(
     files: dict[str, bytes],
     tags: dict[str, bytes],
     held: dict[str, str | None],
-) -> list[TreeEntry]:
+) -> list[GitTreeEntry]:
     def tree_of(blobs: Iterable[tuple[str, bytes]]) -> bytes:
-        return writer.tree(TreeEntry(name.encode(), FILE, writer.add("blob", data)) for name, data in blobs)
+        return writer.tree(
+            GitTreeEntry(name.encode(), FILE, writer.add("blob", data)) for name, data in blobs
+        )
 
     state = tree_of((name.replace("/", ":"), data) for name, data in files.items())
     objects = writer.tree(
-        TreeEntry(oid.encode(), TREE if kind == "tree" else FILE, bytes.fromhex(oid))
+        GitTreeEntry(oid.encode(), TREE if kind == "tree" else FILE, bytes.fromhex(oid))
         for oid, kind in held.items()
     )
     return [
-        TreeEntry(b"record", FILE, writer.add("blob", msgspec.json.format(msgspec.json.encode(record)))),
-        TreeEntry(b"files", TREE, state),
-        TreeEntry(b"objects", TREE, objects),
-        TreeEntry(b"tags", TREE, tree_of(tags.items())),
+        GitTreeEntry(b"record", FILE, writer.add("blob", msgspec.json.format(msgspec.json.encode(record)))),
+        GitTreeEntry(b"files", TREE, state),
+        GitTreeEntry(b"objects", TREE, objects),
+        GitTreeEntry(b"tags", TREE, tree_of(tags.items())),
     ]
 
 
@@ -252,7 +299,7 @@ def restore_clone(repository: SnapshotRepository, tree: str, work: Path) -> None
     files = {file.path.decode(): file.oid for file in repository.files_in(f"{tree}:files")}
     for file in repository.files_in(f"{tree}:tags"):
         data = repository.read(file.oid)
-        repository.git.run("hash-object", "-t", "tag", "-w", "--stdin", stdin=data)
+        repository.git.run("hash-object", "-t", "tag", "-w", "--literally", "--stdin", stdin=data)
     create_clone(repository, work, record)
     for name, (_, data) in zip(files, repository.read_all(files.values()), strict=True):
         inside = name.replace(":", "/")
@@ -279,6 +326,9 @@ def create_clone(repository: SnapshotRepository, work: Path, record: CloneRecord
     git.run("init", "--quiet", "--template=", f"--object-format={repository.form}")
     folder = work / ".git"
     LocalGit().write_file(str(folder / "objects/info/alternates"), ALTERNATES)
+    for name in (text for ref in record.refs for text in (ref.name, ref.target) if text):
+        if not _REF.fullmatch(name):
+            raise SnapshotError(f"The snapshot has a ref of an impossible name: {name!r}.")
     plain = [ref for ref in record.refs if not ref.target]
     script = "".join(f"update {ref.name} {ref.oid}\n" for ref in plain).encode("latin-1")
     git.run("-c", "core.logAllRefUpdates=false", "update-ref", "--stdin", stdin=script)

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from newel.fleet.errors import SnapshotError
-from newel.fleet.pack import FILE, LINK, PROGRAM, TREE, PackWriter, TreeEntry
-from newel.fleet.report import ReportBuilder
+from newel.fleet.pack import FILE, LINK, PROGRAM, TREE, GitTreeEntry, PackWriter
+from newel.fleet.snapshot_report import ReportBuilder
 from newel.workspace.disk.dir_fd import is_temporary_file
 
 _MAX_DEPTH: Final = 200
@@ -125,8 +125,8 @@ class FolderScan:
             empty=sorted(path.decode("latin-1") for path in self._empty),
         )
 
-    def _entries(self, folder: int, prefix: bytes, depth: int) -> list[TreeEntry]:
-        found: list[TreeEntry] = []
+    def _entries(self, folder: int, prefix: bytes, depth: int) -> list[GitTreeEntry]:
+        found: list[GitTreeEntry] = []
         listed = list(_list(folder))
         if prefix and any(name == b".git" for name, _ in listed):
             self._report.leave_out(prefix, "repository")
@@ -149,14 +149,14 @@ class FolderScan:
 
     def _entry(
         self, folder: int, name: bytes, path: bytes, status: os.stat_result, depth: int
-    ) -> TreeEntry | None:
+    ) -> GitTreeEntry | None:
         try:
             if stat.S_ISDIR(status.st_mode):
                 return self._folder(folder, name, path, status, depth + 1)
             if stat.S_ISREG(status.st_mode):
                 return self._file(folder, name, path, status)
             if stat.S_ISLNK(status.st_mode):
-                return TreeEntry(name, LINK, self._add_blob(os.readlink(name, dir_fd=folder)))
+                return GitTreeEntry(name, LINK, self._add_blob(os.readlink(name, dir_fd=folder)))
         except (FileNotFoundError, NotADirectoryError):
             return None  # it vanished
         except OSError:
@@ -167,7 +167,7 @@ class FolderScan:
 
     def _folder(
         self, parent: int, name: bytes, path: bytes, status: os.stat_result, depth: int
-    ) -> TreeEntry | None:
+    ) -> GitTreeEntry | None:
         if name in self._rules.build_dirs:
             self._report.leave_out(path + b"/", "ignored")
             return None
@@ -183,9 +183,9 @@ class FolderScan:
         if not entries:
             self._empty.append(path)
             return None
-        return TreeEntry(name, TREE, self._add_tree(entries))
+        return GitTreeEntry(name, TREE, self._add_tree(entries))
 
-    def _file(self, folder: int, name: bytes, path: bytes, status: os.stat_result) -> TreeEntry | None:
+    def _file(self, folder: int, name: bytes, path: bytes, status: os.stat_result) -> GitTreeEntry | None:
         known = self._known.get(path)
         if known is not None and known[:5] == _signature(status):
             self.seen.add(known.oid)
@@ -204,7 +204,7 @@ class FolderScan:
 
     def _found(
         self, name: bytes, path: bytes, status: os.stat_result, file: KnownFile, *, is_trusted: bool = True
-    ) -> TreeEntry:
+    ) -> GitTreeEntry:
         if is_trusted:
             self.files[path] = file
         if status.st_mode & (stat.S_ISUID | stat.S_ISGID):
@@ -213,14 +213,14 @@ class FolderScan:
         self._modes[kind][path] = status.st_mode & FILE_BITS
         self._report.files += 1
         self._report.size += file.size
-        return TreeEntry(name, kind, file.oid)
+        return GitTreeEntry(name, kind, file.oid)
 
     def _add_blob(self, data: bytes) -> bytes:
         oid = self._writer.add("blob", data)
         self.seen.add(oid)
         return oid
 
-    def _add_tree(self, entries: list[TreeEntry]) -> bytes:
+    def _add_tree(self, entries: list[GitTreeEntry]) -> bytes:
         oid = self._writer.tree(entries)
         self.seen.add(oid)
         return oid
@@ -244,7 +244,7 @@ def _read(folder: int, name: bytes, limit: int) -> tuple[bytes | None, os.stat_r
         for _ in range(_TRIES):
             before = status
             data = os.pread(descriptor, min(status.st_size, limit) + 1, 0)
-            while len(data) <= limit and (more := os.pread(descriptor, 1 << 20, len(data))):
+            while len(data) not in {before.st_size, limit + 1} and (more := _more(descriptor, data, limit)):
                 data += more
             status = os.fstat(descriptor)
             if steady := _signature(before) == _signature(status):
@@ -252,6 +252,10 @@ def _read(folder: int, name: bytes, limit: int) -> tuple[bytes | None, os.stat_r
         return (None if len(data) > limit else data), status, steady
     finally:
         os.close(descriptor)
+
+
+def _more(descriptor: int, data: bytes, limit: int) -> bytes:
+    return os.pread(descriptor, min(limit + 1 - len(data), 1 << 20), len(data))
 
 
 def _signature(status: os.stat_result) -> tuple[int, int, int, int, int]:

@@ -9,26 +9,21 @@ from __future__ import annotations
 import io
 import os
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.file_tree import FILE_BITS, FOLDER_BITS, FolderModes, FolderScan, KnownFile, ScanRules
 from newel.fleet.pack import FILE, LINK, PROGRAM, PackWriter
-from newel.fleet.report import ReportBuilder
-from newel.fleet.repository import SnapshotRepository, TreeFile
+from newel.fleet.snapshot_report import ReportBuilder
+from newel.fleet.snapshot_repository import SnapshotRepository, TreeFile
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class WrittenFolder(NamedTuple):
-    """``files`` are the signatures of files, ``seen`` the objects of the tree; see ``FolderScan``."""
-
-    files: dict[bytes, KnownFile]
-    seen: set[bytes]
-
-
-def write_folder(repository: SnapshotRepository, tree: str, modes: FolderModes, root: Path) -> WrittenFolder:
-    """Write a tree into the folder ``root``, which is new, and read it again to compare. Blocks. Raises
+def write_folder(
+    repository: SnapshotRepository, tree: str, modes: FolderModes, root: Path
+) -> dict[bytes, KnownFile]:
+    """Write a tree into the folder ``root``, which is new, and read it again to compare. Returns the files whose signatures can be trusted. Blocks. Raises
     ``SnapshotError``.
     """
     files = repository.files_in(tree)
@@ -98,11 +93,11 @@ def _set_modes(top: bytes, folders: list[bytes], modes: FolderModes) -> None:
 
 def _compare(
     repository: SnapshotRepository, tree: str, modes: FolderModes, root: Path, files: list[TreeFile]
-) -> WrittenFolder:
+) -> dict[bytes, KnownFile]:
     writer = PackWriter(io.BytesIO(), repository.form, {bytes.fromhex(file.oid) for file in files})
     scan = FolderScan(writer, {}, ScanRules(), ReportBuilder())
     if scan.run(root).hex() != tree or scan.modes != modes:
         raise SnapshotError(
             f"The restored files in {root} differ from the snapshot. Is another program writing there?"
         )
-    return WrittenFolder(scan.files, scan.seen)
+    return scan.files

@@ -18,8 +18,8 @@ from newel.fleet.git_store import GitStore
 from newel.fleet.job import FleetJob
 from newel.fleet.job_folder import JobFolder, TakenSnapshot
 from newel.fleet.object_store import folder_store, s3_store
-from newel.fleet.repository import SnapshotRef
 from newel.fleet.runner import FolderUnavailable
+from newel.fleet.snapshot_repository import SnapshotRef
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.runs.run_events import FolderSnapshot
 from newel.text.json import to_json

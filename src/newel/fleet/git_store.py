@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_password
-from newel.fleet.repository import SnapshotRef, SnapshotRepository, check_commit
+from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, check_commit
 from newel.storage.files import make_private
-
-_TRIES: Final = 100
-_ABSENT: Final = ("stale info", "already exists", "rejected", "failed to lock", "cannot lock")
-"""What git says of a ref that exists."""
 
 
 class GitStore:
@@ -32,14 +27,10 @@ class GitStore:
         if self._is_folder:
             self._create(repository.form)
         name = repository.ref_name(number)
-        for attempt in range(_TRIES):
-            key = (
-                name
-                if attempt == 0
-                else f"{name}-{commit[:12]}-{attempt}"
-                if attempt > 1
-                else f"{name}-{commit[:12]}"
-            )
+        for key in (
+            name,
+            f"{name}-{commit}",
+        ):  # the first may be another snapshot, of a worker that was believed dead
             if self._push(key, commit, repository):
                 return SnapshotRef(
                     job=repository.job,
@@ -49,7 +40,7 @@ class GitStore:
                     key=key,
                     form=repository.form,
                 )
-        raise SnapshotError(f"{self.name} has too many refs like {name}. Remove some.")
+        raise SnapshotError(f"{self.name} has another commit as {name}-{commit}. Something replaced it.")
 
     def _push(self, key: str, commit: str, repository: SnapshotRepository) -> bool:
         """Whether the store has the commit as ``key`` now; False if something else has that name."""
@@ -88,8 +79,15 @@ class GitStore:
             )
         try:
             repository.git.transfer(
-                *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
-                *("--", self._url, f"{ref.key}:refs/fetched/{ref.commit}"),
+                *(
+                    "fetch",
+                    "--quiet",
+                    "--no-tags",
+                    "--no-write-fetch-head",
+                    "--no-auto-maintenance",
+                    "--update-shallow",
+                ),
+                *("--", self._url, f"+{ref.key}:refs/fetched/{ref.commit}"),
                 url=self._url,
             )
         except GitFailed as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -17,8 +16,8 @@ from typing import IO, Any, Final
 import msgspec
 
 from newel.fleet.errors import SnapshotError
-from newel.fleet.pack import FILE, TREE, PackWriter, TreeEntry
-from newel.fleet.repository import SnapshotRepository
+from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
+from newel.fleet.snapshot_repository import SnapshotRepository
 from newel.storage.files import PRIVATE_FILE, make_private, open_regular, project_folder
 from newel.storage.sqlite import connect
 
@@ -39,52 +38,62 @@ _OWN: Final = "--:work"
 _SESSION: Final = ".jsonl"
 
 
-def capture_home(writer: PackWriter, home: Path, root: str) -> bytes:
-    """The tree of a home. ``root`` is the absolute path of the job's work folder. Blocks. Raises ``SnapshotError``."""
-    entries: list[TreeEntry] = []
+def capture_home(writer: PackWriter, home: Path, root: str, *, scratch: Path) -> bytes:
+    """The tree of a home. ``root`` is the absolute path of the job's work folder; ``scratch`` a folder for copies. Blocks. Raises
+    ``SnapshotError``.
+    """
+    capture = _HomeCapture(writer, root, scratch)
+    entries: list[GitTreeEntry] = []
     for part in PARTS:
-        tree = _capture_folder(writer, home / part, root, is_part=True)
+        tree = capture.folder(home / part, is_part=True)
         if tree is not None:
-            entries.append(TreeEntry(part.encode(), TREE, tree))
+            entries.append(GitTreeEntry(part.encode(), TREE, tree))
     return writer.tree(entries)
 
 
-def _capture_folder(writer: PackWriter, folder: Path, root: str, *, is_part: bool = False) -> bytes | None:
-    entries: list[TreeEntry] = []
-    try:
-        listed = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return None
-    for entry in listed:
-        name = neutral_name(entry.name, root) if is_part else entry.name
-        if entry.is_dir(follow_symlinks=False):
-            tree = _capture_folder(writer, folder / entry.name, root)
-            if tree is not None:
-                entries.append(TreeEntry(os.fsencode(name), TREE, tree))
-        elif entry.is_file(follow_symlinks=False) and not entry.name.endswith(_LOCAL):
-            with contextlib.suppress(FileNotFoundError):
-                entries.append(_capture_file(writer, folder / entry.name, os.fsencode(name)))
-    return writer.tree(entries) if entries else None
+class _HomeCapture:
+    def __init__(self, writer: PackWriter, root: str, scratch: Path) -> None:
+        self._writer = writer
+        self._root = root
+        self._scratch = scratch
 
+    def folder(self, folder: Path, *, is_part: bool = False) -> bytes | None:
+        """The tree of a folder; None if there is nothing in it. ``is_part``: the folders in it have the names of projects."""
+        entries: list[GitTreeEntry] = []
+        if folder.is_symlink():
+            return None
+        try:
+            listed = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            return None
+        for entry in listed:
+            name = os.fsencode(neutral_name(entry.name, self._root) if is_part else entry.name)
+            place = folder / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                tree = self.folder(place)
+                if tree is not None:
+                    entries.append(GitTreeEntry(name, TREE, tree))
+            elif entry.is_file(follow_symlinks=False) and not entry.name.endswith(_LOCAL):
+                with contextlib.suppress(FileNotFoundError):
+                    entries.append(self._file(place, name))
+        return self._writer.tree(entries) if entries else None
 
-def _capture_file(writer: PackWriter, path: Path, name: bytes) -> TreeEntry:
-    try:
-        if path.name.endswith(_DATABASE):
-            with _copy_of_database(path) as file:
-                return _add_pieces(writer, file, name)
-        with open_regular(path) as file:
-            return _add_pieces(writer, file, name)
-    except FileNotFoundError:
-        raise
-    except (OSError, sqlite3.Error) as error:
-        raise SnapshotError(f"{path}, a part of the job's record, cannot be read: {error}.") from error
+    def _file(self, path: Path, name: bytes) -> GitTreeEntry:
+        try:
+            if path.name.endswith(_DATABASE):
+                with self._copy_of_database(path) as file:
+                    return self._pieces(file, name)
+            with open_regular(path) as file:
+                return self._pieces(file, name)
+        except FileNotFoundError:
+            raise
+        except (OSError, sqlite3.Error) as error:
+            raise SnapshotError(f"{path}, a part of the job's record, cannot be read: {error}.") from error
 
-
-@contextlib.contextmanager
-def _copy_of_database(path: Path) -> Generator[IO[bytes]]:
-    """A consistent copy of a database that may be in use. Its pages stay where they are, so that most pieces do, too."""
-    with tempfile.TemporaryDirectory(dir=path.parent, suffix=".tmp") as folder:
-        copy = Path(folder) / "copy"
+    @contextlib.contextmanager
+    def _copy_of_database(self, path: Path) -> Generator[IO[bytes]]:
+        """A consistent copy of a database that may be in use. Its pages stay where they are, so that most pieces do, too."""
+        copy = self._scratch / "copy"
         with (
             contextlib.closing(connect(path, read_only=True)) as source,
             contextlib.closing(sqlite3.connect(copy)) as target,
@@ -92,16 +101,16 @@ def _copy_of_database(path: Path) -> Generator[IO[bytes]]:
             source.backup(target)
         with copy.open("rb") as file:
             yield file
+        copy.unlink()
 
-
-def _add_pieces(writer: PackWriter, file: IO[bytes], name: bytes) -> TreeEntry:
-    first = file.read(_PIECE)
-    if len(first) < _PIECE:
-        return TreeEntry(name, FILE, writer.add("blob", first))
-    pieces = [TreeEntry(b"%08x" % 0, FILE, writer.add("blob", first))]
-    while piece := file.read(_PIECE):
-        pieces.append(TreeEntry(b"%08x" % len(pieces), FILE, writer.add("blob", piece)))
-    return TreeEntry(name + _PIECES, TREE, writer.tree(pieces))
+    def _pieces(self, file: IO[bytes], name: bytes) -> GitTreeEntry:
+        first = file.read(_PIECE)
+        if len(first) < _PIECE:
+            return GitTreeEntry(name, FILE, self._writer.add("blob", first))
+        pieces = [GitTreeEntry(b"%08x" % 0, FILE, self._writer.add("blob", first))]
+        while piece := file.read(_PIECE):
+            pieces.append(GitTreeEntry(b"%08x" % len(pieces), FILE, self._writer.add("blob", piece)))
+        return GitTreeEntry(name + _PIECES, TREE, self._writer.tree(pieces))
 
 
 def restore_home(

@@ -3,7 +3,7 @@
     folder = JobFolder(root, "job-7")
     folder.clone("https://example.org/shop.git")
     taken = folder.snapshot(1)                      # between two tool calls
-    ref = store.put(1, taken.commit, folder.repository)   # then the event that names ``ref``
+    ref = store.put(1, taken.commit, folder.repository)  # then the event that names ``ref``
     JobFolder(other_root, "job-7").restore(ref, store)    # on another machine
 
     <root>/<job>/work              the project: a clone, or a plain folder
@@ -33,14 +33,14 @@ from newel.fleet.clone_state import (
     is_clone,
     restore_clone,
 )
-from newel.fleet.errors import SnapshotError
-from newel.fleet.file_tree import FolderModes, FolderScan, ScanRules
-from newel.fleet.folder_writer import WrittenFolder, write_folder
+from newel.fleet.errors import SnapshotError, disk_errors
+from newel.fleet.file_tree import FolderModes, FolderScan, KnownFile, ScanRules
+from newel.fleet.folder_writer import write_folder
 from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_password
 from newel.fleet.home_files import capture_home, restore_home
-from newel.fleet.pack import FILE, TREE, PackWriter, TreeEntry
-from newel.fleet.report import ReportBuilder, SnapshotReport
-from newel.fleet.repository import RepositoryState, SnapshotRef, SnapshotRepository, check_job
+from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
+from newel.fleet.snapshot_report import ReportBuilder, SnapshotReport
+from newel.fleet.snapshot_repository import RepositoryState, SnapshotRef, SnapshotRepository, check_job
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.storage.files import make_private
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
@@ -98,33 +98,39 @@ class JobFolder:
 
     def create(self) -> None:
         """Create an empty folder for a project that has no repository."""
-        self._refuse_existing()
-        make_private(self.folder)
-        self.repository.create()
-        self.home.mkdir(mode=0o700, exist_ok=True)
-        self.work.mkdir(mode=0o755)
+        self._refuse_existing(self.work, self.home, self.repository.folder)
+        with disk_errors(self.folder):
+            make_private(self.folder)
+            self.repository.create()
+            self.home.mkdir(mode=0o700)
+            self.work.mkdir(mode=0o755)
 
     def clone(self, url: str, branch: str = "") -> None:
         """Clone a repository, by default its current branch. No submodules, and no filters such as Git LFS. A password in the address is not kept.
         If it fails, nothing is left.
         """
-        self._refuse_existing()
+        self._refuse_existing(self.work, self.home, self.repository.folder)
         allowed_protocol(url)
         shown = without_password(url)
-        make_private(self.folder)
-        unfinished, home = self._unfinished()
         try:
-            self._check_out(unfinished, shown, self._fetch(url, branch))
+            with disk_errors(self.folder):
+                make_private(self.folder)
+                work, home = self._unfinished()
+                self._check_out(work, shown, self._fetch(url, branch))
+                self._put_in_place(work, home)
         except SnapshotError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             words = error.words if isinstance(error, GitFailed) else str(error)
             raise SnapshotError(
                 f"{shown} cannot be cloned for job {self.job} ({words}). Check the address, and that this machine may read it: `git ls-remote {shown}`."
             ) from error
-        self._put_in_place(unfinished, home)
 
     def snapshot(self, number: int) -> TakenSnapshot:
         """Take a snapshot of work and home. The folder may be in use; what is written meanwhile may be half of it."""
+        with disk_errors(self.folder):
+            return self._snapshot(number)
+
+    def _snapshot(self, number: int) -> TakenSnapshot:
         if not self.work.is_dir():
             raise SnapshotError(
                 f"The folder {self.work} of job {self.job} is gone. Restore its last snapshot."
@@ -133,27 +139,29 @@ class JobFolder:
         self.repository.create(_form_of(self.work) if has_repository else self._own_form())
         state = self.repository.load_state()
         report = ReportBuilder()
+        if not has_repository and os.path.lexists(self.work / ".git"):
+            report.leave_out(b".git", "repository")
         known = set(state.known)
         with self.repository.writing(known) as writer:
-            entries: list[TreeEntry] = []
+            entries: list[GitTreeEntry] = []
             parents = [state.commit] if state.commit else []
             if has_repository:
                 clone = CloneCapture(self.repository, self.work, self._origin()).capture(writer, state)
-                entries.append(TreeEntry(b"git", TREE, writer.tree(clone.entries)))
+                entries.append(GitTreeEntry(b"git", TREE, writer.tree(clone.entries)))
                 parents += clone.parents
+                for name in clone.broken:
+                    report.leave_out(name, "broken")
                 if not known:
                     known.update(self._committed())
             scan = FolderScan(writer, state.files, self._rules(report, has_repository), report)
-            entries.append(TreeEntry(b"work", TREE, scan.run(self.work)))
-            entries.append(TreeEntry(b"home", TREE, capture_home(writer, self.home, str(self.work))))
+            entries.append(GitTreeEntry(b"work", TREE, scan.run(self.work)))
+            entries.append(GitTreeEntry(b"home", TREE, self._capture_home(writer)))
             manifest = Manifest(format=_FORMAT, root=str(self.work), modes=scan.modes)
-            entries.append(TreeEntry(b"manifest", FILE, writer.add("blob", _pretty(manifest))))
+            entries.append(GitTreeEntry(b"manifest", FILE, writer.add("blob", _pretty(manifest))))
             commit = _add_commit(writer, writer.tree(entries), parents, f"{self.job} {number}")
         self.repository.keep(number, commit)
         objects = scan.seen | writer.written | (known if len(known) < _MAX_KNOWN else set[bytes]())
-        self.repository.save_state(
-            RepositoryState(commit=commit, files=scan.files, known=[*objects], stored=state.stored)
-        )
+        self.repository.save_state(RepositoryState(commit=commit, files=scan.files, known=[*objects]))
         return TakenSnapshot(commit, report.report())
 
     def restore(self, ref: SnapshotRef, store: SnapshotStore, *, replace: bool = False) -> None:
@@ -161,14 +169,14 @@ class JobFolder:
         ``replaced-…``. If it fails, what is here stays as it is.
         """
         if not replace:
-            self._refuse_existing()
+            self._refuse_existing(self.work, self.home)
         if ref.job != self.job:
             raise SnapshotError(f"{ref.words} is not of job {self.job}.")
         self._restore(ref, store)
 
     def begin(self, ref: SnapshotRef, store: SnapshotStore) -> None:
         """Begin as a snapshot of another folder has it. If it fails, nothing is left."""
-        self._refuse_existing()
+        self._refuse_existing(self.work, self.home)
         self._restore(ref, store)
 
     def holds(self, ref: SnapshotRef) -> bool:
@@ -176,27 +184,31 @@ class JobFolder:
         return self.work.is_dir() and self.repository.load_state().commit == ref.commit
 
     def _restore(self, ref: SnapshotRef, store: SnapshotStore) -> None:
-        make_private(self.folder)
-        self.repository.create(ref.form)
-        store.fetch(ref, self.repository)
-        work, home = self._unfinished()
-        try:
-            written = self._write(ref, store, work, home)
-        except BaseException:
-            self._unfinished(make=False)
-            raise
-        self._put_in_place(work, home)
-        self.repository.keep(ref.number, ref.commit)
-        stored = self.repository.load_state().stored
-        self.repository.save_state(
-            RepositoryState(commit=ref.commit, files=written.files, known=[*written.seen], stored=stored)
-        )
+        with disk_errors(self.folder):
+            make_private(self.folder)
+            self.repository.create(ref.form)
+            store.fetch(ref, self.repository)
+            work, home = self._unfinished()
+            try:
+                files = self._write(ref, store, work, home)
+            except BaseException:
+                self._unfinished(make=False)
+                raise
+            self._put_in_place(work, home)
+            self.repository.keep(ref.number, ref.commit)
+            known = self.repository.objects_in(ref.commit)
+            self.repository.save_state(RepositoryState(commit=ref.commit, files=files, known=known))
 
-    def _refuse_existing(self) -> None:
-        if self.work.exists() or self.home.exists():
-            raise SnapshotError(
-                f"Job {self.job} has a folder here already: {self.folder}. Move it away first."
-            )
+    def _refuse_existing(self, *folders: Path) -> None:
+        for folder in folders:
+            if os.path.lexists(folder):
+                raise SnapshotError(
+                    f"Job {self.job} has a folder here already: {folder}. Move it away first."
+                )
+
+    def _capture_home(self, writer: PackWriter) -> bytes:
+        with self.repository.scratch() as folder:
+            return capture_home(writer, self.home, str(self.work), scratch=folder)
 
     def _own_form(self) -> str:
         return self.repository.form if (self.repository.folder / "HEAD").exists() else "sha1"
@@ -216,7 +228,7 @@ class JobFolder:
                 report.leave_out(each, "ignored")
             return {each.rstrip(b"/") for each in ignored}
 
-        if has_repository and not report.has("rules"):
+        if has_repository:
             ignored = ignored_in(b"")
             if not report.has("rules"):
                 secret = {path for path in _untracked(clone_git(self.work)) if self._holds_secret(path)}
@@ -237,7 +249,7 @@ class JobFolder:
             tree = (
                 clone_git(self.work).run("rev-parse", "--verify", "--quiet", "HEAD^{tree}").decode().strip()
             )
-            return [bytes.fromhex(file.oid) for file in self.repository.files_in(tree)]
+            return self.repository.objects_in(tree)
         except GitFailed:  # there is no commit yet
             return []
 
@@ -305,13 +317,13 @@ class JobFolder:
                 folder.mkdir(mode=mode)
         return folders
 
-    def _write(self, ref: SnapshotRef, store: SnapshotStore, work: Path, home: Path) -> WrittenFolder:
+    def _write(
+        self, ref: SnapshotRef, store: SnapshotStore, work: Path, home: Path
+    ) -> dict[bytes, KnownFile]:
         repository = self.repository
         try:
             names = {name: repository.entry(ref.commit, name) for name in ("work", "home", "manifest", "git")}
-            shallow = repository.entry(f"{names['git']}:files", "shallow") if names["git"] else None
-            if shallow:
-                (repository.folder / "shallow").write_bytes(repository.read(shallow))
+            repository.cut_history(ref.commit)
             repository.check(ref.commit)
         except GitFailed as error:
             raise SnapshotError(
@@ -321,12 +333,15 @@ class JobFolder:
         tree, of_home, of_manifest = names["work"], names["home"], names["manifest"]
         if tree is None or of_home is None or of_manifest is None:
             raise SnapshotError(f"{ref.words} is no snapshot of a job: it lacks work, home or manifest.")
-        manifest = read_manifest(repository.read(of_manifest), ref)
-        written = write_folder(repository, tree, manifest.modes, work)
-        if names["git"]:
-            restore_clone(repository, names["git"], work)
-        restore_home(repository, of_home, home, root=str(self.work), earlier_root=manifest.root)
-        return written
+        try:
+            manifest = _read_manifest(repository.read(of_manifest), ref)
+            files = write_folder(repository, tree, manifest.modes, work)
+            if names["git"]:
+                restore_clone(repository, names["git"], work)
+            restore_home(repository, of_home, home, root=str(self.work), earlier_root=manifest.root)
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise SnapshotError(f"{ref.words} is damaged: {error}. Choose an earlier snapshot.") from error
+        return files
 
     def _put_in_place(self, work: Path, home: Path) -> None:
         existing = [folder for folder in (self.work, self.home) if folder.exists()]
@@ -360,11 +375,8 @@ def _add_commit(writer: PackWriter, tree: bytes, parents: list[str], title: str)
     return writer.add("commit", "\n".join(lines).encode()).hex()
 
 
-def read_manifest(data: bytes, ref: SnapshotRef) -> Manifest:
-    try:
-        manifest = msgspec.json.decode(data, type=Manifest)
-    except msgspec.MsgspecError as error:
-        raise SnapshotError(f"{ref.words} has a damaged manifest ({error}).") from error
+def _read_manifest(data: bytes, ref: SnapshotRef) -> Manifest:
+    manifest = msgspec.json.decode(data, type=Manifest)
     if manifest.format > _FORMAT:
         raise SnapshotError(f"{ref.words} was taken by a newer Newel. Install that one on this machine.")
     return manifest

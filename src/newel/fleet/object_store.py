@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-import msgspec
-
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import GitFailed
-from newel.fleet.repository import SnapshotRef, SnapshotRepository, check_commit
+from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, check_commit
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, S3Config
@@ -24,18 +22,21 @@ _INSTALL: Final = "Object stores need another package: install `newel[fleet]`."
 class BundleStore:
     """``SnapshotStore`` that puts one bundle for each snapshot, ``<job>/<number>-<commit>.bundle``, with what is new since the one before."""
 
-    def __init__(self, objects: ObjectStore, name: str, *, full_every: int = FULL_EVERY) -> None:
+    def __init__(
+        self, objects: ObjectStore, name: str, *, full_every: int = FULL_EVERY, folder: Path | None = None
+    ) -> None:
+        """``folder`` is the one that ``objects`` writes to, if it does: it is flushed to the disk after each bundle."""
         self._objects = objects
         self._name = name
         self._full_every = full_every
+        self._folder = folder
 
     @property
     def name(self) -> str:
         return self._name
 
     def put(self, number: int, commit: str, repository: SnapshotRepository, /) -> SnapshotRef:
-        state = repository.load_state()
-        base = state.stored.get(self.name)
+        base = repository.last_stored(self.name)
         if base is not None and base.commit == commit:
             return base
         if base is not None and len(base.bases) + 1 >= self._full_every:
@@ -50,7 +51,7 @@ class BundleStore:
             form=repository.form,
         )
         self._upload(ref, base, repository)
-        repository.save_state(msgspec.structs.replace(state, stored={**state.stored, self.name: ref}))
+        repository.note_stored(ref)
         return ref
 
     def _upload(self, ref: SnapshotRef, base: SnapshotRef | None, repository: SnapshotRepository) -> None:
@@ -58,12 +59,15 @@ class BundleStore:
         from obstore.exceptions import BaseError
 
         name = repository.ref_name(ref.number)
-        with tempfile.TemporaryDirectory(dir=repository.folder) as folder:
-            bundle = Path(folder, "bundle")
+        repository.git.run("update-ref", name, ref.commit)  # git makes bundles of names only
+        with repository.scratch() as folder:
+            bundle = folder / "bundle"
             words = ("bundle", "create", "--quiet", str(bundle), name)
             repository.git.run(*words, *((f"^{base.commit}",) if base else ()))
             try:
                 obstore.put(self._objects, ref.key, bundle)
+                if self._folder is not None:
+                    _flush(self._folder / ref.key)
             except (BaseError, OSError) as error:
                 raise SnapshotError(
                     f"{ref.words} cannot be stored in {self.name} as {ref.key}: {_words(error)}. It is kept on this machine. "
@@ -78,15 +82,14 @@ class BundleStore:
             check_commit(commit)
             if commit not in here:
                 self._download(ref, key, repository)
-        state = repository.load_state()
-        repository.save_state(msgspec.structs.replace(state, stored={**state.stored, self.name: ref}))
+        repository.note_stored(ref)
 
     def _download(self, ref: SnapshotRef, key: str, repository: SnapshotRepository) -> None:
         import obstore
         from obstore.exceptions import BaseError
 
         part = f"{ref.words} lacks a part: {key} in {self.name}"
-        with tempfile.NamedTemporaryFile(dir=repository.folder) as bundle:
+        with repository.scratch() as folder, (folder / "bundle").open("wb") as bundle:
             try:
                 for chunk in obstore.get(self._objects, key).stream():
                     bundle.write(chunk)
@@ -99,6 +102,7 @@ class BundleStore:
             bundle.flush()
             try:
                 repository.git.run("bundle", "unbundle", bundle.name)
+                repository.cut_history(key.rpartition("-")[2].removesuffix(".bundle"))
             except GitFailed as error:
                 raise SnapshotError(
                     f"{part} is damaged (git: {error.words}). Restore that object from a backup, or choose an earlier snapshot."
@@ -115,7 +119,7 @@ def folder_store(folder: Path, *, full_every: int = FULL_EVERY) -> BundleStore:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SnapshotError(f"The store {folder} cannot be created: {error.strerror}.") from error
-    return BundleStore(LocalStore(folder), str(folder), full_every=full_every)
+    return BundleStore(LocalStore(folder), str(folder), full_every=full_every, folder=folder)
 
 
 def s3_store(
@@ -137,6 +141,16 @@ def s3_store(
     )
     name = "/".join(filter(None, (endpoint.rstrip("/") or "s3:/", bucket, prefix)))
     return BundleStore(store, name, full_every=full_every)
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file and its name are on the disk."""
+    for place in (path, path.parent):
+        descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _words(error: Exception) -> str:

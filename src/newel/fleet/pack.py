@@ -15,13 +15,16 @@ Kind = Literal["commit", "tree", "blob", "tag"]
 
 _NUMBERS: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 
+_PROBE: Final = 4096
+"""Bytes."""
+
 TREE: Final = 0o040000
 FILE: Final = 0o100644
 PROGRAM: Final = 0o100755
 LINK: Final = 0o120000
 
 
-class TreeEntry(NamedTuple):
+class GitTreeEntry(NamedTuple):
     """``oid`` is an object's name as bytes."""
 
     name: bytes
@@ -36,7 +39,7 @@ def object_name(kind: Kind, data: bytes, form: str) -> bytes:
     return digest.digest()
 
 
-def tree_data(entries: Iterable[TreeEntry]) -> bytes:
+def tree_data(entries: Iterable[GitTreeEntry]) -> bytes:
     ordered = sorted(entries, key=lambda entry: entry.name + b"/" if entry.mode == TREE else entry.name)
     return b"".join(b"%o %s\0%s" % (entry.mode, entry.name, entry.oid) for entry in ordered)
 
@@ -57,11 +60,11 @@ class PackWriter:
         """Write an object, unless it is known; returns its name."""
         oid = object_name(kind, data, self.form)
         if oid not in self._known and oid not in self.written:
-            self._file.write(_header(_NUMBERS[kind], len(data)) + zlib.compress(data, 1))
+            self._file.write(_header(_NUMBERS[kind], len(data)) + _compress(data))
             self.written.add(oid)
         return oid
 
-    def tree(self, entries: Iterable[TreeEntry]) -> bytes:
+    def tree(self, entries: Iterable[GitTreeEntry]) -> bytes:
         return self.add("tree", tree_data(entries))
 
     def finish(self) -> None:
@@ -75,6 +78,13 @@ class PackWriter:
         self._file.write(checksum.digest())
         self._file.flush()
         self._file.seek(0)
+
+
+def _compress(data: bytes) -> bytes:
+    """Data that is compressed already, as in a ledger, is only wrapped: to try would take most of the time of a snapshot."""
+    start = data[:_PROBE]
+    is_packed = len(data) > _PROBE and len(zlib.compress(start, 1)) > _PROBE * 0.95
+    return zlib.compress(data, 0 if is_packed else 1)
 
 
 def _header(number: int, size: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from newel.fleet.repository import SnapshotRef, SnapshotRepository
+from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository
 
 
 class SnapshotStore(Protocol):

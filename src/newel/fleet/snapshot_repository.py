@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Generator, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +25,8 @@ from newel.fleet.pack import Kind, PackWriter, object_name
 from newel.storage.files import make_private, read_regular, replace_file
 
 STATE: Final = "newel-state"
+_STORED: Final = "newel-stored"
+_DAY_S: Final = 86_400.0
 _MAX_PACKS: Final = 40
 _MAX_SNAPSHOTS: Final = 10_000
 _JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -49,14 +53,13 @@ class SnapshotRef(Wire, frozen=True, kw_only=True):
 
 
 class RepositoryState(msgspec.Struct):
-    """What the last snapshot left behind: it saves work, and may be lost. ``commit`` is empty before the first one. ``known`` are the objects
-    of its trees, ``tips`` the commits of the folder's repository, ``stored`` its last place in each store.
+    """What the last snapshot left behind: it saves work, and may be lost. ``commit`` is empty before the first one. ``files`` are those whose
+    signatures can be trusted, ``known`` objects that are in the repository.
     """
 
     commit: str = ""
     files: dict[bytes, KnownFile] = {}
     known: list[bytes] = []
-    stored: dict[str, SnapshotRef] = {}
 
 
 class TreeFile(NamedTuple):
@@ -103,6 +106,30 @@ class SnapshotRepository:
     def save_state(self, state: RepositoryState) -> None:
         replace_file(self.folder / STATE, msgspec.msgpack.encode(state))
 
+    def last_stored(self, store: str) -> SnapshotRef | None:
+        """The last snapshot that this machine put into a store, or fetched from it; None if there is none."""
+        return self._stored().get(store)
+
+    def note_stored(self, ref: SnapshotRef) -> None:
+        replace_file(self.folder / _STORED, msgspec.json.encode({**self._stored(), ref.store: ref}))
+
+    def _stored(self) -> dict[str, SnapshotRef]:
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+            return msgspec.json.decode(read_regular(self.folder / _STORED), type=dict[str, SnapshotRef])
+        return {}
+
+    @contextlib.contextmanager
+    def scratch(self) -> Generator[Path]:
+        """A folder for temporary files. Removes what processes that were killed left a day ago."""
+        folder = self.folder / "scratch"
+        make_private(folder)
+        for left in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if left.stat().st_mtime < time.time() - _DAY_S:
+                    shutil.rmtree(left)
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            yield Path(own)
+
     @contextlib.contextmanager
     def writing(self, known: set[bytes]) -> Generator[PackWriter]:
         """A writer, whose objects are in the repository afterwards."""
@@ -130,6 +157,12 @@ class SnapshotRepository:
             mode, _, oid = head.split(b" ")
             files.append(TreeFile(path, int(mode, 8), oid.decode()))
         return files
+
+    def objects_in(self, tree: str) -> list[bytes]:
+        """All objects in a tree and below it, but the commits of submodules."""
+        listed = self.git.run("ls-tree", "-r", "-t", "-z", "--full-tree", tree).split(b"\0")[:-1]
+        entries = (line.split(b"\t")[0].split(b" ") for line in listed)
+        return [bytes.fromhex(oid.decode()) for _, kind, oid in entries if kind != b"commit"]
 
     def entry(self, tree: str, name: str) -> str | None:
         """The object of a name in a tree; None if there is none."""
@@ -184,6 +217,13 @@ class SnapshotRepository:
             f"--glob=refs/newel/{self.job}/*",
         )
         return set(self.git.run(*words).decode().split())
+
+    def cut_history(self, commit: str) -> None:
+        """Have the history end where it does for a snapshot of a shallow clone: git would miss what is behind. Raises ``GitFailed``
+        without that snapshot.
+        """
+        if ends := self.entry(commit, "git/files/shallow"):
+            replace_file(self.folder / "shallow", self.read(ends))
 
     def check(self, commit: str) -> None:
         """Raises ``GitFailed`` unless a commit is here with everything that it needs."""

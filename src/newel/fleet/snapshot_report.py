@@ -10,7 +10,17 @@ from newel.text.format import format_size, join_names
 from newel.text.sanitize import escape_line
 
 Reason = Literal[
-    "ignored", "secret", "large", "special", "unreadable", "repository", "name", "deep", "privileged", "rules"
+    "ignored",
+    "secret",
+    "large",
+    "special",
+    "unreadable",
+    "repository",
+    "name",
+    "deep",
+    "privileged",
+    "rules",
+    "broken",
 ]
 
 _WORDS: Final[dict[Reason, str]] = {
@@ -19,10 +29,11 @@ _WORDS: Final[dict[Reason, str]] = {
     "large": "larger than the limit for one file",
     "special": "sockets, pipes or devices",
     "unreadable": "not readable",
-    "repository": "git repositories inside of the folder: their files travel, their history does not",
+    "repository": "git repositories inside of the folder, or that lead out of it: files travel, their history does not",
     "name": "names that git cannot hold",
     "deep": "nested too deeply",
     "privileged": "files with a setuid or setgid bit, which the copies lack",
+    "broken": "branches or tags whose commits are missing in the clone",
     "rules": "repositories in which git did not answer: ignored files travel, but for well-known build folders",
 }
 
@@ -30,7 +41,7 @@ _MAX_NAMES: Final = 1000
 _SHOWN: Final = 5
 
 
-class LeftOut(Wire, frozen=True):
+class LeftOutFile(Wire, frozen=True):
     """``path`` is relative to the job's folder; bytes that are not UTF-8 are replaced. ``size`` is in bytes, where it is the reason."""
 
     path: str
@@ -46,7 +57,7 @@ class SnapshotReport(Wire, frozen=True, kw_only=True):
     files: int
     size: int
     counts: dict[str, int]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutFile, ...]
 
     def words(self) -> list[str]:
         """One line for each reason; none if everything travels."""
@@ -59,7 +70,7 @@ class SnapshotReport(Wire, frozen=True, kw_only=True):
         return lines
 
 
-def _shown(left_out: LeftOut) -> str:
+def _shown(left_out: LeftOutFile) -> str:
     return f"{left_out.path} ({format_size(left_out.size)})" if left_out.size else left_out.path
 
 
@@ -68,13 +79,13 @@ class ReportBuilder:
         self.files = 0
         self.size = 0
         self._counts: Counter[str] = Counter()
-        self._left_out: list[LeftOut] = []
+        self._left_out: list[LeftOutFile] = []
 
     def leave_out(self, path: bytes, reason: Reason, size: int = 0) -> None:
         self._counts[reason] += 1
         if self._counts[reason] <= _MAX_NAMES:
             shown = escape_line(path.decode(errors="replace"), 1000)
-            self._left_out.append(LeftOut(shown, reason, size))
+            self._left_out.append(LeftOutFile(shown, reason, size))
 
     def has(self, reason: Reason) -> bool:
         return reason in self._counts
