@@ -28,7 +28,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
 PROJECTS = [PYPROJECT, *sorted((ROOT / "packages").glob("*/pyproject.toml"))]
-DEPENDENCIES = re.compile(r"(?ms)^(?:dependencies|socks|keyring|local|desktop|fleet|otel|requires) = \[\n.*?^\]$")
+DEPENDENCIES = re.compile(
+    r"(?ms)^(?:dependencies|socks|keyring|local|desktop|fleet|otel|requires) = \[\n.*?^\]$"
+)
 DEPENDENCY = re.compile(r'^    "(?P<name>[\w.-]+)(?P<extras>\[[^]]+\]|)(?P<bounds>[^"]*)",$', re.MULTILINE)
 BLOCK = re.compile(r"^constraint-dependencies = \[\n(?:    .*\n)*\]\n", re.MULTILINE)
 BUILD_BLOCK = re.compile(r"^build-constraint-dependencies = \[\n(?P<pins>(?:    .*\n)*)\]\n", re.MULTILINE)

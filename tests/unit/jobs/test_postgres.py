@@ -12,6 +12,7 @@ from newel.jobs.engine import EngineError, JobOutcome, Lease, LeaseLost
 from newel.jobs.placement import WorkerIdentity
 from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
 from newel.jobs.postgres.schema import ABSURD
+from newel.jobs.worker import Worker
 from tests.postgres import PostgresServer
 from tests.tcp_relay import open_relay
 
@@ -187,6 +188,34 @@ async def test_a_call_whose_answer_was_lost_is_done_once(postgres: PostgresServe
             await lose_answer(engine.finish(lease, DONE))
             (job,) = await engine.find(queue="q")
             assert (job.state, job.seq, job.attempts) == ("done", 2, 1)
+
+
+async def test_a_worker_keeps_the_leases_of_jobs_that_it_hands_over(
+    control: PostgresEngine, url: str
+) -> None:
+    """Their processes take a while to end, and another worker must not begin before."""
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def handle(_: Lease) -> JobOutcome:
+        begun.set()
+        try:
+            await anyio.sleep(60)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(2.5)
+            ended.set()
+        return DONE
+
+    async with open_postgres_engine(url, lease=1) as engine, anyio.create_task_group() as tasks:
+        worker = Worker(engine, {"turn": handle}, slots=1, renew_every=0.2)
+        tasks.start_soon(worker.run)
+        await control.submit("turn", b"{}", queue="q")
+        await begun.wait()
+        worker.hand_over("stopped")
+        with anyio.fail_after(10):
+            await control.claim(1, "next", wait=10)
+        assert ended.is_set()
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_lease_that_was_taken_over_changes_nothing(control: PostgresEngine, url: str) -> None:
