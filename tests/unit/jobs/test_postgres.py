@@ -237,7 +237,7 @@ async def test_a_user_without_rights_can_do_what_its_role_says_and_no_more(
 ) -> None:
     database = url.partition("?")[0].rpartition("/")[2]
     postgres.execute(ROLES, database)
-    for user in ("ada", "rack1", "nobody1"):
+    for user in ("ada", "rack1", "stranger"):
         postgres.execute(f"create user {user}")
     postgres.execute("grant newel_control to ada; grant newel_worker to rack1")
     async with (
@@ -256,7 +256,7 @@ async def test_a_user_without_rights_can_do_what_its_role_says_and_no_more(
             await worker.submit("turn", b"{}", queue="q")
         with pytest.raises(EngineError, match=r"does not let this user do that"):
             await control.claim(1, "w")
-    assert "does not let this user do that" in await refusal(postgres.url(database, user="nobody1"))
+    assert "does not let this user do that" in await refusal(postgres.url(database, user="stranger"))
     empty = postgres.url(postgres.create_database(empty=True), user="ada")
     assert "this user may not install it" in await refusal(empty)
 
