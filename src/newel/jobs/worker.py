@@ -153,12 +153,13 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         while True:
-            # A handler may take a while to stop: do not ask about its job again and again meanwhile.
-            jobs = [job for job in self._running if not job.scope.cancel_called]
+            # A handler may take a while to stop: do not ask about a lost job again and again meanwhile.
+            jobs = [job for job in self._running if not job.is_lost]
             renew = partial(self._engine.renew, [job.lease for job in jobs], wait=self._renew_every)
             lost = await _retry_until_usable(renew)
             for job in jobs:
                 if job.lease.job in lost:
+                    job.is_lost = True
                     job.scope.cancel()
 
 
@@ -170,6 +171,8 @@ class _RunningJob:
         self.earlier = earlier
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()
+        self.is_lost = False
+        """Also if it is cancelled."""
 
 
 def _describe(failure: Exception) -> str:

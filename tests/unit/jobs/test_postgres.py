@@ -12,6 +12,7 @@ from newel.jobs.engine import EngineError, JobOutcome, Lease, LeaseLost
 from newel.jobs.placement import WorkerIdentity
 from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
 from newel.jobs.postgres.schema import ABSURD
+from newel.jobs.worker import Worker
 from tests.postgres import PostgresServer
 from tests.tcp_relay import open_relay
 
@@ -189,6 +190,34 @@ async def test_a_call_whose_answer_was_lost_is_done_once(postgres: PostgresServe
             assert (job.state, job.seq, job.attempts) == ("done", 2, 1)
 
 
+async def test_a_worker_keeps_the_leases_of_jobs_that_it_hands_over(
+    control: PostgresEngine, url: str
+) -> None:
+    """Their processes take a while to end, and another worker must not begin before."""
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def handle(_: Lease) -> JobOutcome:
+        begun.set()
+        try:
+            await anyio.sleep(60)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(2.5)
+            ended.set()
+        return DONE
+
+    async with open_postgres_engine(url, lease=1) as engine, anyio.create_task_group() as tasks:
+        worker = Worker(engine, {"turn": handle}, slots=1, renew_every=0.2)
+        tasks.start_soon(worker.run)
+        await control.submit("turn", b"{}", queue="q")
+        await begun.wait()
+        worker.hand_over("stopped")
+        with anyio.fail_after(10):
+            await control.claim(1, "next", wait=10)
+        assert ended.is_set()
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_lease_that_was_taken_over_changes_nothing(control: PostgresEngine, url: str) -> None:
     async with open_postgres_engine(url, lease=1) as other:
         await control.submit("turn", b"{}", queue="q")
@@ -208,7 +237,7 @@ async def test_a_user_without_rights_can_do_what_its_role_says_and_no_more(
 ) -> None:
     database = url.partition("?")[0].rpartition("/")[2]
     postgres.execute(ROLES, database)
-    for user in ("ada", "rack1", "nobody1"):
+    for user in ("ada", "rack1", "stranger"):
         postgres.execute(f"create user {user}")
     postgres.execute("grant newel_control to ada; grant newel_worker to rack1")
     async with (
@@ -227,7 +256,7 @@ async def test_a_user_without_rights_can_do_what_its_role_says_and_no_more(
             await worker.submit("turn", b"{}", queue="q")
         with pytest.raises(EngineError, match=r"does not let this user do that"):
             await control.claim(1, "w")
-    assert "does not let this user do that" in await refusal(postgres.url(database, user="nobody1"))
+    assert "does not let this user do that" in await refusal(postgres.url(database, user="stranger"))
     empty = postgres.url(postgres.create_database(empty=True), user="ada")
     assert "this user may not install it" in await refusal(empty)
 

@@ -91,9 +91,8 @@ class Database:
                 except asyncpg.PostgresError:
                     self._put(connection)
                     raise
-                except (
-                    BaseException
-                ):  # what state it is in is unknown; and a network that fails one fails all
+                except BaseException:
+                    # What state it is in is unknown, and a network that fails one connection fails all.
                     connection.terminate()
                     self._drop_idle()
                     raise

@@ -56,6 +56,7 @@ _JOBS: Final = (
     " coalesce((SELECT max(seq) FROM newel.events WHERE job = n), 0) AS seq,"
     " worker, machine, labels FROM newel.jobs JOIN newel.task_queues ON name = task_queue"
 )
+_CLAIM: Final = "SELECT * FROM newel.claim($1, $2, $3, $4, $5, $6)"
 _PAGE: Final = """
     SELECT seq, data FROM (
         SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before FROM (
@@ -160,20 +161,24 @@ class PostgresEngine:
     async def claim(
         self, free: int, worker: str, *, queues: Sequence[str] | None = None, wait: float = 0.0
     ) -> list[Lease]:
+        async def query(connection: Connection) -> tuple[float, list[Any]]:
+            started = (
+                time.monotonic()
+            )  # of this try: an earlier one may have claimed others, whose leases end
+            return started, await connection.fetch(_CLAIM, worker, machine, labels, self._lease, free, wanted)
+
         async def claim() -> tuple[list[Lease], bool, float]:
             await self.beat()
-            started = time.monotonic()
-            machine, labels = ("", []) if me is None else (me.machine, list(me.labels))
-            values = (worker, machine, labels, self._lease, free, None if queues is None else list(queues))
-            rows = await self._rows("SELECT * FROM newel.claim($1, $2, $3, $4, $5, $6)", *values, patience=0)
+            started, rows = await self._database.call(query)
             leases = [_lease(row, worker) for row in rows]
             for lease in leases:
                 self._held.add(lease, started)
             return leases, bool(leases), _poll_interval()
 
-        me = self._worker
         if free <= 0 or (queues is not None and not queues):
             return []
+        machine, labels = ("", []) if self._worker is None else (self._worker.machine, self._worker.labels)
+        wanted = None if queues is None else list(queues)
         return await self._notifier.poll(claim, wait, QUEUES)
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
@@ -250,7 +255,7 @@ class PostgresEngine:
         me, now = self._worker, time.monotonic()
         if me is None or now < self._last_beat + self._lease / 3:
             return
-        values = (me.name, me.machine, me.version, list(me.labels), me.slots, float(self._lease))
+        values = (me.name, me.machine, me.version, me.labels, me.slots, float(self._lease))
         query = "SELECT newel.heartbeat($1, $2, $3, $4, $5, $6)"
         await self._rows(query, *values, patience=0, within=within)
         self._last_beat = now
