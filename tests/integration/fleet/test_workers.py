@@ -1,0 +1,133 @@
+"""If these fail, a contract that runs on a laptop does not run on a fleet, or its work does not come back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.fleet import FleetOfProcesses, wait_for
+from tests.integration.agents.support import after
+from tests.support import bash, scenario
+
+MakeFleet = Callable[..., FleetOfProcesses]
+
+
+def test_a_contract_runs_on_a_worker_and_its_changes_are_kept_here(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(after(1, True), scenario("Greet", bash("echo hello >> greeting; echo new > other")))
+    (fleet.project / "greeting").write_text("good day\n")
+    fleet.worker("one")
+    done = fleet("fleet", "run", "Greet the reader", "--accept", "grep hello greeting", "--wait")
+    assert "completed" in done.stdout
+    job = fleet("fleet", "status").stdout.split()[0]
+    assert "✓ passed" in fleet("fleet", "log", job).stdout
+    assert (fleet.project / "greeting").read_text() == "good day\n"
+    assert "Proposed the changes of 2 files" in fleet("fleet", "review", job).stdout
+    assert (fleet.project / "greeting").read_text() == "good day\n"
+    waiting = json.loads(fleet("review", "--json").stdout)["pending"]
+    assert sorted(file["file_path"] for file in waiting) == ["greeting", "other"]
+    fleet("keep", "--all", "--yes")
+    assert (fleet.project / "greeting").read_text() == "good day\nhello\n"
+    assert (fleet.project / "other").read_text() == "new\n"
+    again = fleet("fleet", "review", job, check=False)
+    assert again.returncode == 1
+    assert "proposed here already" in again.stderr
+
+
+def test_each_row_of_a_matrix_is_a_job_and_labels_place_it(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(after(1, True), scenario("Make the file", bash("echo made > it")))
+    (fleet.folder / "rows.csv").write_text("name\nx\ny\nz\n")
+    plain, fast = fleet.worker("plain"), fleet.worker("fast", "--labels", "gpu")
+    words = ("Make the file {{name}}", "--matrix", str(fleet.folder / "rows.csv"), "--label", "gpu", "--wait")
+    done = fleet("fleet", "run", *words)
+    assert done.stdout.count("completed") == 3, done.stdout
+    assert "(name=x)" in done.stdout
+    assert "begins" not in plain.log.read_text()
+    assert fast.log.read_text().count("begins") == 3
+    listed = fleet("fleet", "workers").stdout
+    assert "gpu" in listed
+    assert listed.count("ready") == 2
+
+
+def test_a_worker_that_is_told_to_end_hands_its_job_over(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(
+        after(1, False, missing="two"),
+        after(2, True),
+        scenario("Count", bash("echo one > log; sleep 60"), bash("echo two >> log")),
+    )
+    first = fleet.worker("one")
+    job = fleet.run("Count to two")
+    wait_for(lambda: [*first.home.glob(".newel/fleet/jobs/*/work/log")])
+    second = fleet.worker("two")
+    first.process.send_signal(signal.SIGTERM)
+    wait_for(lambda: "Stopping" in first.log.read_text(), first.log)
+    first.process.send_signal(signal.SIGTERM)  # at once
+    assert first.process.wait(timeout=20) == 0
+    wait_for(lambda: fleet.state(job) == "completed", second.log)
+    log = [*second.home.glob(".newel/fleet/jobs/*/work/log")]
+    assert log[0].read_text() == "one\ntwo\n"
+
+
+def test_a_job_that_is_cancelled_ends_with_its_command(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(scenario("Wait", bash("echo begun > log; sleep 300")))
+    worker = fleet.worker("one")
+    job = fleet.run("Wait for me")
+    wait_for(lambda: [*worker.home.glob(".newel/fleet/jobs/*/work/log")])
+    assert "1 cancelled" in fleet("fleet", "cancel", job).stdout
+    wait_for(lambda: fleet.state(job) == "cancelled", worker.log)
+    assert "0 cancelled. 1 had ended before." in fleet("fleet", "cancel", job).stdout
+
+
+def test_a_drained_worker_ends_with_its_last_job(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(after(1, True), scenario("Work", bash("echo begun > log; sleep 3")))
+    worker = fleet.worker("one")
+    job = fleet.run("Work a little")
+    wait_for(lambda: [*worker.home.glob(".newel/fleet/jobs/*/work/log")])
+    name = fleet("fleet", "workers").stdout.split()[0]
+    fleet("fleet", "drain", name)
+    assert worker.process.wait(timeout=30) == 0, worker.log.read_text()
+    assert fleet.state(job) == "completed"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("fleet", "status", "nope"), "No fleet and no job has an id that begins with 'nope'"),
+        (("fleet", "drain", "nope"), "There is no worker nope"),
+        (("fleet", "run", "x", "--ref", "main"), "--ref names a commit of a repository"),
+        (("fleet", "run", "@missing"), "The contract missing cannot be read"),
+        (("fleet", "run", "Type {{it}}"), "The contract uses {{it}}"),
+    ],
+)
+def test_a_slip_is_explained(make_fleet: MakeFleet, words: tuple[str, ...], message: str) -> None:
+    done = make_fleet()(*words, check=False)
+    assert done.returncode in {1, 2}
+    assert message in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_contract_survives_that_its_worker_is_killed_again_and_again(make_fleet: MakeFleet) -> None:
+    """Each step has one result, and the files at the end are those of the steps that have one."""
+    steps = 5
+    verdicts = [after(number, number == steps, missing="more") for number in range(1, steps + 1)]
+    commands = [bash(f"echo {number} >> log; sleep 3") for number in range(1, steps + 1)]
+    fleet = make_fleet(*verdicts, scenario("Count", *commands))
+    workers = [fleet.worker(f"m{number}") for number in range(3)]
+    job = fleet.run("Count to five")
+    for kill in range(3):
+        wait_for(lambda: fleet.jobs(job)[0]["state"] == "running")
+        pid = int(fleet.jobs(job)[0]["worker"].split("-")[-2])
+        victim = next(worker for worker in workers if worker.process.pid == pid)
+        victim.kill()
+        workers[workers.index(victim)] = fleet.worker(f"replacement{kill}")
+        seen = fleet.jobs(job)[0]["attempts"]
+        wait_for(lambda seen=seen: fleet.jobs(job)[0]["attempts"] > seen)
+    wait_for(lambda: fleet.state(job) == "completed")
+    fleet("fleet", "review", job)
+    fleet("keep", "--all", "--yes")
+    numbers = [int(line) for line in (fleet.project / "log").read_text().split()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == steps
