@@ -135,7 +135,7 @@ async def open_agent(
         recorders = stack.enter_context(closing(open_recorders(settings, ephemeral=options.ephemeral)))
         host = parts.host(place.host, settings.sandbox.mode or "read-only") if parts.host else place.host
         background = await stack.enter_async_context(
-            _open_background(settings, parts, offered, attended=ask is not None)
+            _open_background(settings, options, parts, offered, attended=ask is not None)
         )
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -178,15 +178,21 @@ def _in_turn(ask: Ask | None) -> Ask | None:
 
 
 def _open_background(
-    settings: Settings, parts: AgentParts, offered: ToolSelection | None, *, attended: bool
+    settings: Settings,
+    options: AgentOptions,
+    parts: AgentParts,
+    offered: ToolSelection | None,
+    *,
+    attended: bool,
 ) -> AbstractAsyncContextManager[BackgroundCommands | None]:
     """None where commands cannot go to the background: an editor's run in its own terminals, and under review the folder that they work in is
-    renewed for each prompt. None, too, where neither a user nor the model could send one there.
+    renewed for each prompt. None, too, for a new session in which neither a user nor the model could send one there.
     """
     from newel.app.extra_tools import offered_extras
 
     cannot = parts.host is not None or settings.approve == "review"
-    if cannot or not (attended or offered_extras(settings, offered)("bash_output")):
+    is_possible = attended or options.continue_ or options.session is not None
+    if cannot or not (is_possible or offered_extras(settings, offered)("bash_output")):
         return nullcontext()
     from newel.workspace.background import open_background_commands
 

@@ -82,12 +82,12 @@ def test_a_long_file_is_read_page_by_page(with_model: Make) -> None:
 
 
 def test_a_long_mcp_result_is_shortened_too(with_model: Make, tmp_path: Path) -> None:
-    newel = with_model(scenario("ask", call("s__long"), {"content": "Done."}))
+    newel = with_model(scenario("ask it", call("s__long"), {"content": "Done."}))
     (newel.home / ".newel").mkdir()
     (newel.home / "server.py").write_text(SERVER)
     server = {"command": sys.executable, "args": [str(newel.home / "server.py")]}
     (newel.home / ".newel" / "mcp_config.json").write_text(json.dumps({"mcpServers": {"s": server}}))
-    assert newel("ask", TMPDIR=str(tmp_path)).returncode == 0
+    assert newel("ask it", TMPDIR=str(tmp_path)).returncode == 0
     text = heard(newel)
     assert len(text) < 30_200
     assert text.startswith("begin word")

@@ -62,8 +62,8 @@ def test_a_program_that_cannot_be_started_is_told(open_terminal: Open) -> None:
     terminal = open_terminal(
         "rich", "run true", PROGRAM_APPROVE="ask", PROGRAM_NOTIFY="/no/such/program", columns=160
     )
-    terminal.wait_for("notify in config.toml cannot be started: No such file or directory: /no/such/program")
     terminal.answer("y\r")
+    terminal.wait_for("notify in config.toml cannot be started: No such file or directory: /no/such/program")
     terminal.wait_for("2.4k in")
 
 
