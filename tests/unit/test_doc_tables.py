@@ -23,6 +23,7 @@ from newel.app.hosts import SSH_CONFIG
 from newel.cli import MODULES
 from newel.cli.local_models import MODELS_URL
 from newel.cli.main import agent_parser
+from newel.config.fleet import ENGINE, STORE
 from newel.config.settings import ConfigFile, Flags, Limits, ModelFacts, load_settings
 from newel.config.variables import AGENT_MODE, SANDBOX
 from newel.providers.families import FAMILIES
@@ -121,7 +122,7 @@ def test_every_environment_variable_and_key_of_the_settings_is_documented() -> N
     assert rows is not None
     told = set(re.findall(r"`([A-Z_]+)`", rows[0]))
     known = {name for family in FAMILIES for name in family.variables.values()}
-    assert known <= told <= known | {"NEWEL_HOME", AGENT_MODE, SANDBOX, MODELS_URL, SSH_CONFIG}
+    assert known <= told <= known | {"NEWEL_HOME", AGENT_MODE, SANDBOX, MODELS_URL, SSH_CONFIG, ENGINE, STORE}
     for key in names(ConfigFile, "limits", "models") | names(ModelFacts):
         assert key in rows[0], key
     for key in names(Limits):

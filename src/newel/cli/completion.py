@@ -12,6 +12,7 @@ from newel.cli.options import Parser
 
 ACTIONS: Final[Mapping[str, Sequence[str]]] = {
     "agents": ("tail", "log"),
+    "fleet": ("run", "status", "log", "review", "cancel", "drain", "workers"),
     "completion": ("bash", "zsh", "fish"),
     "config": ("get", "set", "unset", "edit", "path"),
     "eval": ("list", "check", "run", "show", "report", "compare", "export", "record"),

@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC240 — small files of a scratch folder
 """If these fail, a job's work is lost on its way to the user's project, or changes it without a decision."""
 
 from __future__ import annotations
