@@ -16,7 +16,8 @@ if [ ! -s database.crt ]; then
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj "/CN=Newel's fleet" \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign -keyout ca.key -out ca.crt 2>/dev/null
   openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=database -keyout database.key -out database.csr 2>/dev/null
-  printf 'subjectAltName=DNS:database\n' >database.ext
+  printf '%s\n' subjectAltName=DNS:database basicConstraints=CA:FALSE keyUsage=digitalSignature extendedKeyUsage=serverAuth \
+    subjectKeyIdentifier=hash authorityKeyIdentifier=keyid >database.ext
   openssl x509 -req -in database.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 825 -extfile database.ext -out database.crt 2>/dev/null
   rm database.csr database.ext
 fi
