@@ -58,6 +58,13 @@ def test_compose_reaches_out_by_one_port_of_loopback() -> None:
     assert SERVICES["database"]["networks"] == ["inside"]
 
 
+def test_the_page_is_bound_to_the_name_that_a_browser_asks_for() -> None:
+    """On the network of the published port: the page refuses other names, and a container has an address on each network."""
+    (name,) = SERVICES["workbench"]["networks"]["outside"]["aliases"]
+    assert name.endswith(".localhost")
+    assert SERVICES["workbench"]["command"][:3] == ["web", "--bind", name]
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_container_has_the_least_rights(name: str) -> None:
     service = SERVICES[name]
