@@ -131,7 +131,7 @@ def wrong_in_hashed_files(pins: list[str]) -> list[str]:
 
 def write_hashed_files(text: str, build_pins: list[str]) -> None:
     """Write the requirements of an installation and of a build, with hashes."""
-    runtime = ("--no-dev", "--no-group", "checkout", "--no-emit-workspace", "--package", "newel")
+    runtime = ("--no-default-groups", "--no-emit-workspace", "--package", "newel")
     known = tomllib.loads(text)["project"]["optional-dependencies"]
     extras = [option for name in IN_IMAGE if name in known for option in ("--extra", name)]
     HASHED["requirements.txt"].write_text(export(text, *runtime))
