@@ -1,11 +1,13 @@
 """Pin the versions of a fresh resolution in pyproject.toml: as ``constraint-dependencies`` and
 ``build-constraint-dependencies`` of ``[tool.uv]``, and as lower bounds of the packages' dependencies and build
-requirements. Upper bounds (``<5``) are written by hand and stay. The hashes of what an installation and a build download
-go into packaging/requirements.txt and packaging/build-requirements.txt, for pip's ``--require-hashes``.
+requirements. Upper bounds (``<5``) are written by hand and stay. The hashes of what an installation, a container image and a
+build download go into requirements.txt, image-requirements.txt and build-requirements.txt in packaging, for pip's
+``--require-hashes``.
 
     ./run python scripts/pin.py                        resolve and write; versions younger than a week do not count
     ./run python scripts/pin.py --cooldown "0 days"    likewise, with all versions: for a fix that cannot wait, and for
                                                        registries that do not tell when a version was uploaded
+    ./run python scripts/pin.py --hashes               write the files with hashes only, for the versions that are pinned
     ./run python scripts/pin.py --check                exit 1 if a used package has no pin, a dependency another lower
                                                        bound, or a hashed file another version
 
@@ -34,7 +36,12 @@ DEPENDENCIES = re.compile(
 DEPENDENCY = re.compile(r'^    "(?P<name>[\w.-]+)(?P<extras>\[[^]]+\]|)(?P<bounds>[^"]*)",$', re.MULTILINE)
 BLOCK = re.compile(r"^constraint-dependencies = \[\n(?:    .*\n)*\]\n", re.MULTILINE)
 BUILD_BLOCK = re.compile(r"^build-constraint-dependencies = \[\n(?P<pins>(?:    .*\n)*)\]\n", re.MULTILINE)
-HASHED = {name: ROOT / "packaging" / name for name in ("requirements.txt", "build-requirements.txt")}
+HASHED = {
+    name: ROOT / "packaging" / name
+    for name in ("requirements.txt", "image-requirements.txt", "build-requirements.txt")
+}
+IN_IMAGE = ("fleet", "otel")
+"""The extras of the container image."""
 COOLDOWN = "7 days"
 """Most malicious releases are found and removed within days."""
 PIN = re.compile(r'^    "([^"]+==[^"]+)",$', re.MULTILINE)
@@ -126,8 +133,11 @@ def wrong_in_hashed_files(pins: list[str]) -> list[str]:
 
 def write_hashed_files(text: str, build_pins: list[str]) -> None:
     """Write the requirements of an installation and of a build, with hashes."""
-    runtime = export(text, "--no-dev", "--no-group", "checkout", "--no-emit-workspace", "--package", "newel")
-    HASHED["requirements.txt"].write_text(runtime)
+    runtime = ("--no-default-groups", "--no-emit-workspace", "--package", "newel")
+    known = tomllib.loads(text)["project"]["optional-dependencies"]
+    extras = [option for name in IN_IMAGE if name in known for option in ("--extra", name)]
+    HASHED["requirements.txt"].write_text(export(text, *runtime))
+    HASHED["image-requirements.txt"].write_text(export(text, *runtime, *extras))
     HASHED["build-requirements.txt"].write_text(resolve_build(build_pins, "--generate-hashes"))
 
 
@@ -136,6 +146,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 if something is not pinned"
     )
+    parser.add_argument("--hashes", action="store_true", help="write only the files with hashes")
     parser.add_argument(
         "--cooldown", default=COOLDOWN, metavar="TIME", help="ignore younger versions (default: %(default)s)"
     )
@@ -147,6 +158,10 @@ def main() -> int:
     text = PYPROJECT.read_text()
     if options.check:
         return check(text)
+    if options.hashes:
+        build_block = BUILD_BLOCK.search(text)
+        write_hashed_files(text, PIN.findall(build_block["pins"]) if build_block else [])
+        return 0
     cooldown = f"--exclude-newer={options.cooldown}"
     pins = resolve(BLOCK.sub(block("constraint-dependencies", []), text), cooldown)
     build_pins = pins_in(resolve_build(pins, cooldown))

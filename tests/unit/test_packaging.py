@@ -79,7 +79,7 @@ def test_the_mock_server_tells_the_version_of_its_package() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "build-requirements.txt"])
+@pytest.mark.parametrize("name", ["requirements.txt", "image-requirements.txt", "build-requirements.txt"])
 def test_hashed_requirements_are_the_pins_and_name_no_registry(name: str) -> None:
     """Otherwise an image contains versions that no test ran with, or a company's mirror cannot serve it."""
     uv = read(ROOT / "pyproject.toml")["tool"]["uv"]
@@ -92,6 +92,15 @@ def test_hashed_requirements_are_the_pins_and_name_no_registry(name: str) -> Non
     assert all(" --hash=sha256:" in entry for entry in entries)
     assert {entry.split(" ")[0] for entry in entries} <= pins
     assert "//" not in text
+
+
+def test_the_image_has_what_a_fleet_and_telemetry_need() -> None:
+    """Otherwise a worker in a container ends at its start. ``scripts/pin.py --hashes`` writes the file."""
+    extras = read(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
+    needed = {re.split(r"[^\w.-]", each)[0] for name in ("fleet", "otel") for each in extras.get(name, [])}
+    pinned = re.findall(r"(?m)^([\w.-]+)==", (ROOT / "packaging/image-requirements.txt").read_text())
+    assert needed - {*pinned} == set()
+    assert "image-requirements.txt" in (ROOT / "packaging/Containerfile").read_text()
 
 
 @pytest.mark.parametrize("name", ["packaging/Containerfile", ".devcontainer/Containerfile"])

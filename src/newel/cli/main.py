@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import NewelError, UsageError
 from newel.cli import MODULES, help_text
 from newel.cli.aliases import canonical
+from newel.config.secret_files import read_secret_files
 from newel.workspace.secrecy import hide_secrets
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def _run_safely(body: Callable[[], int]) -> int:
     hide_secrets()
     _close_home()
     try:
+        read_secret_files(os.environ)
         code = body()
         sys.stdout.flush()
         if is_stdout_closed and code == 0:

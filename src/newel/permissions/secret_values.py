@@ -101,16 +101,19 @@ the environment, arguments and memory of processes, where keys are: /proc/*/envi
 """Never opened by Newel's tools, in any mode, unless the user's own settings allow it."""
 
 VARIABLES: Final = _rows("""
+keys of Newel: NEWEL_ENGINE_FILE, NEWEL_WEB_TOKEN_FILE, LLM_AUTH_TOKEN_FILE, OPENAI_API_KEY_FILE,
+  ANTHROPIC_API_KEY_FILE, GEMINI_API_KEY_FILE
 private keys of GnuPG: GNUPGHOME
 a password store: PASSWORD_STORE_DIR
-credentials of AWS: AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE, AWS_WEB_IDENTITY_TOKEN_FILE
+credentials of AWS: AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE, AWS_WEB_IDENTITY_TOKEN_FILE,
+  AWS_ACCESS_KEY_ID_FILE, AWS_SECRET_ACCESS_KEY_FILE
 credentials of Azure: AZURE_CONFIG_DIR
 credentials of Google Cloud: CLOUDSDK_CONFIG, GOOGLE_APPLICATION_CREDENTIALS
 credentials of Kubernetes: KUBECONFIG
 credentials of container registries: DOCKER_CONFIG, REGISTRY_AUTH_FILE
 passwords for many programs: NETRC
 tokens of JavaScript's registries: NPM_CONFIG_USERCONFIG, npm_config_userconfig
-passwords of databases: PGPASSFILE
+passwords of databases: PGPASSFILE, PGPASSWORD_FILE
 a token of a model hub: HF_TOKEN_PATH
 keys of sops: SOPS_AGE_KEY_FILE
 a history of commands, where passwords end up: HISTFILE
