@@ -325,9 +325,9 @@ async def _workers(_: Settings, engine: FleetEngine, __: argparse.Namespace) -> 
         print("No worker was heard of within the last day. `newel worker` starts one.")
     for each in workers:
         state = "silent" if not each.alive else "draining" if each.draining else "ready"
-        labels = f"  {', '.join(each.labels)}" if each.labels else ""
+        labels = f"  {one_line(', '.join(each.labels))}" if each.labels else ""
         print(
-            f"{one_line(each.name, 60)}  {state:<8}  {each.running}/{each.slots} slots  newel {one_line(each.version, 20)}{one_line(labels)}"
+            f"{one_line(each.name, 60)}  {state:<8}  {each.running}/{each.slots} slots  newel {one_line(each.version, 20)}{labels}"
         )
     return DONE
 
