@@ -134,7 +134,6 @@ def wrong_in_hashed_files(pins: list[str]) -> list[str]:
 def write_hashed_files(text: str, build_pins: list[str]) -> None:
     """Write the requirements of an installation and of a build, with hashes."""
     runtime = ("--no-default-groups", "--no-emit-workspace", "--package", "newel")
-    known = tomllib.loads(text)["project"]["optional-dependencies"]
     extras = [option for name in IN_IMAGE for option in ("--extra", name)]
     HASHED["requirements.txt"].write_text(export(text, *runtime))
     HASHED["image-requirements.txt"].write_text(export(text, *runtime, *extras))

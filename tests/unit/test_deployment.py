@@ -157,6 +157,7 @@ def test_newel_knows_the_command_of_each_container(name: str, tmp_path: Path) ->
     )
     assert done.returncode == 1, done.stderr
     assert "usage:" not in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_workers_may_end_their_jobs_before_they_are_killed() -> None:
