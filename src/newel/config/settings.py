@@ -295,6 +295,15 @@ class Settings(msgspec.Struct, frozen=True):
     fleet: FleetSettings = FleetSettings()
 
 
+def _first(name: str, places: Iterable[Place], origins: dict[str, str]) -> Any:
+    """The value of a setting in the strongest place that has one, which is noted in ``origins``; None if there is none."""
+    for place in places:
+        if place.values.get(name) not in (None, ""):
+            origins[name] = place.origin
+            return place.values[name]
+    return None
+
+
 def load_settings(
     flags: Flags, *, cwd: Path, environ: Mapping[str, str], retry: RetryLimits = DEFAULT_LIMITS
 ) -> Settings:
@@ -310,11 +319,7 @@ def load_settings(
     endpoint = _endpoint(places, home)
 
     def first(name: str, candidates: Iterable[Place] = places) -> Any:
-        for place in candidates:
-            if place.values.get(name) not in (None, ""):
-                origins[name] = place.origin
-                return place.values[name]
-        return None
+        return _first(name, candidates, origins)
 
     host, host_model = _host(flags, home, file, remote_written, has_endpoint=endpoint is not None)
     if host is not None:
