@@ -200,3 +200,12 @@ def _speaks(vendor: Family, base_url: str, api: Api | None) -> bool:
         family.base_url and family != vendor and is_address_of(family.name, base_url) for family in FAMILIES
     )
     return not is_another and spoken in ((vendor.api,) if vendor.api else ("chat", "responses"))
+
+
+def checked_replicas(urls: Sequence[str], endpoint: EndpointSettings | None, path: str) -> list[str]:
+    """The replicas that the user's file ``path`` names, if the server is that of the file, too: they get its key. Raises ``ConfigError``."""
+    for url in urls:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{path}: replicas: {redact_url(url)!r} must begin with http:// or https://.")
+    is_files = endpoint is not None and endpoint.origin == path
+    return [url.rstrip("/") for url in urls] if is_files else []

@@ -36,6 +36,7 @@ from newel.agent.ports import Limits, ThinkingLevel, ToolCallMode
 from newel.config.endpoint import (
     EndpointSettings,
     Place,
+    checked_replicas,
     choose_endpoint,
     model_places,
     read_dotenv,
@@ -61,7 +62,6 @@ from newel.providers.pricing import Rates
 from newel.providers.retry import DEFAULT_LIMITS, RetryLimits
 from newel.providers.routing import DEFAULT_ROUTING, AgentMode, RoutingLimits
 from newel.storage.files import read_regular
-from newel.text.sanitize import redact_url
 from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "plan", "read-only"]
@@ -70,7 +70,6 @@ ExtraTool = Literal["todo", "task", "bash_output", "web_fetch"]
 
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` if such a server sets it to ``ask``."""
-HTTP_PREFIXES = ("http://", "https://")
 ON_A_HOST = "work on a host"
 """The origin of ``approve`` if work on a host sets it to ``ask``."""
 
@@ -358,7 +357,7 @@ def load_settings(
         extra_tools=file.extra_tools,
         otel=file.otel,
         hooks=file.hooks,
-        replicas=_replicas(file, endpoint, str(path)),
+        replicas=checked_replicas(file.replicas, endpoint, str(path)),
         engine=file.engine,
         fleet=file.fleet,
         extensions=file.extensions if flags.extensions is None else ExtensionSettings(not flags.extensions),
@@ -395,15 +394,6 @@ def _is_strange(endpoint: EndpointSettings | None, cwd: Path) -> bool:
 def _endpoint(places: list[Place], home: Path) -> EndpointSettings | None:
     chosen = choose_endpoint(places)
     return chosen and msgspec.structs.replace(chosen, base_url=with_model_path(chosen.base_url, home))
-
-
-def _replicas(file: ConfigFile, endpoint: EndpointSettings | None, path: str) -> list[str]:
-    """Those of the user's file, if the server is that of the file, too: they get its key. Raises ``ConfigError``."""
-    for url in file.replicas:
-        if not url.startswith(HTTP_PREFIXES):
-            raise ConfigError(f"{path}: replicas: {redact_url(url)!r} must begin with http:// or https://.")
-    is_files = endpoint is not None and endpoint.origin == path
-    return [url.rstrip("/") for url in file.replicas] if is_files else []
 
 
 def _local_model(local: LocalModel, home: Path) -> LocalModel:
