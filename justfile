@@ -47,6 +47,7 @@ pictures:
     ./run python -m scripts.editor_picture
     ./run python -m scripts.conversation_pictures
     ./run python -m scripts.jexida_picture
+    ./run python -m scripts.hosts_picture
     ./run python -m scripts.pictures
     ./run python -m scripts.review_pictures
     ./run python -m scripts.kill_film
