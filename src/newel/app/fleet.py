@@ -28,7 +28,9 @@ class NoSuchJob(NewelError):
 
 
 class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run: each contract for each row, in a clone of ``repo``, or in a copy of ``folder``."""
+    """What is to be run: each contract for each row, in a clone of ``repo``, or in a copy of ``folder``. ``max_cost`` and ``max_tokens`` are limits of all
+    jobs together.
+    """
 
     contracts: Sequence[Contract]
     rows: Sequence[Row] = ({},)
@@ -37,6 +39,8 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path | None = None
     labels: Sequence[str] = ()
     approve: ApprovalMode = "auto"
+    max_cost: float | None = None
+    max_tokens: int | None = None
 
 
 class SubmittedFleet(msgspec.Struct, frozen=True):
@@ -57,6 +61,8 @@ async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan)
     start, missing = (
         ("", list[str]()) if plan.folder is None else await _store_start(settings, fleet, plan.folder)
     )
+    if plan.max_cost is not None or plan.max_tokens is not None:
+        await engine.budgets.set(fleet, max_cost=plan.max_cost, max_tokens=plan.max_tokens)
     jobs: list[str] = []
     for number, (contract, row) in enumerate(contracts, 1):
         job = FleetJob(

@@ -21,7 +21,7 @@ from newel.version import VERSION
 
 if TYPE_CHECKING:
     from newel.config.settings import Settings
-    from newel.fleet.engine import FleetEngine
+    from newel.fleet.engine import Budgets, FleetEngine
     from newel.fleet.job import FleetJob
     from newel.fleet.runner import FleetRunner, JobFolder
     from newel.jobs.engine import JobOutcome, Lease
@@ -100,7 +100,8 @@ class FleetWorker:
             folders = JobFolders(self._home / "jobs", store)
             engine = await stack.enter_async_context(open_fleet(self._settings, self.identity))
             hub = await stack.enter_async_context(EventHub(engine))
-            runner = FleetRunner(engine, hub, folders.open, partial(open_job_factory, self._settings))
+            open_factory = partial(open_job_factory, self._settings, engine.budgets)
+            runner = FleetRunner(engine, hub, folders.open, open_factory)
             worker = Worker(
                 engine,
                 {FLEET_CONTRACT: partial(self._reported, runner)},
@@ -143,19 +144,27 @@ class FleetWorker:
 
 @asynccontextmanager
 async def open_job_factory(
-    settings: Settings, job: FleetJob, folder: JobFolder
+    settings: Settings, budgets: Budgets, job: FleetJob, folder: JobFolder
 ) -> AsyncGenerator[AgentFactory]:
     """What creates the agent of a job: with the model and the sandbox of this machine's settings, and the job's own home. Raises
     ``ConfigError``, ``ProviderError`` and ``WorkspaceError``.
     """
     from newel.app.agent_place import open_agent_place
     from newel.app.workbench_agents import open_agent_factory
+    from newel.fleet.budget import BudgetedProvider
 
     own = msgspec.structs.replace(settings, cwd=folder.path, home=folder.home, approve=job.approve)
     async with (
         open_agent_place(own, attended=False) as place,
         open_agent_factory(place.settings, place.host, ephemeral=False, attended=False) as factory,
     ):
+        factory.provider = BudgetedProvider(
+            factory.provider,
+            budgets,
+            job.fleet,
+            server=factory.in_use.server.name,
+            slots=settings.fleet.max_requests,
+        )
         yield factory
 
 

@@ -198,7 +198,7 @@ class WorkbenchAgentFactory:
         self.models = models
         self.in_use = in_use
         """The model of the configured mode."""
-        self.provider = CurrentModel(models.provider, lambda: self.in_use)
+        self.provider: Provider = CurrentModel(models.provider, lambda: self.in_use)
         self.model_problem = ""
         endpoint = settings.endpoint
         self.secrets: list[str] = [endpoint.api_key] if endpoint and endpoint.api_key else []

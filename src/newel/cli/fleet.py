@@ -15,7 +15,7 @@ import anyio
 
 from newel.agent.errors import UsageError
 from newel.cli.agents import add_contract_limits, contract_of
-from newel.cli.options import Parser, flags_of, folder
+from newel.cli.options import Parser, flags_of, folder, positive, positive_int
 from newel.config.settings import Settings, load_settings
 from newel.text.format import one_line
 from newel.text.json import to_json
@@ -121,6 +121,18 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="run only on workers with this label; repeat it for several",
     )
     add(
+        "--fleet-max-cost",
+        type=positive,
+        metavar="USD",
+        help="spend at most this many US dollars on all jobs together",
+    )
+    add(
+        "--fleet-max-tokens",
+        type=positive_int,
+        metavar="N",
+        help="use at most N tokens for all jobs together",
+    )
+    add(
         "--approve",
         choices=["auto", "plan", "read-only"],
         help="what runs: every call (auto, the default), or only what changes nothing; no user is there to ask",
@@ -146,6 +158,8 @@ async def _run(settings: Settings, engine: FleetEngine, options: argparse.Namesp
         folder=None if options.repo else settings.cwd,
         labels=options.label,
         approve=options.approve or "auto",
+        max_cost=options.fleet_max_cost,
+        max_tokens=options.fleet_max_tokens,
     )
     submitted = await submit_fleet(settings, engine, plan)
     fleet, jobs = submitted.fleet, submitted.jobs
@@ -193,6 +207,8 @@ async def _status(_: Settings, engine: FleetEngine, options: argparse.Namespace)
     from newel.app.fleet import find_jobs, params_of
 
     placements = await (find_jobs(engine, options.id) if options.id else engine.jobs_of("", limit=1000))
+    if options.id and not options.json:
+        await _print_spending(engine, params_of(placements[0]).fleet)
     if not placements:
         print("No jobs were submitted to this database yet. `newel fleet run` does it.")
     for each in placements:
@@ -218,6 +234,16 @@ async def _status(_: Settings, engine: FleetEngine, options: argparse.Namespace)
         else:
             print(_line(each, state))
     return DONE
+
+
+async def _print_spending(engine: FleetEngine, fleet: str) -> None:
+    spending = await engine.budgets.spending(fleet)
+    if spending is not None:
+        of_cost = "" if spending.max_cost is None else f" of ${spending.max_cost:g}"
+        of_tokens = "" if spending.max_tokens is None else f" of {spending.max_tokens:,}"
+        print(
+            f"Fleet {fleet} has spent ${spending.cost:.2f}{of_cost} and {spending.tokens:,}{of_tokens} tokens."
+        )
 
 
 def _line(placement: Placement, state: str) -> str:

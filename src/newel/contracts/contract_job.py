@@ -10,7 +10,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
 from newel.contracts.run_log import RunLog, log_file
-from newel.contracts.runner import run_contract
+from newel.contracts.runner import FindReasonToStop, no_reason_to_stop, run_contract
 from newel.jobs.engine import Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.permissions.approval import ApprovalMode
 from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, nobody_answers
@@ -74,9 +74,10 @@ async def run_contract_job(
     hub: EventHub,
     *,
     journal: JournalWriter | None = None,
+    find_reason_to_stop: FindReasonToStop = no_reason_to_stop,
 ) -> ContractState:
     """Run a contract, or the rest of one that an earlier process left; returns its final state, which the journal has. ``journal`` is that of
-    the lease, if there is one already.
+    the lease, if there is one already, and ``find_reason_to_stop`` that of ``run_contract``.
     """
     earlier = await read_events(engine, lease.job) if lease.seq else []
     journal = journal or JournalWriter(engine, lease, hub)
@@ -103,6 +104,7 @@ async def run_contract_job(
                     emit=chat.record,
                     earlier=earlier,
                     log=log,
+                    find_reason_to_stop=find_reason_to_stop,
                 )
     except (LeaseLost, JobCancelled, EngineError):
         raise

@@ -51,7 +51,13 @@ AUTONOMY = (
 ACCEPTANCE_RULE = " It counts as done only if this command succeeds afterwards: `{command}`"
 
 EmitRun = Callable[[RunEvent], Awaitable[None]]
+FindReasonToStop = Callable[[], Awaitable[str]]
+"""Why a run has to end before its next request; empty if it may go on."""
 Ending = tuple[EndReason, str]
+
+
+async def no_reason_to_stop() -> str:
+    return ""
 
 
 async def run_contract(
@@ -63,13 +69,14 @@ async def run_contract(
     emit: EmitRun,
     earlier: Sequence[RunEvent] = (),
     log: RunLog | None = None,
+    find_reason_to_stop: FindReasonToStop = no_reason_to_stop,
 ) -> ContractState:
     """Run a contract; returns its final state, which has been emitted.
 
     ``agent`` has its session open and journals its own events; ``emit`` takes those of the contract. ``judge`` evaluates the
     work, through ``provider``. ``earlier`` is the journal of a run that died: it is resumed without repeating a message or
     a request; only an acceptance command without a result runs again, as a check is made to be repeated. ``log`` is given
-    every event; if it cannot be written, a ``Notice`` says so and the run continues.
+    every event; if it cannot be written, a ``Notice`` says so and the run continues. ``find_reason_to_stop`` is asked before each request.
 
     ``agent.stop()`` ends the run as ``stopped`` after the request and the tools in progress; ``agent.abort()`` ends it at
     once. A limit ends it as ``stopped``; a failure of the model's server or the session's file, or a lack of progress, as
@@ -88,6 +95,7 @@ async def run_contract(
         judge=judge,
         emit=emit,
         log=log,
+        find_reason_to_stop=find_reason_to_stop,
     )
     end = await agent.answer([], transport=runner)
     state = ContractState(state=_FINAL_STATES.get(end.reason, "stopped"), reason=end.message)
@@ -111,6 +119,7 @@ class _ContractRunner:
         judge: Model,
         emit: EmitRun,
         log: RunLog | None,
+        find_reason_to_stop: FindReasonToStop,
     ) -> None:
         self._progress = progress
         self._inner = inner
@@ -119,6 +128,7 @@ class _ContractRunner:
         self._judge = judge
         self._emit = emit
         self._log = log
+        self._find_reason_to_stop = find_reason_to_stop
         self._history: list[AppMessage] = []
         self._interrupted = False
         self._started_at = anyio.current_time()
@@ -208,6 +218,8 @@ class _ContractRunner:
                 continue
             if exceeded := progress.exceeded_limit(self._seconds):
                 return exceeded
+            if reason := await self._find_reason_to_stop():
+                return "stopped", f"{reason} {progress.summary()}"
             if progress.step == "judge":
                 await self._evaluate(config, emit)
             elif stuck := progress.stuck_reason():

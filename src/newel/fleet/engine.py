@@ -6,11 +6,34 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from newel.jobs.engine import Engine
-from newel.jobs.placement import Placement, WorkerInfo
+from newel.jobs.placement import Placement, Spending, WorkerInfo
+
+
+class Budgets(Protocol):
+    """What some jobs spend together, and how many requests a model server gets at a time. Each method may be repeated."""
+
+    async def set(self, name: str, *, max_cost: float | None, max_tokens: int | None) -> None:
+        """Create a budget; one that exists stays as it is."""
+        ...
+
+    async def spending(self, name: str) -> Spending | None:
+        """None without a budget of that name."""
+        ...
+
+    async def begin(self, request: str, server: str, slots: int | None) -> bool:
+        """Whether a request, by an id of its own, may be made now: a server gets at most ``slots`` at a time."""
+        ...
+
+    async def end(self, request: str, name: str, *, cost: float, tokens: int) -> None:
+        """A request that was begun has ended; what it has cost counts for a budget."""
+        ...
 
 
 class FleetEngine(Engine, Protocol):
     """An engine that many machines share. Opened by a worker, it claims the jobs whose labels the worker has."""
+
+    @property
+    def budgets(self) -> Budgets: ...
 
     async def submit(
         self, kind: str, params: bytes, *, queue: str, key: str | None = None, labels: Sequence[str] = ()

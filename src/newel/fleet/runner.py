@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,8 +21,10 @@ from newel.agent.errors import NewelError
 from newel.agent.events import ToolExecutionEnd
 from newel.contracts.contract_job import ContractParams, decline_questions, outcome, run_contract_job
 from newel.contracts.run_log import log_file
+from newel.fleet.budget import exceeded_budget
+from newel.fleet.engine import FleetEngine
 from newel.fleet.job import FleetJob
-from newel.jobs.engine import Engine, JobOutcome, Lease
+from newel.jobs.engine import JobOutcome, Lease
 from newel.runs.chat_session import AgentFactory, ChatSession
 from newel.runs.chat_turn import read_events
 from newel.runs.event_hub import EventHub, JournalWriter
@@ -61,7 +64,7 @@ class FleetRunner:
     """The handler of these jobs; see ``newel.jobs.worker.Handler``."""
 
     def __init__(
-        self, engine: Engine, hub: EventHub, open_folder: OpenFolder, open_factory: OpenFactory
+        self, engine: FleetEngine, hub: EventHub, open_folder: OpenFolder, open_factory: OpenFactory
     ) -> None:
         self._engine = engine
         self._hub = hub
@@ -112,5 +115,13 @@ class FleetRunner:
         journal = JournalWriter(self._engine, lease, self._hub, find_preceding=find_preceding)
         if is_new and (beginning := await folder.snapshot()) is not None:
             await journal(beginning)  # what the job's changes are measured by
-        state = await run_contract_job(lease, params, chat, self._engine, self._hub, journal=journal)
+        state = await run_contract_job(
+            lease,
+            params,
+            chat,
+            self._engine,
+            self._hub,
+            journal=journal,
+            find_reason_to_stop=partial(exceeded_budget, self._engine.budgets, job),
+        )
         return outcome(state)

@@ -34,6 +34,15 @@ class WorkerInfo(Wire, frozen=True, kw_only=True):
     seen: str
 
 
+class Spending(Wire, frozen=True, kw_only=True):
+    """What some jobs may spend together, and what they have: US dollars and tokens. None is no limit."""
+
+    max_cost: float | None
+    max_tokens: int | None
+    cost: float
+    tokens: int
+
+
 class Placement(Wire, frozen=True, kw_only=True):
     """Where a job runs, as far as is known: its last worker, on ``machine``."""
 

@@ -1,6 +1,6 @@
 """If these fail, a job that loses its machine begins anew, loses files, or does a step twice.
 
-Both machines are in this process, on the embedded engine; the workers of the commands run on PostgreSQL.
+Both machines are in this process; the workers of the commands are tested beside this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from newel.fleet.folders import JobFolders, open_store
 from newel.fleet.job import FLEET_CONTRACT, FleetJob
 from newel.fleet.runner import FleetRunner
 from newel.jobs.engine import FINAL, Job
-from newel.jobs.sqlite import SqliteEngine, open_engine
+from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
 from newel.jobs.worker import Worker
 from newel.runs.chat_turn import read_events
 from newel.runs.event_hub import EventHub
@@ -32,6 +32,7 @@ from newel.runs.models import Contract
 from newel.runs.run_events import ContractState, FolderSnapshot
 from newel.text.json import to_json
 from tests.integration.agents.support import after
+from tests.postgres import PostgresServer
 from tests.support import bash, scenario
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.anyio
 class Fleet:
     """Machines that share an engine and a store."""
 
-    def __init__(self, folder: Path, engine: SqliteEngine, hub: EventHub, server: MockServer) -> None:
+    def __init__(self, folder: Path, engine: PostgresEngine, hub: EventHub, server: MockServer) -> None:
         self.folder = folder
         self.engine = engine
         self.hub = hub
@@ -64,7 +65,7 @@ class Fleet:
         return JobFolders(self.folder / machine / "jobs", self.store)
 
     def worker(self, machine: str) -> Worker:
-        open_factory = partial(open_job_factory, self.settings(machine))
+        open_factory = partial(open_job_factory, self.settings(machine), self.engine.budgets)
         runner = FleetRunner(self.engine, self.hub, self.folders(machine).open, open_factory)
         return Worker(self.engine, {FLEET_CONTRACT: runner}, slots=2, name=machine, claim_wait=0.1)
 
@@ -96,11 +97,11 @@ class Fleet:
 
 
 @asynccontextmanager
-async def fleet(folder: Path, *scenarios: dict[str, Any]) -> AsyncGenerator[Fleet]:
+async def fleet(folder: Path, postgres: PostgresServer, *scenarios: dict[str, Any]) -> AsyncGenerator[Fleet]:
     script = {"scenarios": [one for each in scenarios for one in each["scenarios"]]}
     async with (
         serve(script, strict=True) as server,
-        open_engine(None) as engine,
+        open_postgres_engine(postgres.url(postgres.create_database())) as engine,
         EventHub(engine) as hub,
     ):
         yield Fleet(folder, engine, hub, server)
@@ -114,7 +115,9 @@ def git(folder: Path, *words: str) -> str:
     ).stdout
 
 
-async def test_a_contract_runs_in_a_copy_of_the_users_folder(tmp_path: Path) -> None:
+async def test_a_contract_runs_in_a_copy_of_the_users_folder(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     git(mine, "init", "-q")
@@ -125,7 +128,10 @@ async def test_a_contract_runs_in_a_copy_of_the_users_folder(tmp_path: Path) -> 
     (mine / "untracked.txt").write_text("new\n")
     (mine / ".env").write_text("KEY=secret\n")
     async with fleet(
-        tmp_path, after(1, True), scenario("Count", bash("cat a.txt untracked.txt > both && git add both"))
+        tmp_path,
+        postgres,
+        after(1, True),
+        scenario("Count", bash("cat a.txt untracked.txt > both && git add both")),
     ) as here:
         start, missing = await here.folders("laptop").store_start("f", mine, lambda path: path == ".env")
         assert missing == ["1 files that often hold secrets: .env."]
@@ -143,9 +149,12 @@ async def test_a_contract_runs_in_a_copy_of_the_users_folder(tmp_path: Path) -> 
         assert sorted(path.name for path in mine.iterdir()) == [".env", ".git", "a.txt", "untracked.txt"]
 
 
-async def test_another_machine_goes_on_where_the_first_one_stopped(tmp_path: Path) -> None:
+async def test_another_machine_goes_on_where_the_first_one_stopped(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
     async with fleet(
         tmp_path,
+        postgres,
         after(1, False, missing="two"),
         after(2, False, missing="three"),
         after(3, True),
@@ -173,8 +182,10 @@ async def test_another_machine_goes_on_where_the_first_one_stopped(tmp_path: Pat
         assert numbers == sorted(set(numbers))
 
 
-async def test_a_repository_that_cannot_be_cloned_is_tried_again_and_named(tmp_path: Path) -> None:
-    async with fleet(tmp_path) as here:
+async def test_a_repository_that_cannot_be_cloned_is_tried_again_and_named(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with fleet(tmp_path, postgres) as here:
         job = await here.submit("Count", repo=str(tmp_path / "missing.git"))
 
         async def is_delayed() -> bool:

@@ -91,6 +91,27 @@ def test_a_drained_worker_ends_with_its_last_job(make_fleet: MakeFleet) -> None:
     assert fleet.state(job) == "completed"
 
 
+def test_a_fleet_ends_at_its_budget_and_each_job_says_so(make_fleet: MakeFleet) -> None:
+    """Each job alone stays far below it."""
+    fleet = make_fleet(after(1, True), scenario("Make the file", bash("echo made > it")))
+    (fleet.folder / "rows.json").write_text('[{"name": "x"}, {"name": "y"}, {"name": "z"}]')
+    fleet.worker("one", "--slots", "1")
+    words = (
+        "Make the file {{name}}",
+        "--matrix",
+        str(fleet.folder / "rows.json"),
+        "--fleet-max-tokens",
+        "1200",
+    )
+    done = fleet("fleet", "run", *words, "--wait", check=False)
+    assert done.returncode == 1
+    states = [job["state"] for job in fleet.jobs()]
+    assert states[0] == "completed", done.stdout
+    assert states[-1] == "stopped", done.stdout
+    assert "Stopped at the limit of fleet" in fleet.jobs()[-1]["reason"]
+    assert "1,200 tokens" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -20,9 +20,11 @@ grant usage on schema newel to newel_control, newel_worker;
 grant select on all tables in schema newel to newel_control, newel_worker;
 
 grant execute on function
-  newel.submit, newel.cancel, newel.suspend, newel.annotate, newel.purge, newel.drain
+  newel.submit, newel.cancel, newel.suspend, newel.annotate, newel.purge, newel.drain,
+  newel.set_budget
   to newel_control;
 
 grant execute on function
-  newel.claim, newel.append, newel.renew, newel.finish, newel.release, newel.heartbeat, newel.clean
+  newel.claim, newel.append, newel.renew, newel.finish, newel.release, newel.heartbeat, newel.clean,
+  newel.begin_request, newel.end_request
   to newel_worker;

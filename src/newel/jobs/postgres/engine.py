@@ -40,6 +40,7 @@ from newel.jobs.engine import (
 from newel.jobs.notifier import CANCELLED, NO_EVENT, QUEUES, Notifier
 from newel.jobs.placement import Placement, WorkerIdentity, WorkerInfo
 from newel.jobs.postgres.appends import Appends, PendingAppend
+from newel.jobs.postgres.budgets import PostgresBudgets
 from newel.jobs.postgres.bulletin import Bulletin
 from newel.jobs.postgres.database import CALL_S, PATIENCE_S, Connection, Database
 from newel.jobs.postgres.failures import DatabaseUnavailable
@@ -109,6 +110,7 @@ class PostgresEngine:
         self._notifier = Notifier()
         self._bulletin = Bulletin(database, self._notifier)
         self._appends = Appends(database, lease)
+        self.budgets = PostgresBudgets(database, worker.name if worker is not None else "")
         self._last_beat = -float("inf")
         self._closed = False
 
