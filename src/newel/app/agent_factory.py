@@ -404,20 +404,17 @@ def _prepare_commands(
     """While the model answers, do what its first command would wait for."""
     from newel.agent.agent import ProviderTransport
 
-    runs_commands = agent.approve not in {"plan", "read-only"}
-    if not runs_commands or all(tool.spec.name != "bash" for tool in own_tools):
-        return
+    runs_commands = agent.approve not in {"plan", "read-only"} and any(
+        tool.spec.name == "bash" for tool in own_tools
+    )
+    if not runs_commands or workspaces.isolated is not None:
+        return  # a copy is made meanwhile, and a sandbox would take half of its repository for the whole
     if agent.sandbox != "off":
         from newel.app.sandbox import start_early
 
         start_early(agent.agent, context.host, workspaces.works_in.root)
     transport, recording = agent.agent.transport, workspaces.recording
-    if (
-        isinstance(transport, ProviderTransport)
-        and recording
-        and workspaces.isolated is None
-        and context.host.connection is None
-    ):
+    if isinstance(transport, ProviderTransport) and recording and context.host.connection is None:
         from newel.review.tracking.early_scan import EarlyScan
 
         agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, recording.scan_early))

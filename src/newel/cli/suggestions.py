@@ -12,7 +12,7 @@ from typing import Final
 from newel.agent.errors import UsageError
 from newel.cli import MODULES
 
-LIKENESS: Final = 0.8
+LIKENESS: Final = 0.82
 
 _AUTO: Final = "`--approve auto`, the default, runs everything without asking, in the sandbox; `--sandbox off` lifts its limits."
 _SETTINGS: Final = "`newel --help` lists the options; `newel config set NAME VALUE` changes a setting."

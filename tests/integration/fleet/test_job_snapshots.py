@@ -17,7 +17,7 @@ from newel.fleet.job_folder import JobFolder
 from newel.fleet.object_store import folder_store
 from newel.fleet.snapshot_repository import SnapshotRef
 from newel.fleet.snapshot_store import SnapshotStore
-from tests.job_folders import git, git_state, make_source, seen
+from tests.job_folders import GIT, git, git_state, make_source, seen
 
 Open = Callable[[Path], SnapshotStore]
 
@@ -57,7 +57,7 @@ def busy(work: Path) -> None:
     for number in range(2):
         (work / "shop.py").write_bytes(b"price = 4%d\n" % number)
         git(work, "stash")
-    subprocess.run(["git", "merge", "-q", "left"], cwd=work, check=False, capture_output=True)
+    subprocess.run([*GIT, "merge", "-q", "left"], cwd=work, check=False, capture_output=True)
     (work / "staged.py").write_bytes(b"staged = 1\n")
     git(work, "add", "staged.py")
     (work / "staged.py").write_bytes(b"later = 1\n")
