@@ -24,17 +24,17 @@ Reason = Literal[
 ]
 
 _WORDS: Final[dict[Reason, str]] = {
-    "ignored": "ignored, as git or the rules without git say",
+    "ignored": "files that git ignores, or the rules without git",
     "secret": "files that often hold secrets",
-    "large": "larger than the limit for one file",
-    "special": "sockets, pipes or devices",
-    "unreadable": "not readable",
-    "repository": "git repositories inside of the folder, or that lead out of it: files travel, their history does not",
-    "name": "names that git cannot hold",
-    "deep": "nested too deeply",
-    "privileged": "files with a setuid or setgid bit, which the copies lack",
-    "broken": "branches or tags whose commits are missing in the clone",
-    "rules": "repositories in which git did not answer: ignored files travel, but for well-known build folders",
+    "large": "files above the limit for one file",
+    "special": "sockets, pipes and devices",
+    "unreadable": "files that cannot be read",
+    "repository": "the history of git repositories inside of the folder, and of those that lead out of it",
+    "name": "files with names that git cannot hold",
+    "deep": "folders that are nested too deeply",
+    "privileged": "setuid and setgid bits",
+    "broken": "branches and tags whose commits are missing in the clone",
+    "rules": "an answer of git about what it ignores in these folders, so that all but well-known build folders travels",
 }
 
 _MAX_NAMES: Final = 1000
@@ -66,7 +66,7 @@ class SnapshotReport(Wire, frozen=True, kw_only=True):
             if count := self.counts.get(reason, 0):
                 names = [_shown(each) for each in self.left_out if each.reason == reason][:_SHOWN]
                 more = f" and {count - len(names):,} more" if count > len(names) else ""
-                lines.append(f"{count:,} {text}: {join_names(names, shown=_SHOWN)}{more}.")
+                lines.append(f"{text}: {join_names(names, shown=_SHOWN)}{more}.")
         return lines
 
 

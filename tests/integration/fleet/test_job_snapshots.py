@@ -130,10 +130,10 @@ def test_what_does_not_travel_is_said(tmp_path: Path) -> None:
     (inner / "b.o").write_bytes(b"1")
     report = job.snapshot(1).report
     assert report.words() == [
-        "3 ignored, as git or the rules without git say: a.o, node_modules/, vendor/b.o.",
-        "1 larger than the limit for one file: big.bin (1.0 KB).",
-        "1 sockets, pipes or devices: pipe.",
-        "1 git repositories inside of the folder, or that lead out of it: files travel, their history does not: vendor/.",
+        "files that git ignores, or the rules without git: a.o, node_modules/, vendor/b.o.",
+        "files above the limit for one file: big.bin (1.0 KB).",
+        "sockets, pipes and devices: pipe.",
+        "the history of git repositories inside of the folder, and of those that lead out of it: vendor/.",
     ]
     assert report.files == len([".gitignore", "shop.py", "fits.bin", "vendor/.gitignore", "vendor/shop.py"])
 

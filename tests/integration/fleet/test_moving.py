@@ -134,7 +134,7 @@ async def test_a_contract_runs_in_a_copy_of_the_users_folder(
         scenario("Count", bash("cat a.txt untracked.txt > both && git add both")),
     ) as here:
         start, missing = await here.folders("laptop").store_start("f", mine, lambda path: path == ".env")
-        assert missing == ["1 files that often hold secrets: .env."]
+        assert missing == ["files that often hold secrets: .env."]
         job = await here.submit("Count to one", accept="test -s both", start=start)
         await here.run_until("one", partial(here.ended, job))
         assert (await here.job(job)).state == "done", await here.job(job)
