@@ -155,7 +155,7 @@ async def _run(settings: Settings, engine: FleetEngine, options: argparse.Namesp
         rows=load_matrix(options.matrix) if options.matrix else [{}],
         repo=options.repo or "",
         ref=options.ref,
-        folder=None if options.repo else settings.cwd,
+        folder=None if options.repo else _whole_folder(settings.cwd),
         labels=options.label,
         approve=options.approve or "auto",
         max_cost=options.fleet_max_cost,
@@ -168,6 +168,19 @@ async def _run(settings: Settings, engine: FleetEngine, options: argparse.Namesp
     count = "1 job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
     print(f"Fleet {fleet}: {count} submitted. Follow them with `newel fleet status {fleet}`.")
     return await _wait(engine, fleet) if options.wait else DONE
+
+
+def _whole_folder(cwd: Path) -> Path:
+    """The folder that jobs begin with; raises ``UsageError`` for a part of a repository, whose rules about ignored files are above it."""
+    from newel.workspace.git import find_repository
+
+    folder = cwd.resolve()
+    top = find_repository(str(folder))
+    if top is not None and top != str(folder):
+        raise UsageError(
+            f"{cwd} is a part of the repository {top}. Jobs begin with all of it: run this there, or with --cwd."
+        )
+    return folder
 
 
 def _contract(text: str, options: argparse.Namespace) -> Contract:

@@ -112,6 +112,16 @@ def test_a_fleet_ends_at_its_budget_and_each_job_says_so(make_fleet: MakeFleet) 
     assert "1,200 tokens" in done.stdout
 
 
+def test_a_part_of_a_repository_is_no_folder_to_begin_with(make_fleet: MakeFleet) -> None:
+    """Files that the repository ignores would travel, such as data and build folders."""
+    fleet = make_fleet()
+    (fleet.project / ".git").mkdir()
+    (fleet.project / "part").mkdir()
+    done = fleet("fleet", "run", "Greet", "--cwd", "part", check=False)
+    assert done.returncode == 2
+    assert "is a part of the repository" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
