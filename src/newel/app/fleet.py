@@ -125,11 +125,10 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
 
 async def find_jobs(engine: FleetEngine, name: str) -> list[Placement]:
     """The jobs of a fleet, or one job, by the beginning of its id. Raises ``NoSuchJob``."""
-    placements = await engine.jobs_of("")
-    of_fleets = [each for each in placements if params_of(each).fleet.startswith(name)]
+    of_fleets = await engine.jobs_of(name)  # the key of a job begins with its fleet
     if of_fleets and len({params_of(each).fleet for each in of_fleets}) == 1:
         return of_fleets
-    found = [each for each in placements if each.job.id.startswith(name)]
+    found = [] if of_fleets else [each for each in await engine.jobs_of("") if each.job.id.startswith(name)]
     if len(found) != 1:
         what = "No fleet and no job has" if not (found or of_fleets) else "Several have"
         raise NoSuchJob(f"{what} an id that begins with {name!r}. `newel fleet status` lists them.")
