@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -16,6 +17,7 @@ import msgspec
 from newel.agent.errors import ConfigError
 from newel.agent.messages import new_id
 from newel.concurrency import background_tasks
+from newel.jobs.engine import EngineError
 from newel.storage.files import make_private, read_regular, replace_file
 from newel.version import VERSION
 
@@ -120,9 +122,12 @@ class FleetWorker:
 
     async def _watch(self, engine: FleetEngine, worker: Worker) -> None:
         """Drain the worker when it is to end, or an operator says so."""
-        while not self._stopping.is_set() and not await engine.is_draining():
+        is_draining = False
+        while not (self._stopping.is_set() or is_draining):
             with anyio.move_on_after(CLAIM_WAIT_S):
                 await self._stopping.wait()
+            with contextlib.suppress(EngineError):  # the database is away
+                is_draining = await engine.is_draining()
         worker.drain()
         if not self._stopping.is_set():
             self._report(f"Draining: {len(worker.running)} jobs are left.")

@@ -24,7 +24,7 @@ from newel.contracts.run_log import log_file
 from newel.fleet.budget import exceeded_budget
 from newel.fleet.engine import FleetEngine
 from newel.fleet.job import FleetJob
-from newel.jobs.engine import JobOutcome, Lease
+from newel.jobs.engine import EngineError, JobOutcome, Lease
 from newel.runs.chat_session import AgentFactory, ChatSession
 from newel.runs.chat_turn import read_events
 from newel.runs.event_hub import EventHub, JournalWriter
@@ -72,6 +72,12 @@ class FleetRunner:
         self._open_factory = open_factory
 
     async def __call__(self, lease: Lease) -> JobOutcome:
+        try:
+            return await self._open_and_run(lease)
+        except EngineError as error:  # the database is away: it says nothing about the job
+            return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
+
+    async def _open_and_run(self, lease: Lease) -> JobOutcome:
         job = msgspec.json.decode(lease.params, type=FleetJob)
         earlier = await read_events(self._engine, lease.job) if lease.seq else []
         latest = next((event for event in reversed(earlier) if isinstance(event, FolderSnapshot)), None)

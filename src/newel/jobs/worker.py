@@ -140,6 +140,8 @@ class Worker:
         else:
             try:
                 return await handler(lease)
+            except LeaseLost as error:
+                return JobOutcome(state="retry", reason=str(error))  # of no effect: another worker has it
             except Exception as error:  # noqa: BLE001 — an error ends only its own job
                 reason = _describe(error)
         self._failed(lease, reason)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.fleet import FleetOfProcesses, wait_for
 from tests.integration.agents.support import after
+from tests.postgres import PostgresServer
 from tests.support import bash, scenario
 
 MakeFleet = Callable[..., FleetOfProcesses]
@@ -162,3 +164,27 @@ def test_a_contract_survives_that_its_worker_is_killed_again_and_again(make_flee
     numbers = [int(line) for line in (fleet.project / "log").read_text().split()]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == steps
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_workers_and_their_jobs_outlive_a_database_that_was_away(
+    make_fleet: MakeFleet, postgres: PostgresServer
+) -> None:
+    """It is away for longer than a lease, and than any call waits for it."""
+    fleet = make_fleet(
+        after(1, False, missing="two"),
+        after(2, True),
+        scenario("Count", bash("sleep 2"), bash("echo two > log")),
+    )
+    worker = fleet.worker("one")
+    job = fleet.run("Count to two")
+    wait_for(lambda: "begins" in worker.log.read_text(), worker.log)
+    postgres.stop()
+    try:
+        time.sleep(25)
+    finally:
+        postgres.start()
+    assert worker.process.poll() is None, worker.log.read_text()
+    wait_for(lambda: fleet.state(job) == "completed", worker.log)
+    assert "failed" not in worker.log.read_text()
