@@ -43,9 +43,12 @@ def open_store(address: str) -> SnapshotStore:
 class MovingFolder:
     """Fulfils ``newel.fleet.runner.JobFolder``. ``number`` is that of the last snapshot."""
 
-    def __init__(self, folder: JobFolder, store: SnapshotStore, number: int) -> None:
+    def __init__(
+        self, folder: JobFolder, store: SnapshotStore, number: int, report: Callable[[str], None]
+    ) -> None:
         self._folder = folder
         self._store = store
+        self._report = report
         self._number = number
         self._content: Sequence[str | None] = ()
         self._missing = ""
@@ -65,7 +68,7 @@ class MovingFolder:
         if content == self._content:
             return None
         put = partial(self._store.put, number, taken.commit, self._folder.repository)
-        ref = await _until_reached(put)
+        ref = await self._until_reached(put)
         self._number, self._content = number, content
         missing = "\n".join(taken.report.words())
         is_new, self._missing = missing != self._missing, missing
@@ -77,13 +80,27 @@ class MovingFolder:
         entry = self._folder.repository.entry
         return taken, [entry(taken.commit, name) for name in ("work", "git", "home/review")]
 
+    async def _until_reached(self, put: Callable[[], SnapshotRef]) -> SnapshotRef:
+        delay, longest = RETRY_S
+        while True:
+            try:
+                return await anyio.to_thread.run_sync(put)
+            except SnapshotError as error:
+                if delay == RETRY_S[0]:
+                    self._report(f"{self._folder.job[:8]} waits for the store: {error}")
+                await anyio.sleep(delay)
+                delay = min(2 * delay, longest)
+
 
 class JobFolders:
-    """The folders below ``root``."""
+    """The folders below ``root``. ``report`` gets a line when a job has to wait for the store."""
 
-    def __init__(self, root: Path, store: SnapshotStore) -> None:
+    def __init__(
+        self, root: Path, store: SnapshotStore, report: Callable[[str], None] = lambda _: None
+    ) -> None:
         self._root = root
         self._store = store
+        self._report = report
 
     @asynccontextmanager
     async def open(
@@ -95,7 +112,7 @@ class JobFolders:
             await anyio.to_thread.run_sync(self._prepare, folder, job, latest)
         except SnapshotError as error:
             raise FolderUnavailable(str(error)) from error
-        yield MovingFolder(folder, self._store, latest.number if latest else 0)
+        yield MovingFolder(folder, self._store, latest.number if latest else 0, self._report)
 
     async def store_start(
         self, fleet: str, folder: Path, is_secret: Callable[[str], bool]
@@ -137,13 +154,3 @@ def _read_ref(text: str) -> SnapshotRef:
         return msgspec.json.decode(text, type=SnapshotRef)
     except msgspec.MsgspecError as error:
         raise SnapshotError(f"The journal names a snapshot that this Newel cannot read ({error}).") from error
-
-
-async def _until_reached(put: partial[SnapshotRef]) -> SnapshotRef:
-    delay, longest = RETRY_S
-    while True:
-        try:
-            return await anyio.to_thread.run_sync(put)
-        except SnapshotError:
-            await anyio.sleep(delay)
-            delay = min(2 * delay, longest)

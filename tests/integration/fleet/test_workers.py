@@ -114,6 +114,22 @@ def test_a_fleet_ends_at_its_budget_and_each_job_says_so(make_fleet: MakeFleet) 
     assert "1,200 tokens" in done.stdout
 
 
+def test_a_job_waits_for_a_store_that_is_away_and_the_worker_says_so(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet(after(1, True), scenario("Count", bash("sleep 2; echo one > log")))
+    worker = fleet.worker("one")
+    job = fleet.run("Count to one")
+    store = fleet.folder / "store.git"
+    wait_for(lambda: [*worker.home.glob(".newel/fleet/jobs/*/work")])
+    wait_for(lambda: "begins" in worker.log.read_text(), worker.log)
+    wait_for(lambda: fleet.jobs(job)[0]["events"] > 2)
+    store.rename(fleet.folder / "away")
+    store.write_text("not a repository")
+    wait_for(lambda: f"{job[:8]} waits for the store: " in worker.log.read_text(), worker.log)
+    store.unlink()
+    (fleet.folder / "away").rename(store)
+    wait_for(lambda: fleet.state(job) == "completed", worker.log)
+
+
 def test_a_part_of_a_repository_is_no_folder_to_begin_with(make_fleet: MakeFleet) -> None:
     """Files that the repository ignores would travel, such as data and build folders."""
     fleet = make_fleet()
