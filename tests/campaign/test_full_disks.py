@@ -5,15 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from mock_llm_server import running
 from tests.campaign.scene import CHAT, OLD, Found, Scene
 from tests.campaign.tally import CampaignTally
 from tests.campaign.test_system_faults import ANNOUNCED
-from tests.faults.test_full_disk import MOUNTS, can_mount
+from tests.faults.test_full_disk import MOUNTS, needs_mounts
 
-pytestmark = pytest.mark.skipif(not can_mount(), reason="nobody may mount a small disk of their own here")
+pytestmark = needs_mounts
 
 NEWEL, PROJECT = "home/.newel", "project"
 DISKS = {

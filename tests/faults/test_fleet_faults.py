@@ -89,12 +89,12 @@ def workers(
 
 @contextmanager
 def mounted_disk(size: str) -> Generator[Path]:
-    """A small disk, with a folder ``space`` for the server. Skips the test where none can be mounted."""
+    """A small disk, with a folder ``space`` for the server. Skips the test if none can be mounted."""
     folder = Path(tempfile.mkdtemp(prefix="newel-disk-"))
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
     try:
         if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-            pytest.skip("a small disk cannot be mounted here")
+            pytest.skip("needs root, to mount a small disk")
         try:
             folder.chmod(0o755)
             (folder / "space").mkdir()

@@ -26,7 +26,8 @@ def can_mount() -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not can_mount(), reason="nobody may mount a small disk of their own here")
+needs_mounts = pytest.mark.skipif(not can_mount(), reason="needs the right to mount a small disk")
+pytestmark = needs_mounts
 
 
 def alone(*command: str | Path, environ: dict[str, str] | None = None, cwd: Path = ROOT) -> Sequence[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from newel.jobs.placement import Placement
 
 
-class NoSuchJob(NewelError):
+class NoSuchFleetJob(NewelError):
     """No fleet or job, or more than one, has an id that begins so."""
 
 
@@ -44,7 +44,7 @@ class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubmittedFleet(msgspec.Struct, frozen=True):
-    """``missing`` says in words what of the user's folder the jobs do not have."""
+    """``missing`` tells what of the user's folder the jobs do not have."""
 
     fleet: str
     jobs: Sequence[str]
@@ -108,7 +108,7 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
     job, params = placement.job, params_of(placement)
     snapshots = [event for event in await read_events(engine, job.id) if isinstance(event, FolderSnapshot)]
     if len(snapshots) < 2:
-        raise NoSuchJob(f"Job {job.id[:8]} has changed no file yet.")
+        raise NoSuchFleetJob(f"Job {job.id[:8]} has changed no file yet.")
     store = open_store(settings.fleet.find_store(os.environ))
     folder = settings.home / "fleet" / f"changes-{job.id}"
     edits = await anyio.to_thread.run_sync(partial(read_changes, folder, store, snapshots))
@@ -124,14 +124,14 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
 
 
 async def find_jobs(engine: FleetEngine, name: str) -> list[Placement]:
-    """The jobs of a fleet, or one job, by the beginning of its id. Raises ``NoSuchJob``."""
+    """The jobs of a fleet, or one job, by the beginning of its id. Raises ``NoSuchFleetJob``."""
     of_fleets = await engine.jobs_of(name)  # the key of a job begins with its fleet
     if of_fleets and len({params_of(each).fleet for each in of_fleets}) == 1:
         return of_fleets
     found = [] if of_fleets else [each for each in await engine.jobs_of("") if each.job.id.startswith(name)]
     if len(found) != 1:
         what = "No fleet and no job has" if not (found or of_fleets) else "Several have"
-        raise NoSuchJob(f"{what} an id that begins with {name!r}. `newel fleet status` lists them.")
+        raise NoSuchFleetJob(f"{what} an id that begins with {name!r}. `newel fleet status` lists them.")
     return found
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.fleet.engine import Budgets, FleetEngine
     from newel.fleet.job import FleetJob
-    from newel.fleet.runner import FleetRunner, JobFolder
+    from newel.fleet.runner import FleetRunner, WorkFolder
     from newel.jobs.engine import JobOutcome, Lease
     from newel.jobs.placement import WorkerIdentity
     from newel.jobs.worker import Worker
@@ -38,7 +38,7 @@ LEASE_S: Final = 10.0
 CLAIM_WAIT_S: Final = 2.0
 """The longest until a worker notices that it is to be drained."""
 GRACE_S: Final = 25.0
-"""How long a worker that was told to end lets its jobs go on; then other workers continue them. Less than the 30 s after which Kubernetes
+"""How long a worker that is being stopped lets its jobs go on; then other workers continue them. Less than the 30 s after which Kubernetes
 kills it.
 """
 MAX_ATTEMPTS: Final = 1000
@@ -149,7 +149,7 @@ class FleetWorker:
 
 @asynccontextmanager
 async def open_job_factory(
-    settings: Settings, budgets: Budgets, job: FleetJob, folder: JobFolder
+    settings: Settings, budgets: Budgets, job: FleetJob, folder: WorkFolder
 ) -> AsyncGenerator[AgentFactory]:
     """What creates the agent of a job: with the model and the sandbox of this machine's settings, and the job's own home. Raises
     ``ConfigError``, ``ProviderError`` and ``WorkspaceError``.

@@ -20,10 +20,10 @@ DONE = 0
 def command_worker(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="newel worker",
-        description="Run jobs of a fleet on this machine, until it is told to end.",
+        description="Run jobs of a fleet on this machine until it is stopped.",
         epilog="The database is NEWEL_ENGINE or [engine] url, the store of folders NEWEL_FLEET_STORE or [fleet] store.\n"
-        "SIGTERM and Ctrl+C claim no more jobs, and hand the running ones over to other workers after 25 s; a second one does it at once.\n"
-        "exit codes: 0 ended when it was told to, 1 failed, 2 wrong usage",
+        "After SIGTERM or Ctrl+C, it claims no more jobs, and hands those still running over to other workers after 25 s, or at once after a second signal.\n"
+        "exit codes: 0 stopped or drained, 1 failed, 2 wrong usage",
     )
     add = parser.add_argument
     add(

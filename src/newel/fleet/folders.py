@@ -41,7 +41,7 @@ def open_store(address: str) -> SnapshotStore:
 
 
 class MovingFolder:
-    """Fulfils ``newel.fleet.runner.JobFolder``. ``number`` is that of the last snapshot."""
+    """Fulfils ``newel.fleet.runner.WorkFolder``. ``number`` is that of the last snapshot."""
 
     def __init__(
         self, folder: JobFolder, store: SnapshotStore, number: int, report: Callable[[str], None]

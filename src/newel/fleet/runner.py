@@ -39,7 +39,7 @@ class FolderUnavailable(NewelError):
     """A job's folder cannot be made now, but perhaps later, or on another machine."""
 
 
-class JobFolder(Protocol):
+class WorkFolder(Protocol):
     """The folder that a job works in, and ``home``, its own folder for sessions and records of changes."""
 
     @property
@@ -53,10 +53,10 @@ class JobFolder(Protocol):
         ...
 
 
-OpenFolder = Callable[[str, FleetJob, FolderSnapshot | None], AbstractAsyncContextManager[JobFolder]]
+OpenFolder = Callable[[str, FleetJob, FolderSnapshot | None], AbstractAsyncContextManager[WorkFolder]]
 """Opens the folder of a job by its id, as it was in a snapshot. Raises ``FolderUnavailable``, and other ``NewelError`` for what stays so."""
 
-OpenFactory = Callable[[FleetJob, JobFolder], AbstractAsyncContextManager[AgentFactory]]
+OpenFactory = Callable[[FleetJob, WorkFolder], AbstractAsyncContextManager[AgentFactory]]
 """Opens what creates the agent of a job."""
 
 
@@ -92,7 +92,7 @@ class FleetRunner:
             return await self._run(lease, job, folder, factory, is_new=latest is None)
 
     async def _run(
-        self, lease: Lease, job: FleetJob, folder: JobFolder, factory: AgentFactory, *, is_new: bool
+        self, lease: Lease, job: FleetJob, folder: WorkFolder, factory: AgentFactory, *, is_new: bool
     ) -> JobOutcome:
         chat = ChatSession(
             session=job.session,

@@ -1,4 +1,4 @@
-"""What of a job's folder does not travel with a snapshot, in words."""
+"""What of a job's folder does not travel with a snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the type of a value in a file of hooks, in words of the file and not of its parser."""
+"""What is wrong with the type of a value in a file of hooks, in the terms of the file, not of its parser."""
 
 from __future__ import annotations
 

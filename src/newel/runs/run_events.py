@@ -68,7 +68,7 @@ class ContractState(Event, frozen=True, tag="contract_state"):
 
 class FolderSnapshot(Event, frozen=True, tag="folder_snapshot"):
     """The job's folder as it is with the next event in the journal, stored under ``ref`` for the machine that continues the job. ``missing`` says
-    in words what of the folder is not in it.
+    what of the folder is not in it.
     """
 
     number: int

@@ -25,7 +25,7 @@ def conversation(newel: Newel, *words: str, columns: int = 80) -> Tmux:
 
 @pytest.mark.parametrize("columns", [50, 80, 120])
 def test_a_deletion_behind_a_long_text_is_shown(with_model: Make, columns: int) -> None:
-    """Nobody is asked about it, so the line of the call is all that tells of it."""
+    """No question is asked about it, so the line of the call is all that the user sees."""
     lines = "\n".join(f"line {number} of the notes" for number in range(60))
     newel = with_model(
         scenario("go", bash(f"cat > notes.txt <<'EOF'\n{lines}\nEOF\nrm -rf some/secret"), DONE)

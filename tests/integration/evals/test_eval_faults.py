@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_full_disk import MOUNTS, can_mount
+from tests.faults.test_full_disk import MOUNTS, needs_mounts
 from tests.integration.evals.test_eval_run import DONE, Suite, WithModel, begin, results, run, suite
 from tests.served import wait_until
 from tests.support import Newel, bash
@@ -40,7 +40,7 @@ def test_an_interrupted_run_says_how_to_go_on(suite: Suite, with_model: WithMode
 
 
 @pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
-@pytest.mark.skipif(not can_mount(), reason="nobody may mount a small disk of their own here")
+@needs_mounts
 def test_a_full_disk_stops_a_run_which_goes_on_with_room(suite: Suite, with_model: WithModel) -> None:
     """A trial that found no room says nothing about the agent; results that were there before remain."""
     suite.add("first", MAKE, DONE)

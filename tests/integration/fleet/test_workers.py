@@ -53,7 +53,7 @@ def test_each_row_of_a_matrix_is_a_job_and_labels_place_it(make_fleet: MakeFleet
     assert listed.count("ready") == 2
 
 
-def test_a_worker_that_is_told_to_end_hands_its_job_over(make_fleet: MakeFleet) -> None:
+def test_a_stopped_worker_hands_its_job_over(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(
         after(1, False, missing="two"),
         after(2, True),

@@ -1,4 +1,4 @@
-"""Says in words why a database cannot be used."""
+"""Explains why a database cannot be used."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def is_connection_error(error: Exception) -> bool:
 
 
 def describe(place: str, error: Exception) -> EngineError:
-    """An error of the driver, in words. ``place`` names the database without its password."""
+    """An error of the driver, with what to do about it. ``place`` names the database without its password."""
     for kinds, words in _REASONS:
         if isinstance(error, kinds):
             kind = DatabaseUnavailable if isinstance(error, _PASSING) else EngineError
