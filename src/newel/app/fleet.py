@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, UsageError
 from newel.agent.messages import new_id
 from newel.fleet.job import FLEET_CONTRACT, FleetJob
 from newel.fleet.matrix import Row, check_names, with_values
+from newel.jobs.placement import FleetSummary, Placement
 from newel.permissions.approval import ApprovalMode
 from newel.runs.models import Contract
 from newel.text.json import to_json
@@ -20,7 +22,8 @@ from newel.text.json import to_json
 if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.fleet.engine import FleetEngine
-    from newel.jobs.placement import Placement
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class NoSuchFleetJob(NewelError):
@@ -58,6 +61,7 @@ async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan)
     check_names(plan.contracts, plan.rows)
     contracts = [(with_values(contract, row), row) for contract in plan.contracts for row in plan.rows]
     fleet = new_id()[:8]
+    await engine.fleets.begin(fleet, FLEET_CONTRACT, len(contracts))
     start, missing = (
         ("", list[str]()) if plan.folder is None else await _store_start(settings, fleet, plan.folder)
     )
@@ -123,20 +127,42 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
     return [f"Proposed the changes of {count}. `newel review` shows them, `newel decide` decides.", *notices]
 
 
-async def find_jobs(engine: FleetEngine, name: str) -> list[Placement]:
-    """The jobs of a fleet, or one job, by the beginning of its id. Raises ``NoSuchFleetJob``."""
-    of_fleets = await engine.jobs_of(name)  # the key of a job begins with its fleet
-    if of_fleets and len({params_of(each).fleet for each in of_fleets}) == 1:
-        return of_fleets
-    found = [] if of_fleets else [each for each in await engine.jobs_of("") if each.job.id.startswith(name)]
+async def find_fleet_or_job(engine: FleetEngine, name: str) -> FleetSummary | Placement:
+    """A fleet by its id, or the only fleet or job whose id begins so. Raises ``NoSuchFleetJob``."""
+    fleets = jobs = ()
+    if _ID.fullmatch(name):
+        fleets = await engine.fleets.list(kind=FLEET_CONTRACT, prefix=name, limit=2)
+        jobs = await engine.fleets.find_jobs(name, kind=FLEET_CONTRACT)
+    exact = [fleet for fleet in fleets if fleet.id == name]
+    found = exact or [*fleets, *jobs]
     if len(found) != 1:
-        what = "No fleet and no job has" if not (found or of_fleets) else "Several have"
-        raise NoSuchFleetJob(f"{what} an id that begins with {name!r}. `newel fleet status` lists them.")
-    return found
+        what = "Several have" if found else "No fleet and no job has"
+        raise NoSuchFleetJob(
+            f"{what} an id that begins with {name!r}. `newel fleet list` and `newel fleet status` show them."
+        )
+    return found[0]
 
 
-def params_of(placement: Placement) -> FleetJob:
-    return msgspec.json.decode(placement.job.params, type=FleetJob)
+async def find_jobs(engine: FleetEngine, name: str) -> list[Placement]:
+    """The jobs of a fleet, the oldest first, or one job. Raises ``NoSuchFleetJob``."""
+    found = await find_fleet_or_job(engine, name)
+    return [found] if isinstance(found, Placement) else await engine.fleets.jobs(found.id)
+
+
+async def find_job(engine: FleetEngine, name: str) -> Placement:
+    """One job by the beginning of its id, or that of a fleet that has no other. Raises ``NoSuchFleetJob``, and ``UsageError`` for a fleet of several."""
+    jobs = await find_jobs(engine, name)
+    if len(jobs) > 1:
+        raise UsageError(
+            f"{name} is a fleet of {len(jobs):,} jobs. Give the id of one; `newel fleet status {name}` lists them."
+        )
+    return jobs[0]
+
+
+def params_of(described: Placement | FleetSummary) -> FleetJob:
+    """The contract of a job, or of the first job of a fleet, and where it begins."""
+    params = described.params if isinstance(described, FleetSummary) else described.job.params
+    return msgspec.json.decode(params, type=FleetJob)
 
 
 async def _store_start(settings: Settings, fleet: str, folder: Path) -> tuple[str, list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -15,21 +14,25 @@ import anyio
 
 from newel.agent.errors import UsageError
 from newel.cli.agents import add_contract_limits, contract_of
+from newel.cli.fleet_lists import (
+    MAX_FLEETS,
+    MAX_JOBS,
+    describe_counts,
+    describe_job,
+    list_fleets,
+    list_jobs,
+    list_workers,
+)
 from newel.cli.options import Parser, flags_of, folder, positive, positive_int
 from newel.config.settings import Settings, load_settings
-from newel.text.format import one_line
-from newel.text.json import to_json
 from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.fleet.engine import FleetEngine
-    from newel.jobs.engine import Job
-    from newel.jobs.placement import Placement
     from newel.runs.models import Contract
     from newel.runs.run_events import RunEvent
 
 DONE, FAILED = 0, 1
-SHORT_ID = 8
 POLL_S = 1.0
 
 CANCELLED = "cancelled by `newel fleet cancel`"
@@ -39,7 +42,7 @@ def command_fleet(arguments: Sequence[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.action is None:
-        parser.error("name an action: run, status, log, review, cancel, drain or workers")
+        parser.error("name an action: run, list, status, log, review, cancel, drain or workers")
     settings = load_settings(
         flags_of(options),
         cwd=folder(parser, getattr(options, "cwd", None)),
@@ -83,13 +86,32 @@ def _parser() -> argparse.ArgumentParser:
             help="the beginning of the id of a fleet or a job",
         )
         if name == "status":
-            sub.add_argument("--json", action="store_true", help="print one JSON object per job")
+            _add_listing(sub, "job", "newest jobs", f"{MAX_JOBS}, and all with --json")
+            sub.add_argument(
+                "--state",
+                action="append",
+                metavar="STATE",
+                help="only jobs in this state, such as running, failed or completed; repeat it for several",
+            )
         if name == "log":
             sub.add_argument("-f", "--follow", action="store_true", help="follow it to its end")
+    _add_listing(
+        actions.add_parser("list", help="list the fleets, and how many of their jobs are in which state"),
+        "fleet",
+        "newest fleets",
+        f"{MAX_FLEETS}",
+    )
     drain = actions.add_parser("drain", help="let a worker end with the jobs that it has")
     drain.add_argument("worker", metavar="WORKER", help="its name, as `newel fleet workers` shows it")
     actions.add_parser("workers", help="list the workers")
     return parser
+
+
+def _add_listing(parser: argparse.ArgumentParser, what: str, newest: str, default: str) -> None:
+    parser.add_argument("--json", action="store_true", help=f"print one JSON object per {what}")
+    parser.add_argument(
+        "--limit", type=positive_int, metavar="N", help=f"show the N {newest} (default: {default})"
+    )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -194,102 +216,35 @@ def _contract(text: str, options: argparse.Namespace) -> Contract:
 
 async def _wait(engine: FleetEngine, fleet: str) -> int:
     """Print how many jobs are in which state, at each change, until all have ended."""
-    from newel.app.fleet import find_jobs
-    from newel.jobs.engine import FINAL
+    from newel.fleet.job import FLEET_CONTRACT
+    from newel.jobs.engine import LIVE
 
     shown = ""
-    while True:
-        placements = await find_jobs(engine, fleet)
-        states = Counter(each.job.state for each in placements)
-        now = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    while found := await engine.fleets.list(kind=FLEET_CONTRACT, prefix=fleet, limit=1):
+        summary = found[0]
+        now = describe_counts(summary.states)
         if now != shown:
             print(now, flush=True)
             shown = now
-        if set(states) <= FINAL:
-            states_of = [await _contract_state(engine, each.job) for each in placements]
-            for each, state in zip(placements, states_of, strict=True):
-                print(_line(each, state))
-            return DONE if set(states_of) == {"completed"} else FAILED
+        if not summary.states.keys() & set(LIVE):
+            for each in await engine.fleets.jobs(fleet):
+                print(describe_job(each))
+            return DONE if summary.states.keys() == {"completed"} else FAILED
         await anyio.sleep(POLL_S)
+    print(f"newel: Fleet {fleet} was deleted.", file=sys.stderr)
+    return FAILED
 
 
-# -- status and log ----------------------------------------------------------------------------------
-
-
-async def _status(_: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
-    from newel.app.fleet import find_jobs, params_of
-
-    placements = await (find_jobs(engine, options.id) if options.id else engine.jobs_of("", limit=1000))
-    if options.id and not options.json:
-        await _print_spending(engine, params_of(placements[0]).fleet)
-    if not placements:
-        print("No jobs were submitted to this database yet. `newel fleet run` does it.")
-    for each in placements:
-        state = await _contract_state(engine, each.job)
-        if options.json:
-            job = params_of(each)
-            print(
-                to_json(
-                    {
-                        "id": each.job.id,
-                        "fleet": job.fleet,
-                        "number": job.number,
-                        "state": state,
-                        "reason": each.job.reason,
-                        "worker": each.worker,
-                        "attempts": each.job.attempts,
-                        "events": each.job.seq,
-                        "values": job.values,
-                        "contract": job.contract.text,
-                    }
-                ).decode()
-            )
-        else:
-            print(_line(each, state))
-    return DONE
-
-
-async def _print_spending(engine: FleetEngine, fleet: str) -> None:
-    spending = await engine.budgets.spending(fleet)
-    if spending is not None:
-        of_cost = "" if spending.max_cost is None else f" of ${spending.max_cost:g}"
-        of_tokens = "" if spending.max_tokens is None else f" of {spending.max_tokens:,}"
-        print(
-            f"Fleet {fleet} has spent ${spending.cost:.2f}{of_cost} and {spending.tokens:,}{of_tokens} tokens."
-        )
-
-
-def _line(placement: Placement, state: str) -> str:
-    from newel.app.fleet import params_of
-
-    job, params = placement.job, params_of(placement)
-    values = (
-        f" ({', '.join(f'{name}={value}' for name, value in params.values.items())})" if params.values else ""
-    )
-    line = f"{job.id[:SHORT_ID]}  {params.fleet}  {state:<9}  {one_line(params.contract.text, 60)}{one_line(values, 60)}"
-    if job.state == "running" and placement.worker:
-        line += f"\n{'':10}on {one_line(placement.worker, 80)}, attempt {job.attempts}"
-    return f"{line}\n{'':10}{one_line(job.reason)}" if job.reason else line
-
-
-async def _contract_state(engine: FleetEngine, job: Job) -> str:
-    """That of the contract, once the job has ended: the job of a contract that stopped at a limit is done."""
-    from newel.runs.run_events import ContractState, decode
-
-    if job.state != "done" or not job.seq:
-        return job.state
-    (last,) = await engine.read(job.id, job.seq - 1, limit=1) or (None,)
-    event = decode(last.data) if last is not None else None
-    return event.state if isinstance(event, ContractState) else job.state
+# -- log and review ----------------------------------------------------------------------------------
 
 
 async def _log(_: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
-    from newel.app.fleet import find_jobs
+    from newel.app.fleet import find_job
     from newel.runs.run_events import ContractState
     from newel.terminal.renderers.contract import ContractRenderer
     from newel.terminal.stdout import text_stdout
 
-    (placement,) = _one(await find_jobs(engine, options.id), options.id)
+    placement = await find_job(engine, options.id)
     screen, state = ContractRenderer(text_stdout()), ""
     async with aclosing(_events(engine, placement.job.id, follow=options.follow)) as events:
         async for event in events:
@@ -317,32 +272,24 @@ async def _events(engine: FleetEngine, job: str, *, follow: bool) -> AsyncGenera
 
 
 async def _review(settings: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
-    from newel.app.fleet import find_jobs, propose_job
+    from newel.app.fleet import find_job, propose_job
 
-    (placement,) = _one(await find_jobs(engine, options.id), options.id)
+    placement = await find_job(engine, options.id)
     for notice in await propose_job(settings, engine, placement):
         print(sanitize(notice))
     return DONE
 
 
-def _one(placements: Sequence[Placement], name: str) -> Sequence[Placement]:
-    """The one job; raises ``UsageError`` for several."""
-    if len(placements) > 1:
-        raise UsageError(
-            f"{name} is a fleet of {len(placements)} jobs. Give the id of one; `newel fleet status {name}` lists them."
-        )
-    return placements
-
-
-# -- cancel, drain and workers -----------------------------------------------------------------------
+# -- cancel and drain -----------------------------------------------------------------------
 
 
 async def _cancel(_: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
     from newel.app.fleet import find_jobs
+    from newel.jobs.engine import FINAL
 
-    placements = await find_jobs(engine, options.id)
-    cancelled = [each for each in placements if await engine.cancel(each.job.id, CANCELLED)]
-    ended = len(placements) - len(cancelled)
+    jobs = [each.job for each in await find_jobs(engine, options.id)]
+    cancelled = [job for job in jobs if job.state not in FINAL and await engine.cancel(job.id, CANCELLED)]
+    ended = len(jobs) - len(cancelled)
     print(f"{len(cancelled)} cancelled." + (f" {ended} had ended before." if ended else ""))
     return DONE
 
@@ -358,25 +305,13 @@ async def _drain(_: Settings, engine: FleetEngine, options: argparse.Namespace) 
     return DONE
 
 
-async def _workers(_: Settings, engine: FleetEngine, __: argparse.Namespace) -> int:
-    workers = await engine.workers()
-    if not workers:
-        print("No worker was heard of within the last day. `newel worker` starts one.")
-    for each in workers:
-        state = "silent" if not each.alive else "draining" if each.draining else "ready"
-        labels = f"  {one_line(', '.join(each.labels))}" if each.labels else ""
-        print(
-            f"{one_line(each.name, 60)}  {state:<8}  {each.running}/{each.slots} slots  newel {one_line(each.version, 20)}{labels}"
-        )
-    return DONE
-
-
 _ACTIONS = {
     "run": _run,
-    "status": _status,
+    "list": list_fleets,
+    "status": list_jobs,
     "log": _log,
     "review": _review,
     "cancel": _cancel,
     "drain": _drain,
-    "workers": _workers,
+    "workers": list_workers,
 }

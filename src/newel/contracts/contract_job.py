@@ -116,7 +116,9 @@ async def run_contract_job(
 
 def outcome(state: ContractState) -> JobOutcome:
     """The outcome of a job whose contract ended so."""
-    return JobOutcome(state="failed" if state.state == "failed" else "done", reason=state.reason)
+    return JobOutcome(
+        state="failed" if state.state == "failed" else "done", reason=state.reason, result=state.state
+    )
 
 
 async def submit(

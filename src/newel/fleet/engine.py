@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from newel.jobs.engine import Engine
-from newel.jobs.placement import Placement, Spending, WorkerInfo
+from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
 
 
 class Budgets(Protocol):
@@ -29,20 +29,56 @@ class Budgets(Protocol):
         ...
 
 
+class Fleets(Protocol):
+    """The jobs that were submitted together, with keys ``FLEET/NUMBER``. Prefixes are taken literally; the empty one is that of every id."""
+
+    async def begin(self, fleet: str, kind: str, jobs: int) -> None:
+        """Say how many jobs a fleet will have, before anything is stored or submitted for it."""
+        ...
+
+    async def list(self, *, kind: str | None = None, prefix: str = "", limit: int = 20) -> list[FleetSummary]:
+        """The fleets that have jobs, the newest first."""
+        ...
+
+    async def count(self, *, kind: str | None = None) -> int:
+        """How many ``list`` has without a limit."""
+        ...
+
+    async def jobs(
+        self,
+        fleet: str | None = None,
+        *,
+        kind: str | None = None,
+        states: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[Placement]:
+        """The newest ``limit`` jobs of a fleet, or of all, the oldest of them first. ``states`` are those of ``Placement.state``."""
+        ...
+
+    async def count_jobs(
+        self, fleet: str | None = None, *, kind: str | None = None, states: Sequence[str] | None = None
+    ) -> int:
+        """How many ``jobs`` has without a limit."""
+        ...
+
+    async def find_jobs(self, prefix: str, *, kind: str | None = None, limit: int = 2) -> list[Placement]:
+        """Up to ``limit`` jobs whose id begins so, of any fleet or of none."""
+        ...
+
+
 class FleetEngine(Engine, Protocol):
     """An engine that many machines share. Opened by a worker, it claims the jobs whose labels the worker has."""
 
     @property
     def budgets(self) -> Budgets: ...
 
+    @property
+    def fleets(self) -> Fleets: ...
+
     async def submit(
         self, kind: str, params: bytes, *, queue: str, key: str | None = None, labels: Sequence[str] = ()
     ) -> str:
         """As ``Engine.submit``, for workers that have all ``labels``."""
-        ...
-
-    async def jobs_of(self, prefix: str, *, limit: int = 100_000) -> list[Placement]:
-        """The jobs whose key begins so, the oldest first."""
         ...
 
     async def workers(self) -> list[WorkerInfo]:

@@ -69,12 +69,14 @@ class JournalEntry(Wire, frozen=True, kw_only=True):
 
 class JobOutcome(Wire, frozen=True, kw_only=True):
     """How a worker releases a job. ``retry`` queues it again after ``delay`` seconds. ``waiting`` and ``asking`` last until the
-    job is submitted again or cancelled; ``asking`` blocks the queue until then.
+    job is submitted again or cancelled; ``asking`` blocks the queue until then. ``result`` is how the run ended, in the words of its kind, such as
+    ``completed``: engines for many machines keep it for their lists.
     """
 
     state: Literal["done", "failed", "waiting", "asking", "retry"]
     reason: str = ""
     delay: float = 0.0
+    result: str = ""
 
 
 class EngineError(NewelError):

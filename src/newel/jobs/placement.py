@@ -44,9 +44,31 @@ class Spending(Wire, frozen=True, kw_only=True):
 
 
 class Placement(Wire, frozen=True, kw_only=True):
-    """Where a job runs, as far as is known: its last worker, on ``machine``."""
+    """Where a job runs, as far as is known: its last worker, on ``machine``. ``fleet`` is that of the jobs that it was submitted with, ``result``
+    that of its ``JobOutcome``.
+    """
 
     job: Job
     labels: list[str]
+    fleet: str = ""
+    result: str = ""
     worker: str = ""
     machine: str = ""
+
+    @property
+    def state(self) -> str:
+        """The state for lists: that of a job that is done is its result."""
+        return self.result if self.job.state == "done" and self.result else self.job.state
+
+
+class FleetSummary(Wire, frozen=True, kw_only=True):
+    """A fleet and the number of its jobs in each state, as ``Placement.state`` names it. ``submitted`` is in ISO 8601 and UTC; ``total`` is how many
+    jobs it was to have, None if that was not said. ``params`` are those of the first job that is left.
+    """
+
+    id: str
+    kind: str
+    submitted: str
+    states: dict[str, int]
+    total: int | None
+    params: bytes

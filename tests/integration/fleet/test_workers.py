@@ -44,10 +44,15 @@ def test_each_row_of_a_matrix_is_a_job_and_labels_place_it(make_fleet: MakeFleet
     plain, fast = fleet.worker("plain"), fleet.worker("fast", "--labels", "gpu")
     words = ("Make the file {{name}}", "--matrix", str(fleet.folder / "rows.csv"), "--label", "gpu", "--wait")
     done = fleet("fleet", "run", *words)
-    assert done.stdout.count("completed") == 3, done.stdout
-    assert "(name=x)" in done.stdout
+    assert done.stdout.count("completed  Make the file") == 3, done.stdout
+    assert "Make the file x (name=x)" in done.stdout
     assert "begins" not in plain.log.read_text()
     assert fast.log.read_text().count("begins") == 3
+    newest = fleet("fleet", "status", done.stdout.split()[1][:-1], "--limit", "1", "--state", "completed")
+    assert "3 completed." in newest.stdout
+    assert "Make the file z (name=z)" in newest.stdout
+    assert "2 older jobs are not shown: `--limit 3` shows them." in newest.stderr
+    assert json.loads(fleet("fleet", "list", "--json").stdout)["states"] == {"completed": 3}
     listed = fleet("fleet", "workers").stdout
     assert "gpu" in listed
     assert listed.count("ready") == 2
@@ -115,7 +120,9 @@ def test_a_fleet_ends_at_its_budget_and_each_job_says_so(make_fleet: MakeFleet) 
 
 
 def test_a_job_waits_for_a_store_that_is_away_and_the_worker_says_so(make_fleet: MakeFleet) -> None:
-    fleet = make_fleet(after(1, True), scenario("Count", bash("sleep 2; echo one > log")))
+    fleet = make_fleet(
+        after(1, True), scenario("Count", bash("until [ -e go ]; do sleep 0.1; done; echo one > log"))
+    )
     worker = fleet.worker("one")
     job = fleet.run("Count to one")
     store = fleet.folder / "store.git"
@@ -124,6 +131,7 @@ def test_a_job_waits_for_a_store_that_is_away_and_the_worker_says_so(make_fleet:
     wait_for(lambda: fleet.jobs(job)[0]["events"] > 2)
     store.rename(fleet.folder / "away")
     store.write_text("not a repository")
+    (worker.work(job) / "go").touch()
     wait_for(lambda: f"{job[:8]} waits for the store: " in worker.log.read_text(), worker.log)
     store.unlink()
     (fleet.folder / "away").rename(store)

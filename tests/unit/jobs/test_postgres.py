@@ -68,13 +68,13 @@ async def test_an_operator_sees_where_the_jobs_of_a_fleet_are(control: PostgresE
     await control.submit("turn", b"{}", queue="c", key="f2/1")
     async with open_postgres_engine(url, worker=identity("w1", "gpu", machine="m1")) as engine:
         await engine.claim(1, "w1")
-        placements = await control.jobs_of("f1/")
+        placements = await control.fleets.jobs("f1")
         assert [(each.job.id, each.job.state, each.worker, each.machine) for each in placements] == [
             (first, "running", "w1", "m1"),
             (second, "queued", "", ""),
         ]
         assert placements[0].labels == ["gpu"]
-        assert len(await control.jobs_of("")) == 3
+        assert len(await control.fleets.jobs()) == 3
         (worker,) = await control.workers()
         assert (worker.name, worker.machine, worker.labels, worker.slots) == ("w1", "m1", ["gpu"], 5)
         assert (worker.running, worker.draining, worker.alive) == (1, False, True)

@@ -21,8 +21,9 @@ grant select on all tables in schema newel to newel_control, newel_worker;
 
 grant execute on function
   newel.submit, newel.cancel, newel.suspend, newel.annotate, newel.purge, newel.drain,
-  newel.set_budget
+  newel.set_budget, newel.begin_fleet
   to newel_control;
+grant execute on function newel.shown_state to newel_control, newel_worker;
 
 grant execute on function
   newel.claim, newel.append, newel.renew, newel.finish, newel.release, newel.heartbeat, newel.clean,

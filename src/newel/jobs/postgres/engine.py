@@ -18,7 +18,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
@@ -38,13 +37,15 @@ from newel.jobs.engine import (
     LeaseLost,
 )
 from newel.jobs.notifier import CANCELLED, NO_EVENT, QUEUES, Notifier
-from newel.jobs.placement import Placement, WorkerIdentity, WorkerInfo
+from newel.jobs.placement import WorkerIdentity, WorkerInfo
 from newel.jobs.postgres.appends import Appends, PendingAppend
 from newel.jobs.postgres.budgets import PostgresBudgets
 from newel.jobs.postgres.bulletin import Bulletin
 from newel.jobs.postgres.database import CALL_S, PATIENCE_S, Connection, Database
 from newel.jobs.postgres.failures import DatabaseUnavailable
+from newel.jobs.postgres.fleets import PostgresFleets
 from newel.jobs.postgres.leases import HeldLeases, taken_over
+from newel.jobs.postgres.rows import JOBS, iso, job_of
 from newel.jobs.postgres.schema import migrate
 from newel.jobs.queries import MAX_READ_BYTES
 
@@ -52,11 +53,6 @@ RENEW_WAIT_S: Final = 1.0
 """The longest until a cancellation is noticed whose notification was lost."""
 CLEAN_INTERVAL_S: Final = 60.0
 
-_JOBS: Final = (
-    "SELECT id, kind, queue, params, state, attempts, created, updated, reason,"
-    " coalesce((SELECT max(seq) FROM newel.events WHERE job = n), 0) AS seq,"
-    " worker, machine, labels FROM newel.jobs JOIN newel.task_queues ON name = task_queue"
-)
 _CLAIM: Final = "SELECT * FROM newel.claim($1, $2, $3, $4, $5, $6)"
 _PAGE: Final = """
     SELECT seq, data FROM (
@@ -111,6 +107,7 @@ class PostgresEngine:
         self._bulletin = Bulletin(database, self._notifier)
         self._appends = Appends(database, lease)
         self.budgets = PostgresBudgets(database, worker.name if worker is not None else "")
+        self.fleets = PostgresFleets(database)
         self._last_beat = -float("inf")
         self._closed = False
 
@@ -245,8 +242,9 @@ class PostgresEngine:
 
     async def finish(self, lease: Lease, outcome: JobOutcome) -> None:
         self._held.check(lease)
-        values = (lease.job, lease.token, outcome.state, _storable(outcome.reason), outcome.delay)
-        is_done = await self._value("SELECT newel.finish($1, $2::text::uuid, $3, $4, $5)", *values)
+        reason, result = _storable(outcome.reason), _storable(outcome.result)
+        values = (lease.job, lease.token, outcome.state, reason, outcome.delay, result)
+        is_done = await self._value("SELECT newel.finish($1, $2::text::uuid, $3, $4, $5, $6)", *values)
         self._held.remove(lease)
         if not is_done:
             raise taken_over(lease)
@@ -290,8 +288,8 @@ class PostgresEngine:
         return await self._notifier.poll(read, wait, job, after_seq)
 
     async def get(self, job: str) -> Job | None:
-        rows = await self._rows(_JOBS + " WHERE id = $1", job)
-        return _job(rows[0]) if rows else None
+        rows = await self._rows(JOBS + " WHERE j.id = $1", job)
+        return job_of(rows[0]) if rows else None
 
     async def wait_for_release(self, job: str, *, wait: float) -> bool:
         async def check() -> tuple[bool, bool, float]:
@@ -310,24 +308,14 @@ class PostgresEngine:
         limit: int = 100,
     ) -> list[Job]:
         where = (
-            " WHERE ($1::text IS NULL OR kind = $1) AND ($2::text IS NULL OR queue = $2)"
-            " AND ($3::text[] IS NULL OR state = ANY ($3)) ORDER BY n DESC LIMIT $4"
+            " WHERE ($1::text IS NULL OR j.kind = $1) AND ($2::text IS NULL OR j.queue = $2)"
+            " AND ($3::text[] IS NULL OR j.state = ANY ($3)) ORDER BY j.n DESC LIMIT $4"
         )
         values = (kind, queue, None if states is None else list(states), limit)
-        return [_job(row) for row in await self._rows(_JOBS + where, *values)]
-
-    async def jobs_of(self, prefix: str, *, limit: int = 100_000) -> list[Placement]:
-        where = " WHERE starts_with(key, $1) ORDER BY n LIMIT $2"
-        rows = await self._rows(_JOBS + where, prefix, limit)
-        return [
-            Placement(job=_job(row), labels=list(row["labels"]), worker=row["worker"], machine=row["machine"])
-            for row in rows
-        ]
+        return [job_of(row) for row in await self._rows(JOBS + where, *values)]
 
     async def workers(self) -> list[WorkerInfo]:
-        rows: list[dict[str, Any]] = [
-            {**row, "seen": _iso(row["seen"])} for row in await self._rows(_WORKERS)
-        ]
+        rows: list[dict[str, Any]] = [{**row, "seen": iso(row["seen"])} for row in await self._rows(_WORKERS)]
         return [WorkerInfo(**row) for row in rows]
 
     async def drain(self, worker: str) -> bool:
@@ -386,16 +374,6 @@ def _lease(row: Any, worker: str) -> Lease:
     values: dict[str, Any] = {**row, "worker": worker, "token": str(row["run"])}
     del values["run"]
     return Lease(**values)
-
-
-def _job(row: Any) -> Job:
-    values: dict[str, Any] = {name: row[name] for name in Job.__struct_fields__}
-    values["created"], values["updated"] = _iso(row["created"]), _iso(row["updated"])
-    return Job(**values)
-
-
-def _iso(when: datetime) -> str:
-    return when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _poll_interval() -> float:
