@@ -1,7 +1,7 @@
 // An agent's panel: its contract, its transcript and its progress.
 
 import { copyButton, fill, h, iconButton, setText, setAttr } from "./dom.js";
-import { ContractForm, limitsOf } from "./contract.js";
+import { ContractForm, contractHead } from "./contract.js";
 import { Conversation } from "./conversation.js";
 import { StatusLine } from "./status-line.js";
 import { plain, pluralize, formatUsage } from "./format.js";
@@ -127,12 +127,7 @@ export class AgentView {
     this.contract.hidden = !contract || Boolean(this.form);
     if (contract === this.shownContract || !contract) return;
     this.shownContract = contract;
-    const text = plain(contract.text);
-    fill(
-      this.contract,
-      h("details", {}, h("summary", {}, h("span", { class: "dim" }, "Contract: "), text.split("\n")[0]), h("div", { class: "words" }, text)),
-      h("div", { class: "dim limits" }, plain(limitsOf(contract))),
-    );
+    fill(this.contract, ...contractHead(contract));
   }
 
   #log(path) {

@@ -3,7 +3,7 @@
 
 import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 import { askText, confirm } from "./dialog.js";
-import { formatMoment, plain, pluralize } from "./format.js";
+import { formatTime, plain, pluralize } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { openPalette, showKeys } from "./palette.js";
 import { pick } from "./picker.js";
@@ -41,7 +41,7 @@ export function createCommands({ store, state, actions, router, review, notifica
     const choices = actions.sessions().then((sessions) =>
       sessions.map(({ id, title, messages, modified }) => ({
         title: plain(title) || "Untitled",
-        detail: `${formatMoment(modified)} · ${pluralize(messages ?? 0, "message")}`,
+        detail: `${formatTime(1_000 * modified)} · ${pluralize(messages ?? 0, "message")}`,
         value: id,
       })));
     const id = await pick({ label: "Conversations", placeholder: "Find a conversation", choices, none: "No conversations in this project." });
@@ -108,6 +108,7 @@ export function createCommands({ store, state, actions, router, review, notifica
       { title: "All pending changes", run: () => review.open("pending") },
       { title: "Review requests", run: () => review.open("requests") },
       { title: "Checkpoints", run: () => review.open("checkpoints") },
+      store.get().hello?.fleets && { title: "Fleets", detail: "jobs on many machines", run: commands.openFleets },
       { title: "Permissions…", run: commands.openPermissions },
       { title: "Trust…", detail: "hooks, MCP servers, skills", run: commands.openTrust },
       { title: "Usage…", detail: "tokens, cost, time", run: commands.openUsage },
@@ -145,6 +146,7 @@ export function createCommands({ store, state, actions, router, review, notifica
     showNth: (index) => router.show(state.tabs()[index]?.id ?? null),
     toggleFiles: () => review.toggle("files"),
     toggleReview: () => review.toggle("review"),
+    openFleets: () => review.open("fleets"),
     openUsage: () => openUsage(actions),
     openTrust: () => view().trust.open(),
     openPermissions: () => view().openPermissions(store.get()),

@@ -2,6 +2,7 @@
 
 import { modeSelect } from "./agent-modes.js";
 import { h } from "./dom.js";
+import { reveal } from "./format.js";
 import { localStore } from "./local-storage.js";
 
 const DEFAULTS = {
@@ -89,8 +90,17 @@ function field(label, input, about, kind = "field") {
     h("label", {}, h("span", {}, label), input), h("span", { class: "dim", id: `about-${count}` }, about));
 }
 
+/** A contract and its limits, its text folded to the first line. */
+export function contractHead(contract) {
+  const text = reveal(contract.text);
+  return [
+    h("details", {}, h("summary", {}, h("span", { class: "dim" }, "Contract: "), text.split("\n")[0]), h("div", { class: "words" }, text)),
+    h("div", { class: "dim limits" }, reveal(limitsOf(contract))),
+  ];
+}
+
 /** A contract's limits: "50 turns · 30 minutes". */
-export function limitsOf(contract) {
+function limitsOf(contract) {
   const { accept, maxTurns, maxMinutes, maxTokens, maxCost, smallModel, worktree, agentMode } = { ...DEFAULTS, ...contract };
   return [
     `${maxTurns} turns`,

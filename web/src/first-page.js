@@ -2,7 +2,7 @@
 
 import { Composer } from "./composer.js";
 import { fill, h, setText } from "./dom.js";
-import { formatMoment, plain, pluralize } from "./format.js";
+import { formatTime, plain, pluralize } from "./format.js";
 
 const MAX_RECENT = 6;
 
@@ -56,6 +56,6 @@ export class FirstPage {
     fill(this.recent, ...sessions.slice(0, MAX_RECENT).map(({ id, title, messages, modified }) =>
       h("li", {}, h("button", { type: "button", class: "quiet recent-chat", onclick: () => this.actions.openSession(id) },
         h("span", { class: "recent-title" }, plain(title) || "Untitled"),
-        h("span", { class: "dim" }, `${formatMoment(modified)} · ${pluralize(messages ?? 0, "message")}`)))));
+        h("span", { class: "dim" }, `${formatTime(1_000 * modified)} · ${pluralize(messages ?? 0, "message")}`)))));
   }
 }

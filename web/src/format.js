@@ -195,15 +195,15 @@ function changed(diff) {
   return [count("add") && `+${count("add")}`, count("del") && `−${count("del")}`].filter(Boolean).join(" ");
 }
 
-/** A past time, in seconds since 1970: the time if it is today, else the date. */
-export function formatMoment(seconds, now = Date.now()) {
-  const then = new Date(seconds * 1_000);
-  const today = new Date(now);
-  if (then.toDateString() === today.toDateString()) {
-    return then.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-  }
-  const year = then.getFullYear() === today.getFullYear() ? undefined : "numeric";
-  return then.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
+/** A past time, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
+export function formatTime(time, now = Date.now()) {
+  const [date, today] = [new Date(time), new Date(now)];
+  const yesterday = new Date(today.getFullYear(), today.getMonth(), today.getDate() - 1);
+  const clock = date.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  if (date.toDateString() === today.toDateString()) return clock;
+  if (date.toDateString() === yesterday.toDateString()) return `yesterday ${clock}`;
+  const day = `${date.getDate()} ${date.toLocaleDateString("en", { month: "short" })}`;
+  return date.getFullYear() === today.getFullYear() ? `${day} ${clock}` : `${day} ${date.getFullYear()}`;
 }
 
 /** Fuzzy match score, 0 for no match: the letters in order; adjacent ones and word starts score higher. */

@@ -34,6 +34,7 @@ export class Header {
       { type: "button", "aria-expanded": "false", "aria-controls": "tools-panel", onclick: commands.toggleTools },
       "Tools", icon("down"), this.counts,
     );
+    this.fleets = h("button", { type: "button", hidden: true, onclick: commands.openFleets }, "Fleets");
     this.theme = iconButton("auto", "Color theme", () => {
       nextTheme();
       this.showTheme();
@@ -75,8 +76,8 @@ export class Header {
     const narrow = matchMedia("(max-width: 640px)");
     const arrange = () => {
       this.#openMenu(false);
-      if (!narrow.matches) return fill(this.el, title, modes, spacer, shown, this.tools, chat, rest);
-      fill(this.menu, modes, this.tools, rest);
+      if (!narrow.matches) return fill(this.el, title, modes, spacer, shown, this.fleets, this.tools, chat, rest);
+      fill(this.menu, modes, this.fleets, this.tools, rest);
       fill(this.el, title, spacer, shown, chat, this.more, this.menu);
     };
     narrow.addEventListener("change", arrange);
@@ -108,6 +109,7 @@ export class Header {
     setAttr(this.notify, "aria-pressed", notifications === "on");
     setAttr(this.notify, "title", NOTIFICATIONS[notifications]);
     this.host.update(hello);
+    this.fleets.hidden = !hello.fleets;
     setText(this.path, plain(hello.host?.folder ?? hello.project));
     setAttr(this.project, "title", hello.project);
     const model = plain(tab?.model ?? hello.model) || "no model";

@@ -10,8 +10,6 @@ import { ToolsPanel } from "./mcp-panel.js";
 import { Panel } from "./panel.js";
 import { PermissionsDialog } from "./permissions.js";
 import { ModelNote, ModelSetup, openSetup } from "./setup.js";
-import { textOf } from "./message.js";
-import { openRedo, openRewind, openRun, openUndo } from "./rewind.js";
 import { isBusy } from "./store.js";
 import { Tabs } from "./tabs.js";
 import { TrustDialog, TrustNote } from "./trust.js";
@@ -51,7 +49,7 @@ export class PageView {
       }),
       actions: {
         ...actions, ...ofComposer, close: commands.close, reviewOf: review.reviewOf, openFile: (path) => review.openFile(path),
-        ...runActions(review),
+        ...review.runActions,
       },
     });
     fill(
@@ -108,26 +106,6 @@ const CHAT_COMMANDS = [
   ["thinking", "Choose how much the model thinks", "chooseThinking"],
   ["tools", "MCP servers and their tools", "toggleTools"],
 ];
-
-/** What a conversation can do with the changes of its runs. */
-function runActions(review) {
-  const { api, announce } = review;
-  const showAll = () => review.review.touch();
-  const undoRun = (change) => openUndo({ api, change, announce }).then(showAll);
-  return {
-    undoRun,
-    redoRun: (change) => openRedo({ api, change, announce }).then(showAll),
-    reviewRun(change) {
-      const isOpen = change.files.some(({ pending, accepted }) => pending + accepted > 0);
-      return isOpen ? review.reviewRuns([change.job_id]) : openRun({ api, change, undo: () => undoRun(change) });
-    },
-    /** Go back to before a message of a chat; `goBack()` moves the conversation. */
-    rewind({ session }, { message }, goBack) {
-      const ask = (request) => api.rewind(session, message.timestamp, request);
-      return openRewind({ ask, message: textOf(message), goBack, announce }).then(showAll);
-    },
-  };
-}
 
 /** "1 question · notes.md · src · newel". */
 function documentTitle({ tab, asking, reviewQuestions }) {

@@ -2,7 +2,7 @@
 
 import { openDialog, dialogHead } from "./dialog.js";
 import { fill, h, icon, setText } from "./dom.js";
-import { formatMoment, plain, reveal } from "./format.js";
+import { formatTime, plain, reveal } from "./format.js";
 
 export class PermissionsDialog {
   #changes = null; // the count of changes that the list shows; null while the dialog is closed
@@ -69,7 +69,7 @@ export class PermissionsDialog {
 
   #keptRow(row) {
     const name = nameOf(row);
-    const since = row.since && h("span", { class: "dim" }, `since ${formatMoment(Date.parse(row.since) / 1_000)}`);
+    const since = row.since && h("span", { class: "dim" }, `since ${formatTime(Date.parse(row.since))}`);
     const button = h("button", {
       type: "button", "data-revokes": row.id, "aria-label": `Revoke ${name}`,
       onclick: () => this.#revoke(row, name),

@@ -11,6 +11,8 @@ const STATES = {
   stopped: ["stopped", "Stopped"],
   completed: ["completed", "Completed"],
   failed: ["failed", "Failed"],
+  queued: ["ready", "Queued"],
+  cancelled: ["stopped", "Cancelled"],
 };
 
 const SIGNS = { completed: "check", failed: "close", stopped: "stop", waiting: "question" };

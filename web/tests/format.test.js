@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  formatCall, truncate, diffLines, formatDuration, matchScore, formatMoment, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage,
+  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage,
 } from "../src/format.js";
 
 test("a call's line has its name and parameters, and at most 80 characters", () => {
@@ -75,12 +75,12 @@ test("a command's output has labels only if it wrote to both streams", () => {
   assert.equal(readableOutput("bash", "Interrupted: the outcome is unknown."), "Interrupted: the outcome is unknown.");
 });
 
-test("a time of today shows the time, an earlier one the date", () => {
-  const now = new Date(2026, 10, 22, 12, 0).getTime();
-  const at = (...parts) => new Date(...parts).getTime() / 1_000;
-  assert.equal(formatMoment(at(2026, 10, 22, 9, 5), now), "09:05");
-  assert.equal(formatMoment(at(2026, 10, 3, 9, 5), now), "3 Nov");
-  assert.equal(formatMoment(at(2025, 10, 3), now), "3 Nov 2025");
+test("a time of today shows the time, an earlier one the day, too", () => {
+  const now = new Date(2026, 2, 1, 0, 5).getTime();
+  assert.equal(formatTime(new Date(2026, 2, 1, 0, 2).getTime(), now), "00:02");
+  assert.equal(formatTime(new Date(2026, 1, 28, 18, 3).getTime(), now), "yesterday 18:03");
+  assert.equal(formatTime(new Date(2026, 0, 12, 9, 30).getTime(), now), "12 Jan 09:30");
+  assert.equal(formatTime(new Date(2024, 2, 12).getTime(), now), "12 Mar 2024");
 });
 
 test("numbers are short and have units", () => {

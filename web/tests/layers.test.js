@@ -14,13 +14,13 @@ const LAYERS = {
   frame: ["banners", "commands", "header", "page-view", "panel", "palette", "setup", "review/review-layout"],
   panels: [
     "agent", "chat", "first-page", "login", "mcp-panel", "permissions", "tabs", "toast", "trust", "usage", "review/binary-file-view", "review/editor", "review/job-list",
-    "review/job-view", "review/lazy-view", "review/pending-diff-view", "review/sidebar", "review/three-way-view", "review/timeline",
+    "fleet/fleet-job-view", "fleet/fleet-list", "fleet/fleet-view", "review/job-view", "review/lazy-view", "review/pending-diff-view", "review/sidebar", "review/three-way-view", "review/timeline",
     "review/tree",
   ],
   parts: [
     "composer", "contract", "conversation", "message", "questions", "queue", "status-line", "stop-button", "subagent", "todo", "tool-call",
     "review/clarify-card", "review/draft-restore", "review/editor-bar", "review/editor-setup", "review/hunk-list", "review/hunks", "review/hunk-toolbar",
-    "review/job-card", "review/pending-decisions-card", "review/prompt-context", "review/quick-open", "review/rollback", "rewind", "run-changes",
+    "review/job-card", "review/pending-decisions-card", "review/prompt-context", "review/quick-open", "review/rollback", "rewind", "run-actions", "run-changes",
     "review/sidebar-chat", "review/sidebar-file", "review/sidebar-hunk",
   ],
   elements: [
@@ -28,12 +28,12 @@ const LAYERS = {
     "review/changes", "review/paged-list", "review/patch-view", "review/progress-bar", "review/revise-dialog", "review/run-origin", "review/virtual-list",
   ],
   state: [
-    "actions", "notifications", "page-state", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
+    "actions", "fleet/fleet-api", "http-api", "notifications", "page-state", "polling", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
     "review/checkpoint-pages", "review/editor-deciding", "review/editor-sync", "review/job-state", "review/pending-decisions",
     "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],
   values: [
-    "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "word-diff", "review/change-labels",
+    "fleet/fleet-state", "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "word-diff", "review/change-labels",
     "review/editor-keys", "review/hunk-format", "review/patch", "review/review-progress", "review/routes", "review/splices", "review/text-hash",
   ],
 };

@@ -88,45 +88,6 @@ async def submit_fleet(settings: Settings, engine: FleetEngine, plan: FleetPlan)
     return SubmittedFleet(fleet, jobs, missing)
 
 
-async def propose_job(settings: Settings, engine: FleetEngine, placement: Placement) -> list[str]:
-    """Propose a job's changes in the project of the settings; returns messages for the user, the first of which says what was proposed. Raises
-    ``NewelError``.
-    """
-    from functools import partial
-
-    import anyio
-    import anyio.to_thread
-
-    from newel.app.review_limits import hunk_size
-    from newel.fleet.changes import read_changes
-    from newel.fleet.folders import open_store
-    from newel.fleet.proposals import JobChanges, propose_changes
-    from newel.review.project import ProjectReview
-    from newel.review.store.ledger import Ledger
-    from newel.review.tracking.recording_workspace import ledger_folder
-    from newel.runs.chat_turn import read_events
-    from newel.runs.run_events import FolderSnapshot
-    from newel.text.format import one_line
-    from newel.workspace.local import LocalWorkspace
-
-    job, params = placement.job, params_of(placement)
-    snapshots = [event for event in await read_events(engine, job.id) if isinstance(event, FolderSnapshot)]
-    if len(snapshots) < 2:
-        raise NoSuchFleetJob(f"Job {job.id[:8]} has changed no file yet.")
-    store = open_store(settings.fleet.find_store(os.environ))
-    folder = settings.home / "fleet" / f"changes-{job.id}"
-    edits = await anyio.to_thread.run_sync(partial(read_changes, folder, store, snapshots))
-    changes = JobChanges(
-        run=job.id, session=params.session, title=one_line(params.contract.text, 80), edits=edits
-    )
-    root = str(await anyio.Path(settings.cwd).resolve())
-    with Ledger.open(ledger_folder(settings.home, root)) as ledger:
-        project = ProjectReview(ledger, LocalWorkspace(root))
-        notices = await propose_changes(project, changes, hunk_size(settings))
-    count = "1 file" if len(edits) == 1 else f"{len(edits)} files"
-    return [f"Proposed the changes of {count}. `newel review` shows them, `newel decide` decides.", *notices]
-
-
 async def find_fleet_or_job(engine: FleetEngine, name: str) -> FleetSummary | Placement:
     """A fleet by its id, or the only fleet or job whose id begins so. Raises ``NoSuchFleetJob``."""
     fleets = jobs = ()

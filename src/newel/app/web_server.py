@@ -25,6 +25,7 @@ from newel.version import VERSION
 if TYPE_CHECKING:
     from newel.agent.agent import Subscriber
     from newel.agent.ports import Model
+    from newel.app.page_fleets import PageFleets
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.jobs.engine import Engine
     from newel.permissions.rules import RuleSet
@@ -89,7 +90,8 @@ async def serve_workbench(
         closing = anyio.Event()
         address = access.url.partition("#")[0]
         workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=address)
-        info = _server_info(settings, workbench, options)
+        fleets = _open_fleets(settings, workbench)
+        info = _server_info(settings, workbench, options, fleets=fleets is not None)
         app = create_app(
             workbench,
             info=info,
@@ -99,6 +101,7 @@ async def serve_workbench(
             open_review=workbench.review,
             report_usage=partial(report_usage, settings.home),
             trust=PageTrust(settings, workbench.servers),
+            fleets=fleets,
         )
         gc.freeze()
         gc.enable()
@@ -115,12 +118,16 @@ async def serve_workbench(
                     open_browser(access.url)
                 tasks.start_soon(workbench.run)  # not earlier: loading the review takes a while
                 tasks.start_soon(show_and_end)
+                if fleets is not None:
+                    tasks.start_soon(fleets.run)
 
             with anyio.CancelScope() as serving:
                 await serve(app, listener, announce=announce, closing=closing)
 
 
-def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) -> ServerInfo:
+def _server_info(
+    settings: Settings, workbench: Workbench, options: WebOptions, *, fleets: bool
+) -> ServerInfo:
     from newel.web.websocket import ServerInfo
 
     return ServerInfo(
@@ -131,8 +138,18 @@ def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) 
         sandbox=settings.sandbox.mode or "read-only",
         sandbox_problem=settings.sandbox_problem,
         ephemeral=options.ephemeral,
+        fleets=fleets,
         notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
     )
+
+
+def _open_fleets(settings: Settings, workbench: Workbench) -> PageFleets | None:
+    """None unless a database of a fleet is set."""
+    if not settings.engine.is_set(os.environ):
+        return None
+    from newel.app.page_fleets import PageFleets
+
+    return PageFleets(settings, workbench.review)
 
 
 def project_key(settings: Settings) -> str:

@@ -17,6 +17,7 @@ from newel.cli.agents import add_contract_limits, contract_of
 from newel.cli.fleet_lists import (
     MAX_FLEETS,
     MAX_JOBS,
+    SHORT_ID,
     describe_counts,
     describe_job,
     list_fleets,
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, help_line in (
         ("status", "list the jobs: their state, worker and reason"),
         ("log", "show the events of a job"),
-        ("review", "propose a job's changes in this folder, hunk by hunk"),
+        ("review", "propose the changes of a job, or of all jobs of a fleet, in this folder, hunk by hunk"),
         ("cancel", "cancel a job, or all jobs of a fleet"),
     ):
         sub = actions.add_parser(name, help=help_line)
@@ -272,11 +273,20 @@ async def _events(engine: FleetEngine, job: str, *, follow: bool) -> AsyncGenera
 
 
 async def _review(settings: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
-    from newel.app.fleet import find_job, propose_job
+    from newel.app.fleet import find_jobs
+    from newel.app.fleet_changes import JobNotEnded, propose_job
+    from newel.fleet.proposals import AlreadyProposed
 
-    placement = await find_job(engine, options.id)
-    for notice in await propose_job(settings, engine, placement):
-        print(sanitize(notice))
+    jobs = await find_jobs(engine, options.id)
+    for each in jobs:
+        try:
+            notices = await propose_job(settings, engine, each)
+        except (JobNotEnded, AlreadyProposed) as error:
+            if len(jobs) == 1:
+                raise
+            notices = [str(error)]
+        for notice in notices:
+            print(sanitize(notice if len(jobs) == 1 else f"{each.job.id[:SHORT_ID]}  {notice}"))
     return DONE
 
 

@@ -22,6 +22,10 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     url: str | None = None
 
+    def is_set(self, environ: Mapping[str, str]) -> bool:
+        """Whether ``find_url`` finds a value, be it one that it refuses."""
+        return bool(environ.get(ENGINE) or self.url)
+
     def find_url(self, environ: Mapping[str, str]) -> str:
         """That of the environment, or else of the settings. Raises ``ConfigError``."""
         url = environ.get(ENGINE) or self.url or ""

@@ -22,7 +22,7 @@ from newel.workspace.snapshots.port import FileChange
 from newel.workspace.snapshots.tree import FileSnapshot
 
 
-class AlreadyProposed(NewelError):
+class AlreadyProposed(NewelError, code="already_proposed"):
     """The changes of a job are proposed once: a second time, what the user has rejected would be back."""
 
 

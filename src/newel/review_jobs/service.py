@@ -74,9 +74,8 @@ class ReviewService:
         self.jobs = JobService(dependencies, self.sessions, self._registry, self.files)
         self.decisions = ReviewDecisions(self.files, self._registry, self.jobs, limits)
         self.checkpoints = CheckpointService(ledger, dependencies.checkpoints, self.files, self._registry)
-        self.rewinds = RewindService(
-            ProjectReview(ledger, dependencies.workspace), self.files, self._registry
-        )
+        self.project = ProjectReview(ledger, dependencies.workspace)
+        self.rewinds = RewindService(self.project, self.files, self._registry)
 
     @classmethod
     async def open(cls, dependencies: ReviewDependencies) -> Self:

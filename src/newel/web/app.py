@@ -8,6 +8,7 @@ GET  /api/state, /health       tabs and servers, the version
 GET  /api/permissions          the rules and servers of the project; POST …/revoke
 GET  /api/usage                what models and tools have used
      /api/trust                what the project brings that waits for trust, and the decision
+     /api/fleets, fleet-jobs   what runs on the machines of a fleet (docs/fleet.md)
 GET  /api/runs/{run}/events    a run's events, in pages or as a stream
      /api/agent/…              jobs that propose changes, and their review (docs/review-api.md)
 POST /api/transport/run        the model, for programs without its key
@@ -32,6 +33,8 @@ from newel.agent.ports import ModelRequest, Provider
 from newel.mcp.types import ServerStatus
 from newel.runs.models import Tab
 from newel.web.api.chat import ChatRequest, ChatStatus, EmptyBody, chat_routes
+from newel.web.api.fleets import KINDS as FLEET_KINDS
+from newel.web.api.fleets import FleetDesk, fleet_routes
 from newel.web.api.model_proxy import relay_routes
 from newel.web.api.permissions import KINDS as PERMISSION_KINDS
 from newel.web.api.permissions import permission_routes
@@ -100,11 +103,12 @@ def create_app(
     open_review: Callable[[], AbstractAsyncContextManager[ReviewService]] | None = None,
     report_usage: ReportUsage | None = None,
     trust: TrustDesk | None = None,
+    fleets: FleetDesk | None = None,
     static: Path = STATIC,
     send_timeout: float = SEND_TIMEOUT_S,
 ) -> FastAPI:
     """The ASGI application and its security middleware. ``relay`` answers ``/api/transport/run``, the service of ``open_review``
-    ``/api/agent/…``, ``report_usage`` ``/api/usage``, ``trust`` ``/api/trust``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
+    ``/api/agent/…``, ``report_usage`` ``/api/usage``, ``trust`` ``/api/trust``, ``fleets`` ``/api/fleets``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
     """
     app = FastAPI(
         title="Newel",
@@ -125,7 +129,7 @@ def create_app(
     ):
         app.include_router(router)
     kinds = [*KINDS, *PERMISSION_KINDS]
-    for router, of_router in _optional_routes(workbench, report_usage, trust):
+    for router, of_router in _optional_routes(workbench, report_usage, trust, fleets, closing):
         app.include_router(router)
         kinds += of_router
     if open_review is not None:
@@ -153,12 +157,18 @@ def create_app(
 
 
 def _optional_routes(
-    workbench: Workbench, report_usage: ReportUsage | None, trust: TrustDesk | None
+    workbench: Workbench,
+    report_usage: ReportUsage | None,
+    trust: TrustDesk | None,
+    fleets: FleetDesk | None,
+    closing: anyio.Event,
 ) -> Iterator[tuple[APIRouter, list[type]]]:
     if report_usage is not None:
         yield usage_routes(report_usage, workbench.folder), USAGE_KINDS
     if trust is not None:
         yield trust_routes(trust, workbench), TRUST_KINDS
+    if fleets is not None:
+        yield fleet_routes(fleets, closing), FLEET_KINDS
 
 
 def _login_routes(access: ServerAccess) -> APIRouter:

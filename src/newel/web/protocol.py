@@ -327,6 +327,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     ephemeral: bool
     review: bool
     """Whether the server has the review API (docs/review-api.md)."""
+    fleets: bool = False
+    """Whether a fleet is set up here (docs/fleet.md)."""
     tabs: list[Tab]
     servers: list[ServerStatus]
     host: HostState | None

@@ -80,6 +80,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: SandboxMode = "off"
     sandbox_problem: str = ""
     ephemeral: bool
+    fleets: bool = False
     notice: str = ""
 
 
@@ -138,6 +139,7 @@ class _Socket:
                     sandbox=info.sandbox,
                     sandbox_problem=info.sandbox_problem,
                     ephemeral=info.ephemeral,
+                    fleets=info.fleets,
                     review=review,
                     tabs=self._workbench.tabs,
                     servers=self._workbench.servers.statuses(),

@@ -1,10 +1,7 @@
 // The requests of docs/review-api.md, one method each.
 
-const MAX_ATTEMPTS = 5;
-const FIRST_RETRY_DELAY = 300; // ms before the first retry of a request whose answer was lost
-const SLOW_TIMEOUT = 4_000; // ms without an answer after which the server counts as unreachable
-const REQUEST_TIMEOUT = 20_000; // ms after which the request is repeated
-const RECONNECT_INTERVAL = 1_000; // ms between attempts to reach the server
+import { HttpApi } from "../http-api.js";
+
 const QUICK = { isQuick: true }; // a request that a healthy server answers quickly
 
 /** The first id of a hunk. A hunk gets a new id whenever its text changes. */
@@ -13,88 +10,65 @@ export const rootOf = (id) => id.split(".").at(-1);
 /** A file whose hunks are identified by their first ids, which are stable; `seen_id` identifies the current text. */
 const known = (view) => ({ ...view, hunks: view.hunks.map((hunk) => ({ ...hunk, hunk_id: rootOf(hunk.hunk_id), seen_id: hunk.hunk_id })) });
 
-/**
- * A failed request: `code` is the server's, or "connection", with `status` 0. `wasLost`: the answer to an earlier attempt was
- * lost, so that attempt may have succeeded.
- */
-export class ApiError extends Error {
-  constructor(status, code, message) {
-    super(message);
-    this.status = status;
-    this.code = code;
-  }
-}
-
-export class ReviewApi {
-  /** `onLink(isUp)` is called when the server becomes unreachable, and when it answers again. */
-  constructor({ onLink = () => {} } = {}) {
-    this.onLink = onLink;
-    this.isUp = true;
-    this.sleepers = new Set();
+export class ReviewApi extends HttpApi {
+  constructor(options) {
+    super("/api/agent/", options);
   }
 
-  /** Repeat pending requests now: the server is probably reachable again. */
-  wake() {
-    for (const wake of this.sleepers) wake();
-  }
-
-  /** Resolves when it is time for the next attempt to reach the server. */
-  untilUp = () => this.#sleep(RECONNECT_INTERVAL);
-
-  limits = () => this.#get("limits");
-  sessions = () => this.#get("sessions").then(({ sessions }) => sessions);
-  session = (id) => this.#get(`sessions/${encodeURIComponent(id)}`);
-  createSession = () => this.#post("sessions", {});
-  archive = (id) => this.#post(`sessions/${encodeURIComponent(id)}/archive`, {});
+  limits = () => this.get("limits");
+  sessions = () => this.get("sessions").then(({ sessions }) => sessions);
+  session = (id) => this.get(`sessions/${encodeURIComponent(id)}`);
+  createSession = () => this.post("sessions", {});
+  archive = (id) => this.post(`sessions/${encodeURIComponent(id)}/archive`, {});
 
   /** Not repeated automatically, as that would start a second job. */
-  run = (body) => this.#post("run", body, { again: false });
+  run = (body) => this.post("run", body, { again: false });
   /** {jobs, more}: those of all sessions, the latest first. */
-  jobs = (limit) => this.#get("jobs", { limit });
-  job = (id) => this.#get(`jobs/${encodeURIComponent(id)}`);
+  jobs = (limit) => this.get("jobs", { limit });
+  job = (id) => this.get(`jobs/${encodeURIComponent(id)}`);
   events = (id, cursor, { wait = 0, limit = 200, signal } = {}) =>
-    this.#get(`jobs/${encodeURIComponent(id)}/events`, { cursor, limit, wait }, { signal });
+    this.get(`jobs/${encodeURIComponent(id)}/events`, { cursor, limit, wait }, { signal });
   /** Answer a job's question, or skip it by null; resolves to an error message, or "". */
   clarify = (id, question, answer) =>
-    this.#post(`jobs/${encodeURIComponent(id)}/clarify`, { question_id: question, answer }).then(
+    this.post(`jobs/${encodeURIComponent(id)}/clarify`, { question_id: question, answer }).then(
       () => "",
       (error) => (error.code === "question_closed" ? "Already answered elsewhere." : error.message),
     );
-  rerun = (id) => this.#post(`jobs/${encodeURIComponent(id)}/rerun`, {}, { again: false });
-  cancel = (id) => this.#post(`jobs/${encodeURIComponent(id)}/cancel`, {});
-  apply = (session, job, hunks) => this.#post("apply", { session_id: session, job_id: job, accepted_hunk_ids: hunks });
+  rerun = (id) => this.post(`jobs/${encodeURIComponent(id)}/rerun`, {}, { again: false });
+  cancel = (id) => this.post(`jobs/${encodeURIComponent(id)}/cancel`, {});
+  apply = (session, job, hunks) => this.post("apply", { session_id: session, job_id: job, accepted_hunk_ids: hunks });
 
   /** {files, runs}: the files with pending changes, and the runs that made them. */
-  pending = () => this.#get("pending");
+  pending = () => this.get("pending");
   /** A file at its current or a given revision. */
-  file = (path, rev = null) => this.#get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
+  file = (path, rev = null) => this.get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
   /** A stamp that changes when the file on disk changes. */
-  stamp = (path) => this.#get("stamp", { file_path: path }, { again: false }).then(({ stamp }) => stamp);
+  stamp = (path) => this.get("stamp", { file_path: path }, { again: false }).then(({ stamp }) => stamp);
   /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base" (the file on disk). */
-  content = (path, of) => this.#get("content", { file_path: path, of }, { as: "arrayBuffer" });
-  changeLog = (path) => this.#get("change_log", { file_path: path });
+  content = (path, of) => this.get("content", { file_path: path, of }, { as: "arrayBuffer" });
+  changeLog = (path) => this.get("change_log", { file_path: path });
   // Changes name the revision they are based on. A repeated one is refused, as the revision has changed by then.
-  edit = (path, rev, splices) => this.#post("edit", { file_path: path, rev, splices }, QUICK).then(known);
+  edit = (path, rev, splices) => this.post("edit", { file_path: path, rev, splices }, QUICK).then(known);
   /** `hunks` are `seen_id`s. */
   decide = (path, rev, action, { hunks, mine = null }) =>
-    this.#post("decide", { file_path: path, rev, action, hunk_ids: hunks, ...(mine && { mine }) }, QUICK).then(known);
+    this.post("decide", { file_path: path, rev, action, hunk_ids: hunks, ...(mine && { mine }) }, QUICK).then(known);
   /** Decide all pending hunks of the given files: "accept" or "reject". */
   decideAll = (action, files) =>
-    this.#post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
-  undo = (path, rev) => this.#post("undo", { file_path: path, rev }, QUICK).then(known);
-  redo = (path, rev) => this.#post("redo", { file_path: path, rev }, QUICK).then(known);
+    this.post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
+  undo = (path, rev) => this.post("undo", { file_path: path, rev }, QUICK).then(known);
+  redo = (path, rev) => this.post("redo", { file_path: path, rev }, QUICK).then(known);
   /** `files`: [{path, rev}]. */
-  save = (files) => this.#post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev })) });
+  save = (files) => this.post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev })) });
 
-  tree = (folder) => this.#get("tree", { folder });
-  find = (query) => this.#get("find", { query });
+  tree = (folder) => this.get("tree", { folder });
+  find = (query) => this.get("find", { query });
   /** {checkpoints, more}: the latest first, those before the checkpoint `before`, or of one session. */
   checkpoints = ({ limit = 100, before = "", session = "" } = {}) =>
-    this.#get("checkpoints", { limit, ...(before && { before }), ...(session && { session_id: session }) });
-  checkpoint = (id) => this.#get(`checkpoints/${encodeURIComponent(id)}`);
-  diff3 = (id, path) => this.#get(`checkpoints/${encodeURIComponent(id)}/diff3`, { file_path: path });
+    this.get("checkpoints", { limit, ...(before && { before }), ...(session && { session_id: session }) });
+  checkpoint = (id) => this.get(`checkpoints/${encodeURIComponent(id)}`);
+  diff3 = (id, path) => this.get(`checkpoints/${encodeURIComponent(id)}/diff3`, { file_path: path });
   rollback = (id, { mode, hunks = [], dryRun = false }) =>
-    this.#post(`checkpoints/${encodeURIComponent(id)}/rollback`, { mode, hunk_ids: hunks, dry_run: dryRun }, { again: dryRun })
+    this.post(`checkpoints/${encodeURIComponent(id)}/rollback`, { mode, hunk_ids: hunks, dry_run: dryRun }, { again: dryRun })
       .then((done) => ({ ...done, buffers: done.buffers.map(known) }));
 
   /** What undoing or redoing a run in the files would change, or with its `files` doing it: {files, conflicts}. */
@@ -105,61 +79,6 @@ export class ReviewApi {
 
   #rewind(path, { dryRun = false, files = [] }, more = {}) {
     const seen = files.map(({ file_path, rev }) => ({ file_path, rev }));
-    return this.#post(path, { ...more, dry_run: dryRun, files: seen }, { again: dryRun });
-  }
-
-  #get(path, query = {}, how = {}) {
-    const words = new URLSearchParams(query).toString();
-    return this.#ask(`/api/agent/${path}${words && `?${words}`}`, { method: "GET" }, how);
-  }
-
-  #post(path, body, how = {}) {
-    const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-    return this.#ask(`/api/agent/${path}`, init, how);
-  }
-
-  async #ask(url, init, { again = true, isQuick = false, signal, as = "json" } = {}) {
-    const tries = again ? MAX_ATTEMPTS : 1;
-    for (let left = tries, wait = FIRST_RETRY_DELAY; ; left -= 1, wait *= 2) {
-      const slow = isQuick ? setTimeout(() => this.#link(false), SLOW_TIMEOUT) : null;
-      try {
-        const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(REQUEST_TIMEOUT) : signal });
-        const body = await answer[answer.ok ? as : "json"]().catch((error) => {
-          if (answer.ok) throw error; // the answer was cut off
-          return {};
-        });
-        this.#link(true);
-        if (answer.ok) return body;
-        const words = body.error?.message ?? `The server answered ${answer.status}.`;
-        throw Object.assign(new ApiError(answer.status, body.error?.code ?? "unknown", words), { wasLost: left < tries });
-      } catch (error) {
-        if (error instanceof ApiError || signal?.aborted) throw error;
-        this.#link(false);
-        if (left <= 1) throw new ApiError(0, "connection", "Not connected to Newel.");
-        await this.#sleep(wait);
-      } finally {
-        clearTimeout(slow);
-      }
-    }
-  }
-
-  /** Sleep for `time` ms, or until the server is reachable again. */
-  #sleep(time) {
-    return new Promise((resolve) => {
-      const wake = () => {
-        clearTimeout(timer);
-        this.sleepers.delete(wake);
-        resolve();
-      };
-      const timer = setTimeout(wake, time);
-      this.sleepers.add(wake);
-    });
-  }
-
-  #link(isUp) {
-    if (isUp === this.isUp) return;
-    this.isUp = isUp;
-    if (isUp) this.wake();
-    this.onLink(isUp);
+    return this.post(path, { ...more, dry_run: dryRun, files: seen }, { again: dryRun });
   }
 }

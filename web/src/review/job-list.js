@@ -1,11 +1,10 @@
 // The requests of all review sessions: instruction, time and outcome.
 
 import { fill, h, icon, setText } from "../dom.js";
-import { pluralize, reveal } from "../format.js";
+import { formatTime, pluralize, reveal } from "../format.js";
 import { isLive } from "./job-state.js";
 import { AutoRefresh } from "./auto-refresh.js";
 import { requestId } from "./routes.js";
-import { formatTime } from "./timeline.js";
 
 const PAGE = 50;
 const MOST = 500; // the server lists no more
@@ -46,7 +45,7 @@ export class JobList extends AutoRefresh {
       const found = await this.api.jobs(this.limit);
       if (asked !== this.asked) return;
       this.#show(found);
-      this.scheduleRead(found.jobs.some((job) => isLive(job.status)));
+      this.readWhile(found.jobs.some((job) => isLive(job.status)));
     } catch (error) {
       this.note.hidden = false;
       setText(this.note, error.message);

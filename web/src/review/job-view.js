@@ -2,7 +2,7 @@
 // rejected ones included.
 
 import { fill, h, icon, setText } from "../dom.js";
-import { truncate, formatDuration, plain, reveal, revealPath } from "../format.js";
+import { truncate, formatDuration, formatTime, plain, reveal, revealPath } from "../format.js";
 import { ClarifyCard } from "./clarify-card.js";
 import { formatContextRow } from "./prompt-context.js";
 import { AutoRefresh } from "./auto-refresh.js";
@@ -12,7 +12,6 @@ import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { outcomeOf } from "./job-list.js";
-import { formatTime } from "./timeline.js";
 import { describeWholeFile } from "./change-labels.js";
 
 const MAX_EVENTS = 500; // events in one answer
@@ -90,7 +89,7 @@ export class JobView extends AutoRefresh {
       this.#ask(job.question);
       if (key !== this.key) this.#show(job, dialogueOf(events));
       this.key = key;
-      this.scheduleRead(isLive(job.status));
+      this.readWhile(isLive(job.status));
     } catch (error) {
       if (asked !== this.asked) return;
       this.note.hidden = false;

@@ -7,6 +7,11 @@ import { localStore } from "../local-storage.js";
 import { ReviewApi } from "./api.js";
 import { RunChanges } from "./changes.js";
 import { ThreeWayView } from "./three-way-view.js";
+import { FleetApi } from "../fleet/fleet-api.js";
+import { FleetJobView } from "../fleet/fleet-job-view.js";
+import { FleetList } from "../fleet/fleet-list.js";
+import { FleetView } from "../fleet/fleet-view.js";
+import { runActions } from "../run-actions.js";
 import { LazyView } from "./lazy-view.js";
 import { askRevision, showVersions } from "./revise-dialog.js";
 import { RunOrigins } from "./run-origin.js";
@@ -45,6 +50,8 @@ export class ReviewLayout {
     this.unsent = new UnsentEdits();
     this.queue = new PendingDecisions(this);
     this.changes = new RunChanges({ api: this.api, review: this.review, changed });
+    this.runActions = runActions(this);
+    this.fleets = new FleetApi();
     const origins = new RunOrigins({ review: this.review, tabs, go: (origin) => this.#goTo(origin) });
     const openFile = (path, place) => this.openFile(path, place);
     const parts = { api: this.api, review: this.review, waiting: this.queue, unsent: this.unsent, announce: this.announce, openFile, origins };
@@ -217,7 +224,8 @@ export class ReviewLayout {
   /** Go to the first undecided hunk of some runs, else to an accepted one, else to all pending changes. */
   reviewRuns = async (runs) => {
     const isOf = ({ run_ids: ids }) => ids.some((id) => runs.includes(id));
-    const files = (this.review.get().pending ?? []).filter(isOf);
+    let files = (this.review.get().pending ?? []).filter(isOf);
+    if (files.length === 0) files = (await this.api.pending().catch(() => ({ files: [] }))).files.filter(isOf); // they may be new
     const file = files.find((each) => each.pending > 0) ?? files[0];
     if (!file) return this.open("pending");
     this.openFile(file.file_path);
@@ -236,7 +244,8 @@ export class ReviewLayout {
 
   /** The tabs changed, and with them the origins of hunks. */
   tabsChanged() {
-    this.changes.keep(this.serverTabs().map((tab) => tab.session));
+    const ofPlaces = [...this.views.values()].flatMap(({ session }) => session ?? []);
+    this.changes.keep([...this.serverTabs().map((tab) => tab.session), ...ofPlaces]);
     this.sidebar.update();
   }
 
@@ -289,8 +298,9 @@ export class ReviewLayout {
   /** The view of a place: {el, shown(), hidden(), focus()}. */
   view(id) {
     if (!this.views.has(id)) {
-      const { kind, path, checkpoint, job } = parsePlace(id);
-      const given = { ...this.parts, path, checkpoint, job };
+      const { kind, ...named } = parsePlace(id);
+      const given = { ...this.parts, ...named };
+      const ofFleet = { ...given, api: this.fleets, reviewRuns: this.reviewRuns };
       const make = {
         file: () => new LazyView(() => import("./editor.js").then(({ FileEditor }) => new FileEditor(given))),
         compare: () => new ThreeWayView(given),
@@ -298,6 +308,11 @@ export class ReviewLayout {
         checkpoints: () => new Timeline(given),
         requests: () => new JobList(given),
         request: () => new JobView(given),
+        fleets: () => new FleetList(ofFleet),
+        fleet: () => new FleetView(ofFleet),
+        "fleet-job": () => new FleetJobView({
+          ...ofFleet, changesOf: (session) => this.changes.of(session), runActions: this.runActions,
+        }),
       };
       const view = make[kind]();
       view.onState?.(() => this.changed());

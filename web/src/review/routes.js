@@ -1,28 +1,33 @@
-// The places of the page besides chats and agents: a file, a comparison, all pending changes, the checkpoints, the requests.
+// The places of the page besides chats and agents: a file, a comparison, all pending changes, the checkpoints, the requests, the fleets.
 // The id of a place is its address, too: "file/src/a.py", "compare/cp_1/src/a.py", "pending", "checkpoints",
-// "requests", "request/job_1".
+// "requests", "request/job_1", "fleets", "fleet/7c1f2a90", "fleet-job/3f9c".
 
-const NAMES = { pending: "All pending changes", checkpoints: "Checkpoints", requests: "Requests" };
+const NAMES = { pending: "All pending changes", checkpoints: "Checkpoints", requests: "Requests", fleets: "Fleets" };
+const BY_ID = { request: "job", fleet: "fleet", "fleet-job": "job" }; // kind → what its id is called
 
 export const fileId = (path) => `file/${path}`;
 export const requestId = (job) => `request/${job}`;
+export const fleetId = (fleet) => `fleet/${fleet}`;
+export const fleetJobId = (job) => `fleet-job/${job}`;
 export const compareId = (checkpoint, path) => `compare/${checkpoint}/${path}`;
 
-/** Parse an id into {kind, path, checkpoint, job}; null if it is invalid. */
+/** Parse an id into {kind, path, checkpoint, job, fleet}; null if it is invalid. */
 export function parsePlace(id) {
   if (NAMES[id]) return { kind: id };
   const [kind, ...rest] = id.split("/");
   if (kind === "file" && rest.join("/")) return { kind, path: rest.join("/") };
-  if (kind === "request" && rest.length === 1 && rest[0]) return { kind, job: rest[0] };
+  if (Object.hasOwn(BY_ID, kind)) return rest.length === 1 && rest[0] ? { kind, [BY_ID[kind]]: rest[0] } : null;
   const [checkpoint, ...path] = rest;
   return kind === "compare" && checkpoint && path.length ? { kind, checkpoint, path: path.join("/") } : null;
 }
 
 /** The title of a place's tab. */
 export function titleOf(id) {
-  const { kind, path } = parsePlace(id);
+  const { kind, path, fleet } = parsePlace(id);
   if (NAMES[kind]) return NAMES[kind];
   if (kind === "request") return "Request";
+  if (kind === "fleet") return `Fleet ${fleet}`;
+  if (kind === "fleet-job") return "Job";
   const name = path.split("/").at(-1);
   return kind === "compare" ? `${name} ⇄` : name;
 }

@@ -1,7 +1,7 @@
 // The chat of the review session: instructions and answers.
 
 import { h } from "../dom.js";
-import { formatMoment, plain, pluralize } from "../format.js";
+import { formatTime, plain, pluralize } from "../format.js";
 
 const MAX_SHOWN = 40; // entries that are shown, the latest
 
@@ -32,6 +32,6 @@ export class SessionChat {
 
 const entry = ({ role, text, ts, tool_calls: calls }) =>
   h("li", { class: `said-by-${role}` },
-    h("span", { class: "who" }, [role === "user" ? "You" : "Agent", formatMoment(Date.parse(ts) / 1_000), calls > 0 && pluralize(calls, "tool call")]
+    h("span", { class: "who" }, [role === "user" ? "You" : "Agent", formatTime(Date.parse(ts)), calls > 0 && pluralize(calls, "tool call")]
       .filter(Boolean).join(" · ")),
     h("div", { class: "words" }, plain(text)));

@@ -1,7 +1,7 @@
 // The checkpoints: each run with its time and changes, and its rollback.
 
 import { fill, h, icon, setText, setAttr } from "../dom.js";
-import { pluralize, reveal, revealPath } from "../format.js";
+import { formatTime, pluralize, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpoint-pages.js";
 import { AutoRefresh } from "./auto-refresh.js";
@@ -15,17 +15,6 @@ const PAGE_SIZE = 100; // files of a run that are listed at first
 /** The kind of run that a checkpoint belongs to. */
 export const kindOf = ({ job_id: run, session_id: session }) =>
   run.startsWith("rollback_") ? "Undo" : session.startsWith("sess_") ? "Review job" : "Run";
-
-/** A past time, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */
-export function formatTime(time, now = Date.now()) {
-  const [date, today] = [new Date(time), new Date(now)];
-  const yesterday = new Date(today.getFullYear(), today.getMonth(), today.getDate() - 1);
-  const clock = date.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-  if (date.toDateString() === today.toDateString()) return clock;
-  if (date.toDateString() === yesterday.toDateString()) return `yesterday ${clock}`;
-  const day = `${date.getDate()} ${date.toLocaleDateString("en", { month: "short" })}`;
-  return date.getFullYear() === today.getFullYear() ? `${day} ${clock}` : `${day} ${date.getFullYear()}`;
-}
 
 /** Describe the open hunks of a run. */
 function describeOpenHunks({ files }) {

@@ -1,0 +1,257 @@
+"""Fleets over HTTP: what runs on many machines, seen and reviewed from this one."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, Protocol
+
+import anyio
+import msgspec
+from fastapi import APIRouter, Path, Query
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from newel.agent.messages import Wire
+from newel.fleet.engine import FleetEngine
+from newel.fleet.job import FLEET_CONTRACT, FleetJob
+from newel.jobs.engine import LIVE, JobState, JournalEntry
+from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
+from newel.runs.models import Contract
+from newel.web.event_stream import MAX_WAIT, cancel_when_any
+from newel.web.http_schema import Json, route
+
+CANCELLED = "cancelled in the workbench"
+MAX_TITLE = 200
+"""Characters of a contract that a list shows."""
+
+FleetId = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$")]
+JobId = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{1,64}$")]
+State = Annotated[str, Query(pattern="^[a-z]{0,32}$", description="Only jobs in this state; empty for all.")]
+
+
+class FleetEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """A fleet in a list. ``title`` is the beginning of its first contract, ``created`` is in ISO 8601 and UTC, ``states`` counts its jobs: those whose
+    contract has ended are ``completed``, ``stopped``, ``failed`` or ``cancelled``.
+    """
+
+    id: str
+    title: str
+    created: str
+    states: dict[str, int]
+
+
+class FleetJobEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """A job of a fleet. ``number`` is its place in it, ``values`` are those of its row, ``labels`` those that its worker must have. ``worker`` is its last
+    one. ``status`` is as in ``FleetEntry``, ``reason`` says why the job ended or waits; its changes are proposed as a run of ``session``.
+    """
+
+    id: str
+    fleet: str
+    number: int
+    contract: Contract
+    values: dict[str, str]
+    labels: list[str]
+    status: str
+    reason: str
+    worker: str
+    attempts: int
+    session: str
+    created: str
+    updated: str
+
+
+class FleetPage(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """The latest fleets first; ``more`` says that there are older ones."""
+
+    fleets: list[FleetEntry]
+    more: bool
+    workers: list[WorkerInfo]
+
+
+class FleetJobs(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """A fleet and its jobs in their order. ``more`` says that it has others; ``spending`` is null unless the fleet has a budget."""
+
+    fleet: FleetEntry
+    spending: Spending | None
+    jobs: list[FleetJobEntry]
+    more: bool
+
+
+class FleetEvent(Wire, frozen=True, kw_only=True):
+    """``event`` is an event of docs/protocol.md, ``seq`` its number in the job."""
+
+    seq: int
+    event: msgspec.Raw
+
+
+class FleetEventPage(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """Continue with ``after`` = ``next``. An empty page whose ``state`` is done, failed or cancelled is the last."""
+
+    events: list[FleetEvent]
+    next: int
+    state: JobState
+
+
+class ProposedJob(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """The changes of ``files`` files are proposed in this project as run ``run``, 0 if they were before; ``notices`` say what is not, and why."""
+
+    run: str
+    files: int
+    notices: list[str]
+
+
+class CancelledJobs(Wire, frozen=True, kw_only=True, omit_defaults=False):
+    """``cancelled`` jobs were ended, the others had ended before."""
+
+    cancelled: int
+
+
+class FleetDesk(Protocol):
+    def engine(self) -> AbstractAsyncContextManager[FleetEngine]:
+        """The engine of the fleet. Raises ``ConfigError`` without one, and ``EngineError``."""
+        ...
+
+    async def propose(self, engine: FleetEngine, placement: Placement) -> ProposedJob:
+        """Propose the changes of a job that has ended. Raises ``NewelError``."""
+        ...
+
+
+KINDS: list[type] = [FleetPage, FleetJobs, FleetJobEntry, FleetEventPage, ProposedJob, CancelledJobs]
+
+
+def fleet_routes(desk: FleetDesk, closing: anyio.Event) -> APIRouter:
+    router = APIRouter()
+    _add_lists(router, desk)
+    _add_job(router, desk, closing)
+    return router
+
+
+def _add_lists(router: APIRouter, desk: FleetDesk) -> None:
+    @router.get("/api/fleets", **route("List the fleets and the workers", FleetPage, 409, 422))
+    async def fleets(limit: Annotated[int, Query(ge=1, le=500)] = 50) -> Response:
+        async with desk.engine() as engine:
+            found = await engine.fleets.list(kind=FLEET_CONTRACT, limit=limit + 1)
+            workers = await engine.workers()
+        entries = [_fleet_entry(each) for each in found[:limit]]
+        return Json(FleetPage(fleets=entries, more=len(found) > limit, workers=workers))
+
+    @router.get("/api/fleets/{fleet}", **route("Get a fleet and its jobs", FleetJobs, 404, 409, 422))
+    async def fleet(
+        fleet: FleetId, *, state: State = "", limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    ) -> Response:
+        async with desk.engine() as engine:
+            summary = await _summary(engine, fleet)
+            states = [state] if state else None
+            jobs = await engine.fleets.jobs(fleet, kind=FLEET_CONTRACT, states=states, limit=limit + 1)
+            spending = await engine.budgets.spending(fleet)
+        entries = [_job_entry(each) for each in jobs[-limit:]]
+        return Json(
+            FleetJobs(fleet=_fleet_entry(summary), spending=spending, jobs=entries, more=len(jobs) > limit)
+        )
+
+    @router.post(
+        "/api/fleets/{fleet}/cancel", **route("Cancel the jobs of a fleet", CancelledJobs, 404, 409, 422)
+    )
+    async def cancel(fleet: FleetId) -> Response:
+        async with desk.engine() as engine:
+            await _summary(engine, fleet)
+            jobs = await engine.fleets.jobs(fleet, kind=FLEET_CONTRACT, states=LIVE)
+            cancelled = [await engine.cancel(each.job.id, CANCELLED) for each in jobs]
+        return Json(CancelledJobs(cancelled=sum(cancelled)))
+
+
+def _add_job(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
+    @router.get("/api/fleet-jobs/{job}", **route("Get a job of a fleet", FleetJobEntry, 404, 409, 422))
+    async def job(job: JobId) -> Response:
+        async with desk.engine() as engine:
+            return Json(_job_entry(await _placement(engine, job)))
+
+    @router.get(
+        "/api/fleet-jobs/{job}/events", **route("Get the events of a job", FleetEventPage, 404, 409, 422)
+    )
+    async def events(
+        job: JobId,
+        *,
+        after: Annotated[
+            int, Query(ge=0, le=2**53, description="The number of the last event received.")
+        ] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000, description="Events per page.")] = 100,
+        wait: Annotated[
+            float, Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none.")
+        ] = 0,
+    ) -> Response:
+        """Events come as soon as a worker has written them: messages when they are complete, results of tools with their folder."""
+        async with desk.engine() as engine:
+            await _placement(engine, job)
+            page: list[JournalEntry] = []
+            async with cancel_when_any(closing.wait):
+                page = await engine.read(job, after, limit=limit, wait=wait)
+            now = await engine.get(job)
+        return Json(
+            FleetEventPage(
+                events=[FleetEvent(seq=entry.seq, event=msgspec.Raw(entry.data)) for entry in page],
+                next=page[-1].seq if page else after,
+                state=now.state if now else "cancelled",
+            )
+        )
+
+    @router.post("/api/fleet-jobs/{job}/cancel", **route("Cancel a job", CancelledJobs, 404, 409, 422))
+    async def cancel(job: JobId) -> Response:
+        async with desk.engine() as engine:
+            await _placement(engine, job)
+            return Json(CancelledJobs(cancelled=int(await engine.cancel(job, CANCELLED))))
+
+    @router.post(
+        "/api/fleet-jobs/{job}/propose",
+        **route("Propose the changes of a job in this project", ProposedJob, 404, 409, 422),
+    )
+    async def propose(job: JobId) -> Response:
+        """Its files are compared at the beginning and at the end; the review of the project has the difference as pending hunks. A repeated request
+        changes nothing.
+        """
+        async with desk.engine() as engine:
+            return Json(await desk.propose(engine, await _placement(engine, job)))
+
+
+async def _summary(engine: FleetEngine, fleet: str) -> FleetSummary:
+    found = await engine.fleets.list(kind=FLEET_CONTRACT, prefix=fleet, limit=2)
+    for each in found:
+        if each.id == fleet:
+            return each
+    raise HTTPException(404, f"There is no fleet {fleet}; it may have been deleted.")
+
+
+async def _placement(engine: FleetEngine, job: str) -> Placement:
+    for each in await engine.fleets.find_jobs(job, kind=FLEET_CONTRACT, limit=1):
+        if each.job.id == job:
+            return each
+    raise HTTPException(404, "No fleet has this job; it may have been deleted.")
+
+
+def _fleet_entry(summary: FleetSummary) -> FleetEntry:
+    job = msgspec.json.decode(summary.params, type=FleetJob)
+    return FleetEntry(
+        id=summary.id,
+        title=job.contract.text.strip()[:MAX_TITLE],
+        created=summary.submitted,
+        states=summary.states,
+    )
+
+
+def _job_entry(placement: Placement) -> FleetJobEntry:
+    job, params = placement.job, msgspec.json.decode(placement.job.params, type=FleetJob)
+    return FleetJobEntry(
+        id=job.id,
+        fleet=params.fleet,
+        number=params.number,
+        contract=params.contract,
+        values=params.values,
+        labels=params.labels,
+        status=placement.state,
+        reason=job.reason,
+        worker=placement.worker,
+        attempts=job.attempts,
+        session=params.session,
+        created=job.created,
+        updated=job.updated,
+    )

@@ -1,0 +1,139 @@
+"""If these fail, the workbench does not show what runs on other machines, or loses or repeats what it proposes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fleet import FleetOfProcesses, wait_for
+from tests.integration.agents.support import after
+from tests.postgres import PostgresServer
+from tests.served import Served, served
+from tests.support import Newel, bash, scenario
+
+MakeFleet = Callable[..., FleetOfProcesses]
+
+WAIT = "until [ -e {folder}/go ]; do sleep 0.05; done"
+
+
+def laptop(fleet: FleetOfProcesses, folder: Path) -> Newel:
+    """The machine from which the fleet is used, with its project."""
+    (folder / "desk").mkdir()
+    newel = Newel(folder / "desk", fleet.model)
+    newel.environ |= {name: fleet.environ(newel.home)[name] for name in ("NEWEL_ENGINE", "NEWEL_FLEET_STORE")}
+    fleet.project = newel.project
+    return newel
+
+
+def get(server: Served, path: str, **query: Any) -> Any:
+    answer = server.client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def post(server: Served, path: str) -> tuple[int, Any]:
+    answer = server.client.post(path, json={}, timeout=30)
+    return answer.status_code, answer.json()
+
+
+def test_a_job_is_followed_while_it_runs_and_its_changes_are_proposed_once(
+    make_fleet: MakeFleet, tmp_path: Path
+) -> None:
+    wait = bash(f"echo hello >> greeting; {WAIT.format(folder=tmp_path)}")
+    fleet = make_fleet(after(1, True), scenario("Greet", wait))
+    newel = laptop(fleet, tmp_path)
+    (newel.project / "greeting").write_text("good day\n")
+    fleet.worker("one")
+    with served(newel, "newel", "web") as server:
+        assert get(server, "/api/fleets")["fleets"] == []
+        job = fleet.run("Greet {{name}}\nand be polite", "--matrix", rows(tmp_path, "the reader"))
+        (listed,) = get(server, "/api/fleets")["fleets"]
+        assert listed["title"] == "Greet the reader\nand be polite"
+        path = f"/api/fleet-jobs/{job}"
+        seen = follow(server, path, "tool_execution_start")
+        assert get(server, path)["status"] == "running"
+        assert get(server, f"/api/fleets/{listed['id']}", state="running")["jobs"][0]["id"] == job
+        status, answer = post(server, f"{path}/propose")
+        assert status == 409
+        assert "has not ended yet" in answer["error"]["message"]
+        (tmp_path / "go").touch()
+        seen += follow(server, path, "contract_state", after=seen[-1]["seq"], state="completed")
+        assert [each["seq"] for each in seen] == [*range(1, len(seen) + 1)]
+        wait_for(lambda: get(server, path)["status"] == "completed")
+        status, proposed = post(server, f"{path}/propose")
+        assert (status, proposed) == (200, {"run": job, "files": 1, "notices": []})
+        assert (newel.project / "greeting").read_text() == "good day\n"
+        (file,) = get(server, "/api/agent/pending")["files"]
+        assert (file["file_path"], file["run_ids"], file["pending"]) == ("greeting", [job], 1)
+        status, again = post(server, f"{path}/propose")
+        assert (status, again["files"], "proposed here already" in again["notices"][0]) == (200, 0, True)
+        assert post(server, f"/api/fleets/{listed['id']}/cancel") == (200, {"cancelled": 0})
+
+
+def rows(folder: Path, name: str) -> str:
+    file = folder / "rows.json"
+    file.write_text(json.dumps([{"name": name}]))
+    return str(file)
+
+
+def follow(server: Served, path: str, kind: str, *, after: int = 0, **fields: str) -> list[dict[str, Any]]:
+    """The events of a job up to one of a kind, with these fields."""
+    seen: list[dict[str, Any]] = []
+    while True:
+        page = get(server, f"{path}/events", after=after, wait=5)
+        seen += page["events"]
+        after = page["next"]
+        if any(each["event"]["type"] == kind and fields.items() <= each["event"].items() for each in seen):
+            return seen
+
+
+def test_jobs_are_cancelled_and_what_does_not_exist_is_said(make_fleet: MakeFleet, tmp_path: Path) -> None:
+    fleet = make_fleet()
+    newel = laptop(fleet, tmp_path)
+    with served(newel, "newel", "web") as server:
+        job = fleet.run("Nobody runs this")
+        (listed,) = get(server, "/api/fleets")["fleets"]
+        assert listed["states"] == {"queued": 1}
+        assert post(server, f"/api/fleet-jobs/{job}/cancel") == (200, {"cancelled": 1})
+        assert get(server, f"/api/fleet-jobs/{job}")["status"] == "cancelled"
+        unchanged = post(server, f"/api/fleet-jobs/{job}/propose")[1]
+        assert unchanged["notices"] == [f"Job {job[:8]} has changed no file."]
+        assert server.client.get(f"/api/fleet-jobs/{job[:-1]}").status_code == 404
+        assert server.client.get("/api/fleets/%25").status_code == 422
+        assert (
+            server.client.get("/api/fleets/none").json()["error"]["message"].startswith("There is no fleet")
+        )
+
+
+@pytest.mark.slow
+def test_a_database_that_is_away_is_said_and_found_again(
+    make_fleet: MakeFleet, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    fleet = make_fleet()
+    newel = laptop(fleet, tmp_path)
+    postgres.stop()
+    try:
+        with served(newel, "newel", "web") as server:
+            answer = server.client.get("/api/fleets", timeout=30)
+            assert answer.status_code == 409
+            assert "cannot be reached" in answer.json()["error"]["message"]
+            postgres.start()
+            assert get(server, "/api/fleets")["fleets"] == []
+            postgres.stop()
+            postgres.start()
+            assert get(server, "/api/fleets")["fleets"] == []
+    finally:
+        postgres.stop()
+        postgres.start()
+
+
+def test_without_a_fleet_the_page_has_none(tmp_path: Path, make_fleet: MakeFleet) -> None:
+    newel = laptop(make_fleet(), tmp_path)
+    del newel.environ["NEWEL_ENGINE"]
+    with served(newel, "newel", "web") as server, server.page() as page:
+        assert server.client.get("/api/fleets").status_code == 404
+        assert not any(each.get("fleets") for each in [*page.seen])
