@@ -52,7 +52,8 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
     def __init__(self, folder: Path, postgres: PostgresServer, model: MockServer) -> None:
         self.folder = folder
         self.model = model
-        self.url = postgres.url(postgres.create_database())
+        self.database = postgres.create_database()
+        self.url = postgres.url(self.database)
         self.project = folder / "project"
         self.project.mkdir()
         self._home = folder / "laptop"

@@ -12,7 +12,7 @@ import msgspec
 
 from newel.agent.errors import NewelError, UsageError
 from newel.agent.messages import new_id
-from newel.fleet.job import FLEET_CONTRACT, FleetJob
+from newel.fleet.job import FLEET_CONTRACT, FleetJob, read_job
 from newel.fleet.matrix import Row, check_names, with_values
 from newel.jobs.placement import FleetSummary, Placement
 from newel.permissions.approval import ApprovalMode
@@ -123,7 +123,7 @@ async def find_job(engine: FleetEngine, name: str) -> Placement:
 def params_of(described: Placement | FleetSummary) -> FleetJob:
     """The contract of a job, or of the first job of a fleet, and where it begins."""
     params = described.params if isinstance(described, FleetSummary) else described.job.params
-    return msgspec.json.decode(params, type=FleetJob)
+    return read_job(params)
 
 
 async def _store_start(settings: Settings, fleet: str, folder: Path) -> tuple[str, list[str]]:

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from newel.agent.errors import NewelError
-from newel.app.fleet_changes import no_changes, read_job_changes
 from newel.app.fleet_worker import open_fleet
-from newel.app.review_limits import hunk_size
-from newel.fleet.proposals import AlreadyProposed, propose_changes
 from newel.jobs.engine import EngineError
 from newel.web.api.fleets import ProposedJob
 
@@ -62,6 +59,10 @@ class PageFleets:
         yield self._engine
 
     async def propose(self, engine: FleetEngine, placement: Placement) -> ProposedJob:
+        from newel.app.fleet_changes import no_changes, read_job_changes
+        from newel.app.review_limits import hunk_size
+        from newel.fleet.proposals import AlreadyProposed, propose_changes
+
         changes = await read_job_changes(self._settings, engine, placement)
         if not changes.edits:
             return ProposedJob(run=changes.run, files=0, notices=[no_changes(placement)])

@@ -25,7 +25,6 @@ from newel.version import VERSION
 if TYPE_CHECKING:
     from newel.agent.agent import Subscriber
     from newel.agent.ports import Model
-    from newel.app.page_fleets import PageFleets
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.jobs.engine import Engine
     from newel.permissions.rules import RuleSet
@@ -70,6 +69,7 @@ async def serve_workbench(
     """
     import anyio
 
+    from newel.app.page_fleets import PageFleets
     from newel.app.page_trust import PageTrust
     from newel.app.usage import report_usage
     from newel.web.access_token import choose_token
@@ -90,8 +90,8 @@ async def serve_workbench(
         closing = anyio.Event()
         address = access.url.partition("#")[0]
         workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=address)
-        fleets = _open_fleets(settings, workbench)
-        info = _server_info(settings, workbench, options, fleets=fleets is not None)
+        fleets = PageFleets(settings, workbench.review)
+        info = _server_info(settings, workbench, options)
         app = create_app(
             workbench,
             info=info,
@@ -105,7 +105,7 @@ async def serve_workbench(
         )
         gc.freeze()
         gc.enable()
-        async with background_tasks() as tasks:
+        async with background_tasks(fleets.run) as tasks:
 
             async def show_and_end() -> None:
                 if show is not None:
@@ -118,16 +118,12 @@ async def serve_workbench(
                     open_browser(access.url)
                 tasks.start_soon(workbench.run)  # not earlier: loading the review takes a while
                 tasks.start_soon(show_and_end)
-                if fleets is not None:
-                    tasks.start_soon(fleets.run)
 
             with anyio.CancelScope() as serving:
                 await serve(app, listener, announce=announce, closing=closing)
 
 
-def _server_info(
-    settings: Settings, workbench: Workbench, options: WebOptions, *, fleets: bool
-) -> ServerInfo:
+def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) -> ServerInfo:
     from newel.web.websocket import ServerInfo
 
     return ServerInfo(
@@ -138,18 +134,9 @@ def _server_info(
         sandbox=settings.sandbox.mode or "read-only",
         sandbox_problem=settings.sandbox_problem,
         ephemeral=options.ephemeral,
-        fleets=fleets,
+        fleets=settings.engine.is_set(os.environ),
         notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
     )
-
-
-def _open_fleets(settings: Settings, workbench: Workbench) -> PageFleets | None:
-    """None unless a database of a fleet is set."""
-    if not settings.engine.is_set(os.environ):
-        return None
-    from newel.app.page_fleets import PageFleets
-
-    return PageFleets(settings, workbench.review)
 
 
 def project_key(settings: Settings) -> str:

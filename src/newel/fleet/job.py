@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from newel.agent.messages import Wire
 from newel.permissions.approval import ApprovalMode
 from newel.runs.models import Contract
@@ -32,3 +34,12 @@ class FleetJob(Wire, frozen=True, kw_only=True):
     def key(self) -> str:
         """A job is submitted once, however often that is tried."""
         return f"{self.fleet}/{self.number}"
+
+
+def read_job(params: bytes) -> FleetJob:
+    """The job with these parameters, for lists. Whoever may submit may submit anything, so one that cannot be read says that as its contract."""
+    try:
+        return msgspec.json.decode(params, type=FleetJob)
+    except msgspec.MsgspecError as error:
+        contract = Contract(text=f"This Newel cannot read this job: {error}.")
+        return FleetJob(fleet="", number=0, contract=contract, session="")

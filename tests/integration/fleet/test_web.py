@@ -91,7 +91,9 @@ def follow(server: Served, path: str, kind: str, *, after: int = 0, **fields: st
             return seen
 
 
-def test_jobs_are_cancelled_and_what_does_not_exist_is_said(make_fleet: MakeFleet, tmp_path: Path) -> None:
+def test_jobs_are_cancelled_and_what_cannot_be_shown_is_said(
+    make_fleet: MakeFleet, postgres: PostgresServer, tmp_path: Path
+) -> None:
     fleet = make_fleet()
     newel = laptop(fleet, tmp_path)
     with served(newel, "newel", "web") as server:
@@ -103,6 +105,13 @@ def test_jobs_are_cancelled_and_what_does_not_exist_is_said(make_fleet: MakeFlee
         unchanged = post(server, f"/api/fleet-jobs/{job}/propose")[1]
         assert unchanged["notices"] == [f"Job {job[:8]} has changed no file."]
         assert server.client.get(f"/api/fleet-jobs/{job[:-1]}").status_code == 404
+        postgres.execute("update newel.jobs set params = '{}'", fleet.database)
+        postgres.execute("insert into newel.events select n, 1, 'no json' from newel.jobs", fleet.database)
+        (event,) = get(server, f"/api/fleet-jobs/{job}/events")["events"]
+        assert event["event"]["message"] == "Event 1 of this job cannot be read by this Newel."
+        (listed,) = get(server, "/api/fleets")["fleets"]
+        assert listed["title"].startswith("This Newel cannot read this job")
+        assert "cannot read this job" in fleet("fleet", "status").stdout
         assert server.client.get("/api/fleets/%25").status_code == 422
         assert (
             server.client.get("/api/fleets/none").json()["error"]["message"].startswith("There is no fleet")
@@ -131,9 +140,8 @@ def test_a_database_that_is_away_is_said_and_found_again(
         postgres.start()
 
 
-def test_without_a_fleet_the_page_has_none(tmp_path: Path, make_fleet: MakeFleet) -> None:
-    newel = laptop(make_fleet(), tmp_path)
-    del newel.environ["NEWEL_ENGINE"]
-    with served(newel, "newel", "web") as server, server.page() as page:
-        assert server.client.get("/api/fleets").status_code == 404
-        assert not any(each.get("fleets") for each in [*page.seen])
+def test_without_a_database_the_page_says_how_to_set_one(with_model: Callable[..., Newel]) -> None:
+    with served(with_model(), "newel", "web") as server:
+        answer = server.client.get("/api/fleets")
+        assert answer.status_code == 409
+        assert "Set NEWEL_ENGINE" in answer.json()["error"]["message"]

@@ -13,14 +13,16 @@ from starlette.responses import Response
 
 from newel.agent.messages import Wire
 from newel.fleet.engine import FleetEngine
-from newel.fleet.job import FLEET_CONTRACT, FleetJob
+from newel.fleet.job import FLEET_CONTRACT, read_job
 from newel.jobs.engine import LIVE, JobState, JournalEntry
 from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
 from newel.runs.models import Contract
+from newel.runs.run_events import Notice, decode, encode
 from newel.web.event_stream import MAX_WAIT, cancel_when_any
 from newel.web.http_schema import Json, route
 
 CANCELLED = "cancelled in the workbench"
+UNREADABLE = "Event {} of this job cannot be read by this Newel."
 MAX_TITLE = 200
 """Characters of a contract that a list shows."""
 
@@ -189,7 +191,7 @@ def _add_job(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
             now = await engine.get(job)
         return Json(
             FleetEventPage(
-                events=[FleetEvent(seq=entry.seq, event=msgspec.Raw(entry.data)) for entry in page],
+                events=[FleetEvent(seq=entry.seq, event=_event(entry)) for entry in page],
                 next=page[-1].seq if page else after,
                 state=now.state if now else "cancelled",
             )
@@ -228,8 +230,16 @@ async def _placement(engine: FleetEngine, job: str) -> Placement:
     raise HTTPException(404, "No fleet has this job; it may have been deleted.")
 
 
+def _event(entry: JournalEntry) -> msgspec.Raw:
+    """The event as this Newel knows it: a worker may write anything."""
+    try:
+        return msgspec.Raw(encode(decode(entry.data)))
+    except msgspec.DecodeError:
+        return msgspec.Raw(encode(Notice(level="warning", message=UNREADABLE.format(entry.seq))))
+
+
 def _fleet_entry(summary: FleetSummary) -> FleetEntry:
-    job = msgspec.json.decode(summary.params, type=FleetJob)
+    job = read_job(summary.params)
     return FleetEntry(
         id=summary.id,
         title=job.contract.text.strip()[:MAX_TITLE],
@@ -239,7 +249,7 @@ def _fleet_entry(summary: FleetSummary) -> FleetEntry:
 
 
 def _job_entry(placement: Placement) -> FleetJobEntry:
-    job, params = placement.job, msgspec.json.decode(placement.job.params, type=FleetJob)
+    job, params = placement.job, read_job(placement.job.params)
     return FleetJobEntry(
         id=job.id,
         fleet=params.fleet,
