@@ -99,6 +99,7 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
 
     from newel.app.review_limits import hunk_size
     from newel.fleet.changes import read_changes
+    from newel.fleet.folder_cleaner import remove_leftovers
     from newel.fleet.folders import open_store
     from newel.fleet.proposals import JobChanges, propose_changes
     from newel.review.project import ProjectReview
@@ -114,6 +115,7 @@ async def propose_job(settings: Settings, engine: FleetEngine, placement: Placem
     if len(snapshots) < 2:
         raise NoSuchFleetJob(f"Job {job.id[:8]} has changed no file yet.")
     store = open_store(settings.fleet.find_store(os.environ))
+    await anyio.to_thread.run_sync(remove_leftovers, settings.home / "fleet")
     folder = settings.home / "fleet" / f"changes-{job.id}"
     edits = await anyio.to_thread.run_sync(partial(read_changes, folder, store, snapshots))
     changes = JobChanges(
