@@ -17,6 +17,8 @@ from anyio.from_thread import start_blocking_portal
 from newel.jobs.postgres.engine import open_postgres_engine
 from tests.requirements import require_program
 
+_SERVER = os.environ.get("NEWEL_TESTS_POSTGRES", "")
+"""The folder of another server's programs; psql may be that of any version."""
 _FOLDERS = os.pathsep.join(
     str(each) for each in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
 )
@@ -38,7 +40,9 @@ class PostgresServer:
     """Runs as the user ``postgres`` where this process is root's, which PostgreSQL refuses to run as."""
 
     def __init__(self, folder: Path) -> None:
-        self._programs = Path(require_program("initdb", "postgresql", more=_FOLDERS)).resolve().parent
+        programs = _SERVER or Path(require_program("initdb", "postgresql", more=_FOLDERS)).resolve().parent
+        self._programs = Path(programs)
+        self._psql = require_program("psql", "postgresql-client", more=_FOLDERS)
         self._data = folder / "data"
         self._folder = folder
         self._user = "postgres" if os.geteuid() == 0 else None
@@ -100,7 +104,7 @@ class PostgresServer:
 
     def _run(self, program: str, *words: str) -> str:
         done = subprocess.run(
-            [str(self._programs / program), *words],
+            [self._psql if program == "psql" else str(self._programs / program), *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if program == "psql" else subprocess.DEVNULL,
             stderr=subprocess.STDOUT,

@@ -14,6 +14,7 @@ from newel.agent.messages import new_id
 from newel.app.fleet import params_of
 from newel.app.review_limits import hunk_size
 from newel.fleet.changes import read_changes
+from newel.fleet.folder_cleaner import remove_leftovers
 from newel.fleet.folders import open_store
 from newel.fleet.proposals import FileEdit, JobChanges, propose_changes
 from newel.jobs.engine import FINAL
@@ -47,6 +48,7 @@ async def read_job_changes(settings: Settings, engine: FleetEngine, placement: P
     edits: list[FileEdit] = []
     if len(snapshots) > 1:
         store = open_store(settings.fleet.find_store(os.environ))
+        await anyio.to_thread.run_sync(remove_leftovers, settings.home / "fleet")
         folder = settings.home / "fleet" / f"changes-{job.id}-{new_id()[:8]}"
         edits = await anyio.to_thread.run_sync(partial(read_changes, folder, store, snapshots))
     return JobChanges(

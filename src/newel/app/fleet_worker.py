@@ -91,6 +91,7 @@ class FleetWorker:
 
     async def run(self) -> None:
         """Run jobs until stopped or drained. Raises ``ConfigError`` and ``EngineError``."""
+        from newel.app.fleet_maintenance import FleetMaintenance
         from newel.fleet.folders import JobFolders, open_store
         from newel.fleet.job import FLEET_CONTRACT
         from newel.fleet.runner import FleetRunner
@@ -104,19 +105,34 @@ class FleetWorker:
             hub = await stack.enter_async_context(EventHub(engine))
             open_factory = partial(open_job_factory, self._settings, engine.budgets)
             runner = FleetRunner(engine, hub, folders.open, open_factory)
+
+            async def run_job(lease: Lease) -> JobOutcome:
+                try:
+                    return await self._reported(runner, lease)
+                finally:
+                    maintenance.note_end()
+
             worker = Worker(
                 engine,
-                {FLEET_CONTRACT: partial(self._reported, runner)},
+                {FLEET_CONTRACT: run_job},
                 slots=self._slots,
                 name=self.identity.name,
                 claim_wait=CLAIM_WAIT_S,
                 max_attempts=MAX_ATTEMPTS,
                 failed=lambda lease, reason: self._report(f"{lease.job[:8]} failed: {reason}"),
             )
+            maintenance = FleetMaintenance(
+                self._home,
+                store,
+                engine.retention,
+                self._report,
+                keep_days=self._settings.fleet.keep_days,
+                running=lambda: [lease.job for lease in worker.running],
+            )
             self._report(
                 f"Worker {self.identity.name} is ready: {self._slots} slots{_with_labels(self.identity.labels)}."
             )
-            async with background_tasks() as group:
+            async with background_tasks(maintenance.run) as group:
                 group.start_soon(self._watch, engine, worker)
                 await worker.run()
 

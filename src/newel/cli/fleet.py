@@ -24,6 +24,7 @@ from newel.cli.fleet_lists import (
     list_jobs,
     list_workers,
 )
+from newel.cli.fleet_removal import add_delete, add_prune, delete_jobs, prune_jobs
 from newel.cli.options import Parser, flags_of, folder, positive, positive_int
 from newel.config.settings import Settings, load_settings
 from newel.text.sanitize import sanitize
@@ -43,7 +44,9 @@ def command_fleet(arguments: Sequence[str]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.action is None:
-        parser.error("name an action: run, list, status, log, review, cancel, drain or workers")
+        parser.error(
+            "name an action: run, list, status, log, review, cancel, delete, prune, drain or workers"
+        )
     settings = load_settings(
         flags_of(options),
         cwd=folder(parser, getattr(options, "cwd", None)),
@@ -101,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
         "fleet",
         "newest fleets",
         f"{MAX_FLEETS}",
+    )
+    add_delete(actions.add_parser("delete", help="delete jobs that have ended, with their logs and folders"))
+    add_prune(
+        actions.add_parser(
+            "prune", help="delete all jobs that ended long ago, and what is left of them in the store"
+        )
     )
     drain = actions.add_parser("drain", help="let a worker end with the jobs that it has")
     drain.add_argument("worker", metavar="WORKER", help="its name, as `newel fleet workers` shows it")
@@ -322,6 +331,8 @@ _ACTIONS = {
     "log": _log,
     "review": _review,
     "cancel": _cancel,
+    "delete": delete_jobs,
+    "prune": prune_jobs,
     "drain": _drain,
     "workers": list_workers,
 }

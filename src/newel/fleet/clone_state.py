@@ -19,7 +19,7 @@ import msgspec
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import Git, GitFailed
 from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
-from newel.fleet.snapshot_repository import RepositoryState, SnapshotRepository, kinds
+from newel.fleet.snapshot_repository import SnapshotRepository, kinds
 from newel.storage.files import replace_file
 from newel.workspace.git import LocalGit
 
@@ -129,7 +129,8 @@ class CloneCapture:
         self._git = clone_git(work)
         self._origin = origin
 
-    def capture(self, writer: PackWriter, state: RepositoryState) -> CapturedClone:
+    def capture(self, writer: PackWriter, before: str) -> CapturedClone:
+        """``before`` is the snapshot that the next one builds on; empty if it builds on none."""
         head = LocalGit().read_file(str(self._work / ".git" / "HEAD"))
         if head is None or not _HEAD.fullmatch(head):
             raise SnapshotError(
@@ -152,7 +153,7 @@ class CloneCapture:
         held |= dict.fromkeys(self._staged(), "blob")
         self._cut_history(files)
         self._import({*commits, *held})
-        parents = self._new_commits(commits, state.commit)
+        parents = self._new_commits(commits, before)
         record = CloneRecord(
             head=head.decode("latin-1"),
             refs=[ref for ref in refs if ref.target or found.get(ref.oid)],

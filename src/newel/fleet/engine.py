@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from newel.jobs.engine import Engine
-from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
+from newel.jobs.placement import FleetSummary, JobPlace, Placement, Spending, WorkerInfo
 
 
 class Budgets(Protocol):
@@ -66,6 +66,40 @@ class Fleets(Protocol):
         ...
 
 
+class Retention(Protocol):
+    """Deletes jobs that have ended, with their journals, keys and, with the last job of a fleet, its budget. A running job is left alone. What is deleted
+    is noted, so that its snapshots are removed from the store; see ``newel.fleet.retention``.
+    """
+
+    async def delete(self, jobs: Sequence[str]) -> int:
+        """Delete those of the jobs that have ended; returns how many."""
+        ...
+
+    async def count_ended(self, age: float) -> int:
+        """How many jobs ``delete_ended`` would delete."""
+        ...
+
+    async def delete_ended(self, age: float) -> int:
+        """Delete the jobs that have ended more than ``age`` seconds ago, those of a fleet once all of it has; returns how many."""
+        ...
+
+    async def expire(self, days: int) -> int:
+        """As ``delete_ended``, with the rights of a worker; a day at least."""
+        ...
+
+    async def claim_removals(self, limit: int = ...) -> list[str]:
+        """Names whose snapshots the caller is to remove from the store; for ten minutes nobody else gets them."""
+        ...
+
+    async def finish_removals(self, names: Sequence[str]) -> None:
+        """Say that these have been removed."""
+        ...
+
+    async def places(self, jobs: Sequence[str]) -> dict[str, JobPlace]:
+        """Where jobs are, by their ids, without those that the database does not have."""
+        ...
+
+
 class FleetEngine(Engine, Protocol):
     """An engine that many machines share. Opened by a worker, it claims the jobs whose labels the worker has."""
 
@@ -74,6 +108,9 @@ class FleetEngine(Engine, Protocol):
 
     @property
     def fleets(self) -> Fleets: ...
+
+    @property
+    def retention(self) -> Retention: ...
 
     async def submit(
         self, kind: str, params: bytes, *, queue: str, key: str | None = None, labels: Sequence[str] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from newel.fleet.job import FleetJob
 from newel.fleet.job_folder import JobFolder, TakenSnapshot
 from newel.fleet.object_store import folder_store, s3_store
 from newel.fleet.runner import FolderUnavailable
-from newel.fleet.snapshot_repository import SnapshotRef
+from newel.fleet.snapshot_repository import SnapshotRef, begins_history
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.runs.run_events import FolderSnapshot
 from newel.text.json import to_json
@@ -27,7 +28,8 @@ from newel.text.json import to_json
 RETRY_S: Final = (1.0, 30.0)
 """Between attempts to reach a store: the first pause, and the longest."""
 
-_START: Final = "start-"
+START: Final = "start-"
+"""Begins the name of the snapshot that the jobs of a fleet begin with; the database removes it by this name, too."""
 
 
 def open_store(address: str) -> SnapshotStore:
@@ -73,6 +75,14 @@ class MovingFolder:
         missing = "\n".join(taken.report.words())
         is_new, self._missing = missing != self._missing, missing
         return FolderSnapshot(number=number, ref=to_json(ref).decode(), missing=missing if is_new else "")
+
+    async def forget_superseded(self, first: FolderSnapshot, last: FolderSnapshot) -> None:
+        """When a new history begins: the earlier ones are of no use then. If it fails, the next time, or with the job."""
+        if begins_history(last.number):
+            refs = _read_ref(first.ref), _read_ref(last.ref)
+            remove = partial(self._store.remove_superseded, *refs, self._folder.repository)
+            with contextlib.suppress(SnapshotError):
+                await anyio.to_thread.run_sync(remove)
 
     def _take(self, number: int) -> tuple[TakenSnapshot, Sequence[str | None]]:
         """A snapshot, and what distinguishes it: the conversation in the home grows with each step, but the journal has it, too."""
@@ -122,7 +132,7 @@ class JobFolders:
         """
 
         def take() -> tuple[str, list[str]]:
-            start = JobFolder(self._root, _START + fleet, work=folder, is_secret=is_secret)
+            start = JobFolder(self._root, START + fleet, work=folder, is_secret=is_secret)
             try:
                 taken = start.snapshot(0)
                 ref = self._store.put(0, taken.commit, start.repository)

@@ -32,6 +32,9 @@ _TRANSFER: Final = {"GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 _NO_IGNORED: Final = ("-c", f"core.excludesFile={os.devnull}", "-c", f"core.attributesFile={os.devnull}")
 _WORDS: Final = 300
 
+_detached: list[subprocess.Popen[bytes]] = []
+"""Processes that nobody waits for, until they have ended."""
+
 
 class GitFailed(SnapshotError):
     """Git failed; ``words`` are the last ones that it printed."""
@@ -91,14 +94,23 @@ class Git:
 
     def start(self, *args: str, stdin: IO[bytes] | int) -> subprocess.Popen[bytes]:
         """Start git, for what it prints. Raises ``GitFailed``."""
+        return self._start(args, stdin, subprocess.PIPE)
+
+    def start_detached(self, *args: str) -> None:
+        """Start git, which outlives this process and reports nothing. Raises ``GitFailed``."""
+        _detached[:] = [each for each in _detached if each.poll() is None]
+        _detached.append(self._start(args, subprocess.DEVNULL, subprocess.DEVNULL))
+
+    def _start(self, args: tuple[str, ...], stdin: IO[bytes] | int, stdout: int) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 self._command(*args),
                 cwd=self._place,
                 env={**safe_environment(str(self._place)), **_NO_SETTINGS},
                 stdin=stdin,
-                stdout=subprocess.PIPE,
+                stdout=stdout,
                 stderr=subprocess.DEVNULL,
+                start_new_session=stdout == subprocess.DEVNULL,
             )
         except OSError as error:
             raise GitFailed(self._problem(args), error.strerror or str(error)) from error

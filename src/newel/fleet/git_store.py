@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
-from newel.fleet.errors import SnapshotError
+from newel.fleet.errors import SnapshotError, disk_errors
 from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_password
-from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, check_commit
+from newel.fleet.snapshot_repository import (
+    SnapshotRef,
+    SnapshotRepository,
+    check_commit,
+    check_job,
+    number_in,
+)
 from newel.storage.files import make_private
+
+_COLLECTED: Final = "newel-collected"
+_BATCH: Final = 500
+"""Refs that one push removes."""
+_DAY_S: Final = 86_400.0
+_SHA1: Final = 40
 
 
 class GitStore:
@@ -101,6 +118,81 @@ class GitStore:
             raise SnapshotError(
                 f"{ref.words} is not in {self.name}: {ref.key} is {fetched[:12]} there. Something replaced it."
             )
+
+    def remove(self, jobs: Sequence[str], /) -> None:
+        for job in jobs:
+            check_job(job)
+        with tempfile.TemporaryDirectory() as folder:
+            repository = SnapshotRepository(Path(folder, "sha1"), "none")
+            repository.create()
+            refs = self._refs(repository.git, jobs)
+            if any(len(commit) > _SHA1 for commit in refs.values()):
+                repository = SnapshotRepository(Path(folder, "sha256"), "none")
+                repository.create("sha256")
+            self._delete(repository.git, refs)
+
+    def remove_superseded(
+        self, first: SnapshotRef, last: SnapshotRef, repository: SnapshotRepository, /
+    ) -> None:
+        refs = self._refs(repository.git, [last.job])
+        self._delete(
+            repository.git,
+            [ref for ref in refs if ref not in {first.key, last.key} and number_in(ref) < last.number],
+        )
+
+    def collect_garbage(self) -> None:
+        """A server does that itself."""
+        folder = Path(self._url)
+        if not self._is_folder or not (folder / "HEAD").exists():
+            return
+        stamp = folder / _COLLECTED
+        with contextlib.suppress(OSError):
+            if stamp.stat().st_mtime > time.time() - _DAY_S:
+                return
+        with disk_errors(folder):
+            stamp.touch()
+        # It may take minutes, and be killed at any time. A push may be under way: what nothing names is kept for a day.
+        Git(folder).start_detached("-c", "gc.cruftPacks=true", "gc", "--quiet", "--prune=1.day.ago")
+
+    def _refs(self, git: Git, jobs: Sequence[str]) -> dict[str, str]:
+        """The snapshots of some jobs, and their commits."""
+        if self._is_folder and not Path(self._url, "HEAD").exists():
+            raise SnapshotError(
+                f"Snapshots cannot be removed: there is no repository in {self.name}. Is the disk mounted?"
+            )
+        try:
+            patterns = [f"refs/newel/{job}/*" for job in jobs]
+            listed = git.transfer("ls-remote", "--", self._url, *patterns, url=self._url).decode(
+                errors="replace"
+            )
+        except GitFailed as error:
+            raise self._not_removed(error) from error
+        return {ref: commit for commit, _, ref in (line.partition("\t") for line in listed.splitlines())}
+
+    def _delete(self, git: Git, refs: Iterable[str]) -> None:
+        names = sorted(refs)
+        for start in range(0, len(names), _BATCH):
+            batch = names[start : start + _BATCH]
+            try:
+                self._push_deletions(git, batch)
+            except GitFailed:
+                # Another process may have removed some of them meanwhile.
+                listed = self._refs(git, sorted({name.split("/")[2] for name in batch}))
+                try:
+                    self._push_deletions(git, [name for name in batch if name in listed])
+                except GitFailed as error:
+                    raise self._not_removed(error) from error
+
+    def _push_deletions(self, git: Git, names: Sequence[str]) -> None:
+        if names:
+            refs = [f":{name}" for name in names]
+            git.transfer("push", "--quiet", "--no-verify", "--", self._url, *refs, url=self._url)
+
+    def _not_removed(self, error: GitFailed) -> SnapshotError:
+        return SnapshotError(
+            f"Snapshots cannot be removed from {self.name} (git: {error.words}). Check that the store can be reached, and that its user "
+            "may delete refs."
+        )
 
     def _create(self, form: str) -> None:
         folder = Path(self._url)

@@ -40,7 +40,13 @@ from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_pa
 from newel.fleet.home_files import capture_home, restore_home
 from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
 from newel.fleet.snapshot_report import ReportBuilder, SnapshotReport
-from newel.fleet.snapshot_repository import RepositoryState, SnapshotRef, SnapshotRepository, check_job
+from newel.fleet.snapshot_repository import (
+    RepositoryState,
+    SnapshotRef,
+    SnapshotRepository,
+    begins_history,
+    check_job,
+)
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.storage.files import make_private
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
@@ -144,9 +150,10 @@ class JobFolder:
         known = set(state.known)
         with self.repository.writing(known) as writer:
             entries: list[GitTreeEntry] = []
-            parents = [state.commit] if state.commit else []
+            before = "" if begins_history(number) else state.commit
+            parents = [before] if before else []
             if has_repository:
-                clone = CloneCapture(self.repository, self.work, self._origin()).capture(writer, state)
+                clone = CloneCapture(self.repository, self.work, self._origin()).capture(writer, before)
                 entries.append(GitTreeEntry(b"git", TREE, writer.tree(clone.entries)))
                 parents += clone.parents
                 for name in clone.broken:
@@ -312,7 +319,7 @@ class JobFolder:
         """The folders that become work and home, new and empty; those of a process that was killed are removed."""
         folders = self.folder / f"work{_UNFINISHED}", self.folder / f"home{_UNFINISHED}"
         for folder, mode in zip(folders, (0o755, 0o700), strict=True):
-            _remove(folder)
+            remove_folder(folder)
             if make:
                 folder.mkdir(mode=mode)
         return folders
@@ -346,6 +353,8 @@ class JobFolder:
     def _put_in_place(self, work: Path, home: Path) -> None:
         existing = [folder for folder in (self.work, self.home) if folder.exists()]
         if existing:
+            for earlier in self.folder.glob("replaced-*"):
+                remove_folder(earlier)
             kept = self.folder / f"replaced-{time.time_ns()}"
             kept.mkdir(mode=0o700)
             for folder in existing:
@@ -386,7 +395,7 @@ def _pretty(manifest: Manifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest))
 
 
-def _remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Remove a folder, and the folders in it that may not be written."""
     for place, _, _ in os.walk(folder):
         os.chmod(place, 0o700)  # noqa: PTH101 — a path of any bytes

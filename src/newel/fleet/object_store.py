@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_process import GitFailed
-from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, check_commit
+from newel.fleet.snapshot_repository import (
+    SnapshotRef,
+    SnapshotRepository,
+    begins_history,
+    check_commit,
+    check_job,
+    number_in,
+)
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, S3Config
@@ -39,7 +48,7 @@ class BundleStore:
         base = repository.last_stored(self.name)
         if base is not None and base.commit == commit:
             return base
-        if base is not None and len(base.bases) + 1 >= self._full_every:
+        if begins_history(number) or (base is not None and len(base.bases) + 1 >= self._full_every):
             base = None
         ref = SnapshotRef(
             job=repository.job,
@@ -107,6 +116,40 @@ class BundleStore:
                 raise SnapshotError(
                     f"{part} is damaged (git: {error.words}). Restore that object from a backup, or choose an earlier snapshot."
                 ) from error
+
+    def remove(self, jobs: Sequence[str], /) -> None:
+        for job in jobs:
+            check_job(job)
+            self._remove(job, lambda _: True)
+            if self._folder is not None:
+                with contextlib.suppress(OSError):  # a snapshot came meanwhile
+                    (self._folder / job).rmdir()
+
+    def remove_superseded(self, first: SnapshotRef, last: SnapshotRef, _: SnapshotRepository, /) -> None:
+        needed = {first.key, *first.bases, last.key, *last.bases}
+        self._remove(last.job, lambda key: key not in needed and number_in(key) < last.number)
+
+    def collect_garbage(self) -> None:
+        """An object's space is free at once."""
+
+    def _remove(self, job: str, is_removed: Callable[[str], bool]) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            for page in obstore.list(self._objects, f"{job}/"):  # pyright: ignore[reportUnknownMemberType]
+                keys = [meta["path"] for meta in page if is_removed(meta["path"])]
+                try:
+                    obstore.delete(self._objects, keys)
+                except FileNotFoundError:  # another process removes the same
+                    for key in keys:
+                        with contextlib.suppress(FileNotFoundError):
+                            obstore.delete(self._objects, key)
+        except (BaseError, OSError) as error:
+            raise SnapshotError(
+                f"The snapshots of job {job} cannot be removed from {self.name}: {_words(error)}. Check that the store can be reached, "
+                "and that its user may list and delete objects."
+            ) from error
 
 
 def folder_store(folder: Path, *, full_every: int = FULL_EVERY) -> BundleStore:

@@ -52,6 +52,10 @@ class WorkFolder(Protocol):
         """Store the folder as it is; None if it has not changed since the last snapshot. Raises ``NewelError``."""
         ...
 
+    async def forget_superseded(self, first: FolderSnapshot, last: FolderSnapshot) -> None:
+        """The journal has the ``last`` snapshot now: those between it and the ``first`` one may be removed from the store. Raises nothing."""
+        ...
+
 
 OpenFolder = Callable[[str, FleetJob, FolderSnapshot | None], AbstractAsyncContextManager[WorkFolder]]
 """Opens the folder of a job by its id, as it was in a snapshot. Raises ``FolderUnavailable``, and other ``NewelError`` for what stays so."""
@@ -80,7 +84,8 @@ class FleetRunner:
     async def _open_and_run(self, lease: Lease) -> JobOutcome:
         job = msgspec.json.decode(lease.params, type=FleetJob)
         earlier = await read_events(self._engine, lease.job) if lease.seq else []
-        latest = next((event for event in reversed(earlier) if isinstance(event, FolderSnapshot)), None)
+        snapshots = [event for event in earlier if isinstance(event, FolderSnapshot)]
+        latest = snapshots[-1] if snapshots else None
         async with AsyncExitStack() as stack:
             try:
                 folder = await stack.enter_async_context(self._open_folder(lease.job, job, latest))
@@ -89,11 +94,17 @@ class FleetRunner:
                     raise
                 return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
             factory = await stack.enter_async_context(self._open_factory(job, folder))
-            return await self._run(lease, job, folder, factory, is_new=latest is None)
+            return await self._run(lease, job, folder, factory, snapshots)
 
     async def _run(
-        self, lease: Lease, job: FleetJob, folder: WorkFolder, factory: AgentFactory, *, is_new: bool
+        self,
+        lease: Lease,
+        job: FleetJob,
+        folder: WorkFolder,
+        factory: AgentFactory,
+        snapshots: list[FolderSnapshot],
     ) -> JobOutcome:
+        """``snapshots`` are those of earlier attempts."""
         chat = ChatSession(
             session=job.session,
             folder=str(folder.path),
@@ -110,6 +121,12 @@ class FleetRunner:
             snapshot = await folder.snapshot()
             return () if snapshot is None else (snapshot,)
 
+        async def note_snapshots(events: Sequence[RunEvent]) -> None:
+            for event in events:
+                if isinstance(event, FolderSnapshot):
+                    snapshots.append(event)
+                    await folder.forget_superseded(snapshots[0], event)
+
         params = ContractParams(
             tab="",
             contract=factory.apply_limits(job.contract),
@@ -118,8 +135,10 @@ class FleetRunner:
             log=str(log_file(folder.home / "logs", job.fleet)),
             approve=job.approve,
         )
-        journal = JournalWriter(self._engine, lease, self._hub, find_preceding=find_preceding)
-        if is_new and (beginning := await folder.snapshot()) is not None:
+        journal = JournalWriter(
+            self._engine, lease, self._hub, find_preceding=find_preceding, on_appended=note_snapshots
+        )
+        if not snapshots and (beginning := await folder.snapshot()) is not None:
             await journal(beginning)  # what the job's changes are measured by
         state = await run_contract_job(
             lease,

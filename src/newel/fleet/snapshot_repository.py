@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterable, Iterator
@@ -25,11 +26,14 @@ from newel.fleet.pack import Kind, PackWriter, object_name
 from newel.storage.files import make_private, read_regular, replace_file
 
 STATE: Final = "newel-state"
+HISTORY: Final = 20
+"""So many snapshots have one history, in which an object that has not changed is stored once."""
 _STORED: Final = "newel-stored"
 _DAY_S: Final = 86_400.0
 _MAX_PACKS: Final = 40
 _MAX_SNAPSHOTS: Final = 10_000
 _JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_NUMBER: Final = re.compile(r"/([0-9]{1,18})(?:-[0-9a-f]+)?(?:\.bundle)?$")
 _HEX: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -238,6 +242,19 @@ def kinds(git: Git, oids: Iterable[str]) -> dict[str, str | None]:
     text = "".join(f"{oid}\n" for oid in asked).encode()
     lines = git.run("cat-file", "--batch-check=%(objecttype)", "--buffer", stdin=text).decode().splitlines()
     return {oid: None if line.endswith("missing") else line for oid, line in zip(asked, lines, strict=True)}
+
+
+def begins_history(number: int) -> bool:
+    """Whether a snapshot has no earlier one behind it: then those can be removed, and their space is free."""
+    return number % HISTORY == 0
+
+
+def number_in(key: str) -> int:
+    """The number in a snapshot's place in a store, such as ``refs/newel/<job>/7`` or ``<job>/7-<commit>.bundle``; of what is none, one that is above
+    all others.
+    """
+    found = _NUMBER.search(key)
+    return int(found[1]) if found else sys.maxsize
 
 
 def check_job(job: str) -> None:

@@ -72,3 +72,10 @@ class FleetSummary(Wire, frozen=True, kw_only=True):
     states: dict[str, int]
     total: int | None
     params: bytes
+
+
+class JobPlace(Wire, frozen=True, kw_only=True):
+    """The machine that a job ran on last, and how many seconds ago it has ended; None if it has not."""
+
+    machine: str
+    ended: float | None

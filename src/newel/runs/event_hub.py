@@ -308,23 +308,38 @@ FindPreceding = Callable[[RunEvent], Awaitable[Sequence[RunEvent]]]
 """The events that must be in the journal if an event is."""
 
 
+OnAppended = Callable[[Sequence[RunEvent]], Awaitable[None]]
+"""Told of events that are in the journal now. Raises nothing."""
+
+
+async def _ignore(_: Sequence[RunEvent]) -> None:
+    pass
+
+
 async def _none_precede(_: RunEvent) -> Sequence[RunEvent]:
     return ()
 
 
 class JournalWriter:
     """Writes the events of a lease to the journal, then publishes them: one at a time, in their order. Use it for all events
-    of the lease. ``find_preceding`` is asked about each lasting event, and what it returns is written with it, at once. Raises ``LeaseLost``,
-    ``JobCancelled`` and ``EngineError``.
+    of the lease. ``find_preceding`` is asked about each lasting event, and what it returns is written with it, at once; ``on_appended`` is told of
+    both afterwards. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError``.
     """
 
     def __init__(
-        self, engine: Engine, lease: Lease, hub: EventHub, *, find_preceding: FindPreceding = _none_precede
+        self,
+        engine: Engine,
+        lease: Lease,
+        hub: EventHub,
+        *,
+        find_preceding: FindPreceding = _none_precede,
+        on_appended: OnAppended = _ignore,
     ) -> None:
         self._engine = engine
         self._lease = lease
         self._hub = hub
         self._find_preceding = find_preceding
+        self._on_appended = on_appended
         self._lock = anyio.Lock()
         self.run = lease.job
         self.seq = lease.seq
@@ -345,4 +360,5 @@ class JournalWriter:
                 for seq, each in enumerate(events, last + 1 - len(events)):
                     self._hub.publish(self.run, seq, each)
                 self.seq = last
+            await self._on_appended(events)
             self.ended |= isinstance(event, AgentEnd)

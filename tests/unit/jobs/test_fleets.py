@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from importlib.resources import files
 
 import pytest
+from absurdctl import BUNDLED_SCHEMA_SQL  # pyright: ignore[reportMissingTypeStubs]  # it has no types
 
 from newel.app.fleet import NoSuchFleetJob, find_fleet_or_job, find_jobs
 from newel.fleet.job import FLEET_CONTRACT
 from newel.jobs.engine import JobOutcome
 from newel.jobs.placement import Placement
 from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
+from newel.jobs.postgres.schema import MIGRATIONS
 from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -113,20 +116,14 @@ async def test_prefixes_are_literal(engine: PostgresEngine) -> None:
 
 async def test_a_database_of_the_first_version_keeps_its_fleets(postgres: PostgresServer) -> None:
     database = postgres.create_database(empty=True)
-    url = postgres.url(database)
-    async with open_postgres_engine(url) as engine:
-        job = await submit(engine, "aaaa/1")
-    # What the second version has added, taken away again.
-    postgres.execute(
-        "drop table newel.fleets; alter table newel.jobs drop column fleet, drop column result;"
-        "drop index newel.jobs_by_id; drop function newel.shown_state, newel.begin_fleet, newel.count_in_fleet;"
-        "create or replace function newel.finish(text, uuid, text, text, double precision) returns boolean language sql as 'select true';"
-        "drop function newel.finish(text, uuid, text, text, double precision, text);"
-        "update newel.version set version = 1",
-        database,
-    )
-    async with open_postgres_engine(url) as engine:
+    scripts = [files("newel.jobs.postgres").joinpath(name).read_text() for name in MIGRATIONS[0]]
+    version = "create table newel.version as select 1 as version, '' as absurd"
+    for sql in (BUNDLED_SCHEMA_SQL, "create schema newel", version, *scripts):
+        postgres.execute(sql, database)
+    submitted = "select newel.submit('j1', 'aaaa/1', 'k', 'q', '{}', '\\x7b7d')"
+    assert postgres.execute(submitted, database) == "j1"
+    async with open_postgres_engine(postgres.url(database)) as engine:
         (fleet,) = await engine.fleets.list()
         assert (fleet.id, fleet.states) == ("aaaa", {"queued": 1})
-        assert await end(engine, "completed") == job
+        assert await end(engine, "completed") == "j1"
         assert (await engine.fleets.list())[0].states == {"completed": 1}

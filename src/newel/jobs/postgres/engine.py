@@ -45,6 +45,7 @@ from newel.jobs.postgres.database import CALL_S, PATIENCE_S, Connection, Databas
 from newel.jobs.postgres.failures import DatabaseUnavailable
 from newel.jobs.postgres.fleets import PostgresFleets
 from newel.jobs.postgres.leases import HeldLeases, taken_over
+from newel.jobs.postgres.retention import PostgresRetention
 from newel.jobs.postgres.rows import JOBS, iso, job_of
 from newel.jobs.postgres.schema import migrate
 from newel.jobs.queries import MAX_READ_BYTES
@@ -108,6 +109,7 @@ class PostgresEngine:
         self._appends = Appends(database, lease)
         self.budgets = PostgresBudgets(database, worker.name if worker is not None else "")
         self.fleets = PostgresFleets(database)
+        self.retention = PostgresRetention(database)
         self._last_beat = -float("inf")
         self._closed = False
 

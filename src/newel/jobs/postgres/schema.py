@@ -9,7 +9,11 @@ from newel.jobs.engine import EngineError
 from newel.jobs.postgres.database import Connection
 from newel.jobs.postgres.failures import NO_RIGHTS
 
-MIGRATIONS: Final = (("tables.sql", "functions.sql", "budgets.sql"), ("fleets.sql",))
+MIGRATIONS: Final = (
+    ("tables.sql", "functions.sql", "budgets.sql"),
+    ("fleets.sql",),
+    ("retention.sql",),
+)
 """The scripts that lead to each next version, the first from an empty database. Only append to them."""
 
 ABSURD: Final = "0.5.1"
