@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import anyio
 
 from mock_llm_server import running
-from newel.cli.eval import suite_folder
+from newel.cli.eval_lookup import suite_folder
 from newel.evals.checks import prepare
 from newel.evals.golden import load_trace
 from newel.evals.task import Task, TaskError, find_tasks, load_task

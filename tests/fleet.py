@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -22,11 +22,13 @@ PATIENCE_S = 30.0
 class FleetWorkerProcess:
     """A ``newel worker`` on a machine of its own."""
 
-    def __init__(self, fleet: FleetOfProcesses, machine: str, words: tuple[str, ...]) -> None:
+    def __init__(
+        self, fleet: FleetOfProcesses, machine: str, words: tuple[str, ...], more: Mapping[str, str]
+    ) -> None:
         self.home = fleet.folder / machine
         self.home.mkdir(exist_ok=True)
         self.log = fleet.folder / f"{machine}.log"
-        environ = fleet.environ(self.home)
+        environ = {**fleet.environ(self.home), **more}
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [str(BIN / "newel"), "worker", *words],
@@ -56,8 +58,8 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
         self.url = postgres.url(self.database)
         self.project = folder / "project"
         self.project.mkdir()
-        self._home = folder / "laptop"
-        self._home.mkdir()
+        self.home = folder / "laptop"
+        self.home.mkdir()
         self._workers: list[FleetWorkerProcess] = []
 
     def environ(self, home: Path) -> dict[str, str]:
@@ -74,8 +76,8 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
             "LLM_DEFAULT_MODEL": "mock-model",
         }
 
-    def worker(self, machine: str, *words: str) -> FleetWorkerProcess:
-        worker = FleetWorkerProcess(self, machine, words)
+    def worker(self, machine: str, *words: str, **environ: str) -> FleetWorkerProcess:
+        worker = FleetWorkerProcess(self, machine, words, environ)
         self._workers.append(worker)
         return worker
 
@@ -83,7 +85,7 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
         done = subprocess.run(
             [str(BIN / "newel"), *words],
             cwd=self.project,
-            env=self.environ(self._home),
+            env=self.environ(self.home),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

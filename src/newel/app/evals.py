@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -79,6 +80,19 @@ def agent_opener(settings: Settings, plan: RunPlan) -> OpenAgent:
     )
     if plan.command:
         return lambda _, __: nullcontext(setup)
+    return _opener_of(settings, setup)
+
+
+def newel_opener(settings: Settings) -> OpenAgent:
+    """Opens Newel with the model of the settings. Raises ``UsageError``, see ``trial_config``."""
+    flags, config = newel_flags(settings, is_replay=False), trial_config(settings)
+    return _opener_of(
+        settings,
+        AgentSetup(flags=flags, environ=_keys(settings), config=config, model=settings.model or ""),
+    )
+
+
+def _opener_of(settings: Settings, setup: AgentSetup) -> OpenAgent:
     return partial(_open_at_project, settings, lambda _, __: nullcontext(setup))
 
 
@@ -96,7 +110,8 @@ async def _open_at_project(
     """Newel, started in the project, or elsewhere and with ``--host``. Raises ``TaskError`` for a host that cannot be
     made, and what ``place_on`` raises for one that Newel could not work on: it would count as a failure of the agent.
     """
-    async with open_newel(task, place) as agent:
+    async with open_newel(task, place) as newel:
+        agent = msgspec.structs.replace(newel, closed=_closed_places(settings, place))
         if task.host is None:
             yield agent
             return
@@ -117,6 +132,23 @@ async def _open_at_project(
             environ={**agent.environ, SSH_CONFIG: str(host.config)},
             folder=LOCAL,
         )
+
+
+def _closed_places(settings: Settings, place: Path) -> list[str]:
+    """What Newel must not read in a trial, whose home is another one than the user's: the user's keys, and in Newel's own folder all but the trial."""
+    from newel.permissions.secret_paths import existing_secret_places
+
+    real = place.resolve()
+    closed: list[str] = []
+    for text in existing_secret_places(os.path.realpath(Path.home()), str(settings.home)):
+        path = Path(text)
+        if not real.is_relative_to(path):
+            closed.append(text)
+            continue
+        for level in (path, path / "fleet"):
+            if real.is_relative_to(level):
+                closed += [str(each) for each in level.iterdir() if not real.is_relative_to(each)]
+    return [path for path in closed if not re.search(r"[()\n]", path)]  # which rules cannot name
 
 
 def _preset_setup(settings: Settings, plan: RunPlan) -> AgentSetup:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.fleet.engine import Budgets, FleetEngine
     from newel.fleet.job import FleetJob
-    from newel.fleet.runner import FleetRunner, WorkFolder
+    from newel.fleet.runner import WorkFolder
     from newel.jobs.engine import JobOutcome, Lease
     from newel.jobs.placement import WorkerIdentity
-    from newel.jobs.worker import Worker
+    from newel.jobs.worker import Handler, Worker
     from newel.runs.chat_session import AgentFactory
 
 Report = Callable[[str], None]
@@ -92,6 +92,8 @@ class FleetWorker:
     async def run(self) -> None:
         """Run jobs until stopped or drained. Raises ``ConfigError`` and ``EngineError``."""
         from newel.app.fleet_maintenance import FleetMaintenance
+        from newel.app.fleet_trials import trial_runner
+        from newel.fleet.eval_job import EVAL_TRIAL
         from newel.fleet.folders import JobFolders, open_store
         from newel.fleet.job import FLEET_CONTRACT
         from newel.fleet.runner import FleetRunner
@@ -105,6 +107,7 @@ class FleetWorker:
             hub = await stack.enter_async_context(EventHub(engine))
             open_factory = partial(open_job_factory, self._settings, engine.budgets)
             runner = FleetRunner(engine, hub, folders.open, open_factory)
+            trials = trial_runner(self._settings, engine)
 
             async def run_job(lease: Lease) -> JobOutcome:
                 try:
@@ -114,7 +117,7 @@ class FleetWorker:
 
             worker = Worker(
                 engine,
-                {FLEET_CONTRACT: run_job},
+                {FLEET_CONTRACT: run_job, EVAL_TRIAL: partial(self._reported, trials)},
                 slots=self._slots,
                 name=self.identity.name,
                 claim_wait=CLAIM_WAIT_S,
@@ -155,7 +158,7 @@ class FleetWorker:
             await self._at_once.wait()
         worker.hand_over(HANDED_OVER.format(worker=self.identity.name))
 
-    async def _reported(self, runner: FleetRunner, lease: Lease) -> JobOutcome:
+    async def _reported(self, runner: Handler, lease: Lease) -> JobOutcome:
         again = f", attempt {lease.attempt}" if lease.attempt > 1 else ""
         self._report(f"{lease.job[:8]} begins{again}")
         outcome = await runner(lease)

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,22 +15,27 @@ import anyio
 
 from newel.agent.errors import NewelError, UsageError
 from newel.agent.formatting import pluralize
-from newel.agent.messages import new_id, now
 from newel.app.evals import (
-    agent_opener,
     allow_agents,
     check_folder_opener,
     newel_flags,
     recording,
     replay_opener,
     sandbox_of,
-    trial_config,
-    with_server,
+)
+from newel.cli.eval_lookup import (
+    EPILOG,
+    eval_parser,
+    find_run,
+    raise_errors,
+    selected_tasks,
+    suite_folder,
+    task_folders,
 )
 from newel.cli.eval_record import RunRecorder
+from newel.cli.eval_run import run_suite
 from newel.cli.eval_tables import (
     NAME_WIDTH,
-    ProgressTable,
     print_comparison,
     print_failures,
     print_json_lines,
@@ -39,21 +43,18 @@ from newel.cli.eval_tables import (
     print_request_changes,
     print_results,
 )
-from newel.cli.options import Parser, add_server_options, flags_of, positive, positive_int
-from newel.concurrency import background_tasks, task_group
-from newel.config.settings import Flags, Settings, load_settings, newel_home
-from newel.evals.agents import PRESETS, choose_agent
+from newel.cli.options import Parser, positive_int
+from newel.concurrency import task_group
+from newel.config.settings import Flags, load_settings, newel_home
 from newel.evals.checks import OpenFolder
 from newel.evals.export import export_line
-from newel.evals.golden import replay_digest, source_of
+from newel.evals.golden import source_of
 from newel.evals.matrix import ReportedRun
 from newel.evals.report import to_html
 from newel.evals.requests import compare_requests, same_tasks
-from newel.evals.run import PLAN, REPLAY, RunPlan, SuiteRun, TryTask, load_plan, read_results, save_plan
+from newel.evals.run import REPLAY, RunPlan, load_plan, read_results
 from newel.evals.task import Task, find_tasks, load_task, load_tasks, select
-from newel.evals.trial import PROMPT, TrialResult, run_trial
 from newel.text.sanitize import sanitize
-from newel.version import VERSION
 
 DESCRIPTION: Final = """\
 Measure what an agent gets done, on tasks whose results are checked.
@@ -67,15 +68,12 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval export [RUN]       prompts, traces and results as JSON lines
   newel eval record [RUN]       make golden traces of a run, to replay its answers"""
 
-EPILOG: Final = """\
-TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was killed goes on with `newel eval run --resume RUN`."""
-
 
 def command_eval(arguments: Sequence[str]) -> int:
     actions = {
         "list": _list,
         "check": _check,
-        "run": _run,
+        "run": run_suite,
         "show": _show,
         "report": _report,
         "compare": _compare,
@@ -96,32 +94,23 @@ def command_eval(arguments: Sequence[str]) -> int:
     return 2
 
 
-def _parser(action: str, description: str) -> Parser:
-    parser = Parser(prog=f"newel eval {action}", description=description, epilog=EPILOG)
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help="only these tasks")
-    parser.add_argument(
-        "--suite", type=Path, metavar="DIR", help="use the tasks in this folder instead of Newel's"
-    )
-    return parser
-
-
 def _list(arguments: Sequence[str]) -> int:
-    options = _parser(
+    options = eval_parser(
         "list", "List the tasks: name, size, what a replay takes its answers from, and what they are about."
     ).parse_args(arguments)
-    found, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
+    found, errors = load_tasks(task_folders(options.suite or suite_folder()), options.tasks)
     tasks = select(found, options.tasks) if found else []
     sources = [sanitize(source_of(task)) or "-" for task in tasks]
     width = max(map(len, sources), default=0)
     for task, source in zip(tasks, sources, strict=True):
         about = sanitize(f"{task.title}  ({', '.join(task.tags)})", keep_newlines=False)
         print(f"{task.name:{NAME_WIDTH}}  {task.size}  {source:{width}}  {about}")
-    _raise_errors(errors)
+    raise_errors(errors)
     return 0
 
 
 def _check(arguments: Sequence[str]) -> int:
-    parser = _parser(
+    parser = eval_parser(
         "check",
         "Prove that tasks measure something: the reference and other right solutions pass, doing nothing fails, and each wrong answer fails.",
     )
@@ -130,7 +119,7 @@ def _check(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     settings = load_settings(Flags(), cwd=Path.cwd(), environ=os.environ)
-    tasks = _tasks(options)
+    tasks = selected_tasks(options)
     bad = anyio.run(_prove_all, tasks, check_folder_opener(settings), options.jobs)
     print(f"{pluralize(len(tasks), 'task')}, {f'{bad} with problems' if bad else 'all good'}")
     return 1 if bad else 0
@@ -166,153 +155,7 @@ async def _problems(task: Task, open_folder: OpenFolder) -> list[str]:
             return [str(error)]
 
 
-def _tasks(options: argparse.Namespace) -> list[Task]:
-    tasks, errors = load_tasks(_folders(options.suite or suite_folder()), options.tasks)
-    _raise_errors(errors)
-    return select(tasks, options.tasks)
-
-
-def _raise_errors(errors: Sequence[NewelError]) -> None:
-    if errors:
-        raise UsageError("\n".join(map(str, errors)))
-
-
-def _folders(root: Path) -> list[Path]:
-    folders = find_tasks(root)
-    if not root.is_dir():
-        raise UsageError(f"There is no folder {root}. Name that of a task, or the one above tasks.")
-    if not folders:
-        raise UsageError(f"There are no tasks in {root}. A task is a folder with a `task.toml`.")
-    return folders
-
-
-def suite_folder() -> Path:
-    """Newel's own tasks: installed with it, or in its checkout."""
-    installed = Path(__file__).parents[1] / "evals" / "tasks"
-    return installed if installed.is_dir() else Path(__file__).parents[3] / "evals" / "tasks"
-
-
 # -- runs -----------------------------------------------------------------------------------------
-
-
-def _run(arguments: Sequence[str]) -> int:
-    parser = _parser("run", "Run an agent on tasks, each in a folder, a home and a process of its own.")
-    parser.add_argument(
-        "-n", "--repeats", type=positive_int, default=1, metavar="N", help="try each task N times"
-    )
-    parser.add_argument(
-        "-j", "--jobs", type=positive_int, default=1, metavar="N", help="run N trials at a time"
-    )
-    parser.add_argument(
-        "--agent",
-        metavar="AGENT",
-        help=f"run another agent instead of Newel: {', '.join(PRESETS)}, or a shell command in which {PROMPT} is the prompt",
-    )
-    parser.add_argument(
-        "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=positive,
-        metavar="SECONDS",
-        help="end a trial after so long, in place of its task's own limit: for a slow model",
-    )
-    parser.add_argument(
-        "--replay",
-        action="store_true",
-        help="replay golden traces instead of asking a model: measures the harness alone",
-    )
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was ended")
-    add_server_options(parser)
-    options = parser.parse_args(arguments)
-    allow_agents()
-    settings = load_settings(flags_of(options), cwd=Path.cwd(), environ=os.environ)
-    if not (options.replay or options.agent or options.resume):  # the plan of a run names its server
-        settings = anyio.run(with_server, settings)
-    open_folder = check_folder_opener(settings)
-    if options.resume:
-        _check_resumed(parser, options)
-        folder = _find_run(settings.home, options.resume)
-        plan = load_plan(folder)
-    else:
-        plan = _plan(settings, options)
-        folder = _runs(settings.home) / plan.id
-    open_agent = agent_opener(settings, plan)
-    if not options.resume:
-        save_plan(folder, plan)
-    try_task = partial(run_trial, open_agent=open_agent, open_folder=open_folder)
-    try:
-        return anyio.run(_run_plan, folder, plan, try_task, options.jobs)
-    except KeyboardInterrupt:
-        print(f"Interrupted. Go on with `newel eval run --resume {plan.id}`.", file=sys.stderr)
-        raise
-
-
-def _check_resumed(parser: Parser, options: argparse.Namespace) -> None:
-    """Raises ``UsageError`` for what the plan of the run has settled: it would be ignored."""
-    settled = {"TASK": "tasks", "--suite": "suite", "-n": "repeats", "--agent": "agent"}
-    settled |= {"--budget": "budget", "--replay": "replay"}
-    for name, field in settled.items():
-        if getattr(options, field) != parser.get_default(field) and getattr(options, field):
-            raise UsageError(f"A run is resumed as it was planned: leave out {name}, or begin another run.")
-
-
-def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
-    tasks = _tasks(options)
-    if options.replay and options.agent:
-        raise UsageError("--replay is for Newel itself, not for --agent.")
-    command: str = options.agent or ""
-    is_preset = options.agent is not None and choose_agent(command) is not None
-    return RunPlan(
-        id=time.strftime("%Y%m%d-%H%M%S-") + new_id()[:4],
-        started=now(),
-        agent="newel" if options.agent is None else options.agent.split()[0],
-        model="" if options.replay else _model_name(settings),
-        mode=REPLAY if options.replay else settings.agent_mode,
-        flags=newel_flags(settings, is_replay=options.replay),
-        command="" if is_preset else command,
-        preset=command.strip() if is_preset else "",
-        base_url=settings.endpoint.base_url if is_preset and settings.endpoint else "",
-        repeats=options.repeats,
-        tasks={task.name: _digest(task, is_replay=options.replay) for task in tasks},
-        traces={task.name: source_of(task) for task in tasks} if options.replay else {},
-        suite=str((options.suite or suite_folder()).resolve()),
-        version=VERSION,
-        max_cost=options.budget,
-        timeout=options.timeout,
-        config={} if options.replay or options.agent else trial_config(settings),
-    )
-
-
-def _model_name(settings: Settings) -> str:
-    """The models that work, for readers, as far as the settings name them."""
-    local, remote = settings.local.model or "", settings.model or ""
-    by_mode = {"local": [local or remote], "remote": [remote], "hybrid_auto": [local, remote]}
-    return " + ".join(filter(None, by_mode[settings.agent_mode]))
-
-
-def _digest(task: Task, *, is_replay: bool) -> str:
-    return replay_digest(task) if is_replay else task.digest
-
-
-async def _run_plan(folder: Path, plan: RunPlan, try_task: TryTask, slots: int) -> int:
-    tasks = {path.name: load_task(path) for path in _folders(Path(plan.suite)) if path.name in plan.tasks}
-    for name, digest in plan.tasks.items():
-        if name not in tasks or _digest(tasks[name], is_replay=plan.mode == REPLAY) != digest:
-            raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
-    with ProgressTable(len(tasks) * plan.repeats) as table:
-
-        async def try_shown(task: Task, repeat: int, place: Path) -> TrialResult:
-            table.begin(task.name)
-            return await try_task(task, repeat, place)
-
-        async with background_tasks(table.tick):
-            await SuiteRun(folder, plan, list(tasks.values()), try_shown, table.add).run(slots=slots)
-    results = await read_results(folder)
-    print_results(plan, results)
-    if missing := len(tasks) * plan.repeats - len(results):
-        print(f"{pluralize(missing, 'trial')} not begun: the budget of the run is spent.")
-    return 0 if results and all(result.passed for result in results) else 1
 
 
 def _runs_parser(action: str, description: str) -> Parser:
@@ -336,7 +179,7 @@ def _show(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print trials and figures as JSON lines")
     parser.add_argument("--failed", action="store_true", help="say why trials have failed")
     options = parser.parse_args(arguments)
-    folders = [_find_run(newel_home(os.environ), name) for name in options.runs or [""]]
+    folders = [find_run(newel_home(os.environ), name) for name in options.runs or [""]]
     runs = [ReportedRun(load_plan(folder), anyio.run(read_results, folder)) for folder in folders]
     if options.json:
         for run in runs:
@@ -365,7 +208,7 @@ def _report(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: RUN.html here)")
     options = parser.parse_args(arguments)
-    folders = [_find_run(newel_home(os.environ), name) for name in options.runs or [""]]
+    folders = [find_run(newel_home(os.environ), name) for name in options.runs or [""]]
     runs = [ReportedRun(load_plan(folder), anyio.run(read_results, folder)) for folder in folders]
     target = options.output or Path(f"{runs[0].plan.id}.html")
     target.write_text(to_html(runs), encoding="utf-8")
@@ -386,7 +229,7 @@ def _compare(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     home = newel_home(os.environ)
-    before, after = _find_run(home, options.before), _find_run(home, options.after)
+    before, after = find_run(home, options.before), find_run(home, options.after)
     first, second = anyio.run(read_results, before), anyio.run(read_results, after)
     print_comparison(first, second)
     _warn_of_changed_tasks(load_plan(before), load_plan(after))
@@ -409,7 +252,7 @@ def _export(arguments: Sequence[str]) -> int:
         "export", "Write a JSON line for each trial of a run: its prompt, its trace and its result."
     )
     options = parser.parse_args(arguments)
-    folder = _find_run(newel_home(os.environ), options.run or "")
+    folder = find_run(newel_home(os.environ), options.run or "")
     plan = load_plan(folder)
     tasks = {path.name: load_task(path) for path in find_tasks(Path(plan.suite))}
     for result in anyio.run(read_results, folder):
@@ -432,14 +275,14 @@ def _record(arguments: Sequence[str]) -> int:
     parser.add_argument("--force", action="store_true", help="replace traces that were made by hand, too")
     options = parser.parse_args(arguments)
     allow_agents()
-    folder = _find_run(newel_home(os.environ), options.run or "")
+    folder = find_run(newel_home(os.environ), options.run or "")
     plan = load_plan(folder)
     if plan.agent != "newel" or plan.mode == REPLAY:
         what = "was a replay" if plan.mode == REPLAY else f"was of {plan.agent}"
         raise UsageError(
             f"The run {plan.id} {what}: golden traces are made of Newel's own runs with a model."
         )
-    known = map(load_task, _folders(options.suite or Path(plan.suite)))
+    known = map(load_task, task_folders(options.suite or Path(plan.suite)))
     tasks = select([task for task in known if task.name in plan.tasks], options.tasks)
     settings = load_settings(Flags(sandbox=sandbox_of(plan)), cwd=Path.cwd(), environ=os.environ)
     recorder = RunRecorder(
@@ -451,26 +294,3 @@ def _record(arguments: Sequence[str]) -> int:
         is_forced=options.force,
     )
     return anyio.run(recorder.record, tasks)
-
-
-def _runs(home: Path) -> Path:
-    return home / "evals"
-
-
-def _find_run(home: Path, prefix: str) -> Path:
-    """The folder of the run whose name begins with ``prefix``; without one, the latest."""
-    found = sorted(
-        path.parent for path in _runs(home).glob(f"*/{PLAN}") if path.parent.name.startswith(prefix)
-    )
-    if not found:
-        latest = sorted(path.parent.name for path in _runs(home).glob(f"*/{PLAN}"))[-3:]
-        raise UsageError(
-            f"There is no run `{prefix}`. The latest are {', '.join(latest)}."
-            if prefix and latest
-            else "There are no runs yet: `newel eval run`."
-        )
-    if prefix and len(found) > 1:
-        raise UsageError(
-            f"{len(found)} runs begin with `{prefix}`: {', '.join(path.name for path in found[-5:])}."
-        )
-    return found[-1]

@@ -72,6 +72,12 @@ class ProgressTable:
         print(_line(result), flush=True)
         self._show()
 
+    def note(self, line: str) -> None:
+        """Tell the user something about the run."""
+        self._clear()
+        print(f"newel: {sanitize(line)}", file=sys.stderr, flush=True)
+        self._show()
+
     def _show(self) -> None:
         if self._is_terminal:
             minutes, seconds = divmod(int(time.monotonic() - self._began), 60)

@@ -132,7 +132,7 @@ def describe(check: TaskCheck) -> str:
 async def hash_files(project: Path) -> FileHashes:
     def hash_all() -> FileHashes:
         hashes: FileHashes = {}
-        for path, is_folder in _walk(project):
+        for path, is_folder in walk(project):
             if not is_folder:
                 hashes[_printable(path.relative_to(project))] = _hash(path)
         return hashes
@@ -140,7 +140,7 @@ async def hash_files(project: Path) -> FileHashes:
     return await anyio.to_thread.run_sync(hash_all)
 
 
-def _walk(project: Path) -> Iterator[tuple[Path, bool]]:
+def walk(project: Path) -> Iterator[tuple[Path, bool]]:
     """All files and links, and with True the ignored folders. A folder that cannot be listed, as it is closed or
     too deep, counts as a file. Without recursion: an agent can make a thousand folders in one another.
     """
@@ -188,7 +188,7 @@ def _make_checkable(project: Path) -> None:
     """Open a folder that the agent has closed, and remove compiled modules: Python may load them in place of sources that are as they were."""
     with contextlib.suppress(OSError):
         project.chmod(0o700)
-    for path, is_folder in list(_walk(project)):
+    for path, is_folder in list(walk(project)):
         if is_folder and path.name == _COMPILED:
             if path.is_symlink():
                 path.unlink(missing_ok=True)

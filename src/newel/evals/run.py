@@ -18,9 +18,10 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.formatting import describe_error
+from newel.agent.ports import ThinkingLevel, ToolCallMode
 from newel.concurrency import background_tasks
 from newel.evals.task import Task
-from newel.evals.trial import TrialResult
+from newel.evals.trial import TrialResult, invalid
 from newel.jobs.engine import FINAL, Engine, EngineError, JobOutcome, JournalEntry, Lease
 from newel.jobs.sqlite import open_engine, open_reader
 from newel.jobs.worker import Worker
@@ -39,11 +40,14 @@ _ALL: Final = 1_000_000
 _MIN_FREE: Final = 1 << 20
 """Bytes. With fewer, the disk counts as full."""
 
-_OVER_BUDGET: Final = "the budget of the run is spent"
-
+OVER_BUDGET: Final = "the budget of the run is spent"
 
 TryTask = Callable[[Task, int, Path], Awaitable[TrialResult]]
 """Makes a trial of a task, with the number of its repetition, in a folder."""
+
+
+class BudgetSpent(NewelError):
+    """A trial has not begun, as the budget of its run is spent."""
 
 
 class RunError(NewelError):
@@ -54,7 +58,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
     ``config`` is that of ``AgentSetup``. ``traces`` tells for each task what its replay takes the answers from. ``preset`` is the name of another agent, in place of a command, which uses
     ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
-    ``timeout`` is in seconds, and takes the place of the tasks' own.
+    ``timeout`` is in seconds, and takes the place of the tasks' own. With ``on_fleet``, the trials run on workers that have all ``labels``, whose settings
+    tell the server; ``model``, ``thinking`` and ``tool_calls`` are then those of the agents, and there are no ``flags``.
     """
 
     id: str
@@ -74,6 +79,10 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     config: dict[str, dict[str, Any]] = {}
     traces: dict[str, str] = {}
+    on_fleet: bool = False
+    labels: list[str] = []
+    thinking: ThinkingLevel = "off"
+    tool_calls: ToolCallMode | None = None
 
 
 class _TrialParams(msgspec.Struct, frozen=True):
@@ -159,11 +168,15 @@ class SuiteRun:
         params = msgspec.json.decode(lease.params, type=_TrialParams)
         if self._plan.max_cost is not None and self._spent >= self._plan.max_cost:
             self._end_one()
-            return JobOutcome(state="failed", reason=_OVER_BUDGET)
+            return JobOutcome(state="failed", reason=OVER_BUDGET)
         task = self._tasks[params.task]
         if self._plan.timeout is not None:
             task = msgspec.structs.replace(task, timeout=self._plan.timeout)
-        result = await self._try(task, params.repeat)
+        try:
+            result = await self._try(task, params.repeat)
+        except BudgetSpent as error:
+            self._end_one()
+            return JobOutcome(state="failed", reason=str(error))
         if self._is_disk_full():
             await self._stop(params)
         try:
@@ -177,14 +190,13 @@ class SuiteRun:
         return JobOutcome(state="done")
 
     async def _try(self, task: Task, repeat: int) -> TrialResult:
-        """A full disk, or a task that cannot be used, fails its own trial."""
+        """A full disk, or a task that cannot be used, fails its own trial. Raises ``BudgetSpent``."""
         try:
             return await self._try_task(task, repeat, trial_folder(self._folder, task.name, repeat))
+        except BudgetSpent:
+            raise
         except Exception as error:  # noqa: BLE001 — a trial without a result would be missing for ever
-            problem = f"The trial could not be made: {describe_error(error)}"
-            return TrialResult(
-                task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False, problem=problem
-            )
+            return invalid(task, repeat, f"The trial could not be made: {describe_error(error)}")
 
     def _is_disk_full(self) -> bool:
         return shutil.disk_usage(self._folder).free < _MIN_FREE
@@ -206,12 +218,7 @@ class SuiteRun:
 
     def _fail(self, lease: Lease, reason: str) -> None:
         params = msgspec.json.decode(lease.params, type=_TrialParams)
-        size = self._tasks[params.task].size
-        self._report(
-            TrialResult(
-                task=params.task, repeat=params.repeat, size=size, end="invalid", passed=False, problem=reason
-            )
-        )
+        self._report(invalid(self._tasks[params.task], params.repeat, reason))
         self._end_one()
 
     def _end_one(self) -> None:

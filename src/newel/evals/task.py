@@ -210,10 +210,15 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return selector in {self.name, self.size, *self.tags}
 
 
+def is_name(text: str) -> bool:
+    """Whether it may be the name of a task, and so of its folder."""
+    return _NAME.fullmatch(text) is not None
+
+
 def load_task(folder: Path) -> Task:
     """Raises ``TaskError``."""
     path = folder / FILE
-    if not _NAME.fullmatch(folder.name):
+    if not is_name(folder.name):
         raise TaskError(
             f"{folder} is no name for a task: use lower-case letters, digits and hyphens, as in `fix-typo`."
         )

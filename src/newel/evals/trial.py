@@ -92,7 +92,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     stands for the prompt. ``environ`` is added to its environment; it may have keys, and is stored nowhere. ``files``
     are written to its home, and it is started in ``folder``; both are in the trial's folder. ``read`` reads what it
     has written; without it, all output of another agent is its answer. ``config`` is written to Newel's
-    ``config.toml``; ``model`` is the name of the model in use, if known.
+    ``config.toml``; ``model`` is the name of the model in use, if known. ``closed`` are paths that Newel may not read.
     """
 
     flags: Sequence[str] = ()
@@ -103,6 +103,7 @@ class AgentSetup(msgspec.Struct, frozen=True, kw_only=True):
     read: Callable[[str], AgentReport] | None = None
     config: ConfigTables = {}
     model: str = ""
+    closed: Sequence[str] = ()
 
     def command_for(self, task: Task) -> str:
         """For a shell, in ``folder``."""
@@ -133,6 +134,13 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Metrics = Metrics()
 
 
+def invalid(task: Task, repeat: int, problem: str) -> TrialResult:
+    """The result of a trial that says nothing about the agent."""
+    return TrialResult(
+        task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False, problem=problem
+    )
+
+
 OpenAgent = Callable[[Task, Path], AbstractAsyncContextManager[AgentSetup]]
 """Opens the agent for a trial of a task in a folder, with what it needs for the time of the trial."""
 
@@ -143,14 +151,13 @@ async def run_trial(
     """Run the agent on the task in the folder ``place``; what an earlier attempt left there is removed."""
     project = place / PROJECT
     await anyio.to_thread.run_sync(_make_empty, place)
-    result = TrialResult(task=task.name, repeat=repeat, size=task.size, end="invalid", passed=False)
     try:
         before = await prepare(task, project, open_folder)
     except TaskError as error:
-        return msgspec.structs.replace(result, problem=str(error))
+        return invalid(task, repeat, str(error))
     async with open_agent(task, place) as agent:
         if agent.command and (reason := _only_for_newel(task)):
-            return msgspec.structs.replace(result, problem=reason)
+            return invalid(task, repeat, reason)
         await anyio.to_thread.run_sync(_write_home, task, agent, place)
         began = time.monotonic()
         async with background_tasks(partial(_play_meanwhile, task, place, open_folder)):
@@ -161,8 +168,10 @@ async def run_trial(
         end, problem = "failed", report.problem
     reply = Reply(report.answer, report.metrics.questions or 0)
     checks = await run_checks(task, project, before, reply, open_folder)
-    return msgspec.structs.replace(
-        result,
+    return TrialResult(
+        task=task.name,
+        repeat=repeat,
+        size=task.size,
         end=end,
         passed=not any(check.problem for check in checks),
         checks=checks,
@@ -198,7 +207,8 @@ def _write_home(task: Task, agent: AgentSetup, place: Path) -> None:
         facts = {**models.get(agent.model, {}), "context_window": task.context_window}
         config["models"] = {**models, agent.model: facts}
     if not agent.command:  # what is denied cannot be seen by commands in the sandbox, either
-        config["permissions"] = {"deny": [f"read({glob.escape(str(task.folder))}/**)"]}
+        closed = (str(task.folder), *agent.closed)
+        config["permissions"] = {"deny": [f"read({glob.escape(path)}/**)" for path in closed]}
     settings = {".newel/config.toml": to_toml(config)} if config else {}
     for name, text in {**settings, **agent.files}.items():
         path = place / "home" / name

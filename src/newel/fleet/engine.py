@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from newel.jobs.engine import Engine
+from newel.jobs.engine import Engine, JobState
 from newel.jobs.placement import FleetSummary, JobPlace, Placement, Spending, WorkerInfo
 
 
@@ -116,6 +116,10 @@ class FleetEngine(Engine, Protocol):
         self, kind: str, params: bytes, *, queue: str, key: str | None = None, labels: Sequence[str] = ()
     ) -> str:
         """As ``Engine.submit``, for workers that have all ``labels``."""
+        ...
+
+    async def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
+        """The states of jobs, by their ids; without those that do not exist."""
         ...
 
     async def workers(self) -> list[WorkerInfo]:

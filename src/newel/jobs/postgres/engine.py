@@ -316,6 +316,10 @@ class PostgresEngine:
         values = (kind, queue, None if states is None else list(states), limit)
         return [job_of(row) for row in await self._rows(JOBS + where, *values)]
 
+    async def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
+        rows = await self._rows("SELECT id, state FROM newel.jobs WHERE id = ANY ($1)", list(jobs))
+        return {row["id"]: row["state"] for row in rows}
+
     async def workers(self) -> list[WorkerInfo]:
         rows: list[dict[str, Any]] = [{**row, "seen": iso(row["seen"])} for row in await self._rows(_WORKERS)]
         return [WorkerInfo(**row) for row in rows]

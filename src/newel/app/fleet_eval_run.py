@@ -1,0 +1,41 @@
+"""Composes a run of the evaluation suite on a fleet: its trials are made by workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from newel.agent.errors import UsageError
+
+if TYPE_CHECKING:
+    from newel.config.settings import Settings
+    from newel.evals.run import RunPlan, TryTask
+
+
+def check_fleet_settings(settings: Settings) -> None:
+    """Raises ``UsageError`` for what workers could not do, and ``ConfigError`` if no database is set."""
+    settings.engine.find_url(os.environ)
+    if settings.agent_mode != "remote":
+        raise UsageError(
+            f"--fleet measures the model of the workers' server, and agent_mode is {settings.agent_mode}. Add `--agent-mode remote`, or leave out --fleet."
+        )
+    if not settings.model:
+        raise UsageError("Name the model that the workers are to ask: `--fleet --model NAME`.")
+
+
+@asynccontextmanager
+async def open_fleet_trials(
+    settings: Settings, plan: RunPlan, begin: Callable[[str], None], report: Callable[[str], None]
+) -> AsyncGenerator[TryTask]:
+    """What makes the trials of a plan on the workers of the settings' database. Raises ``ConfigError`` and ``EngineError``."""
+    from newel.app.fleet_worker import open_fleet
+    from newel.concurrency import background_tasks
+    from newel.fleet.eval_trials import FleetTrials
+
+    async with open_fleet(settings) as engine:
+        trials = FleetTrials(engine, plan, begin, report)
+        await trials.prepare()
+        async with background_tasks(trials.watch):
+            yield trials
