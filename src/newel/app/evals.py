@@ -138,16 +138,16 @@ def _closed_places(settings: Settings, place: Path) -> list[str]:
     """What Newel must not read in a trial, whose home is another one than the user's: the user's keys, and in Newel's own folder all but the trial."""
     from newel.permissions.secret_paths import existing_secret_places
 
-    real = place.resolve()
-    closed: list[str] = []
-    for text in existing_secret_places(os.path.realpath(Path.home()), str(settings.home)):
-        path = Path(text)
-        if not real.is_relative_to(path):
-            closed.append(text)
-            continue
-        for level in (path, path / "fleet"):
-            if real.is_relative_to(level):
-                closed += [str(each) for each in level.iterdir() if not real.is_relative_to(each)]
+    real, home = place.resolve(), Path.home().resolve()
+    newel = settings.home.resolve()
+    closed = [
+        text
+        for text in existing_secret_places(str(home), str(newel))
+        if Path(text).is_relative_to(home) and not real.is_relative_to(text)
+    ]
+    for level in (newel, newel / "fleet"):
+        if real.is_relative_to(level):
+            closed += [str(each) for each in level.iterdir() if not real.is_relative_to(each)]
     return [path for path in closed if not re.search(r"[()\n]", path)]  # which rules cannot name
 
 

@@ -7,6 +7,7 @@ nothing but plain files and folders comes out of it.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import stat
@@ -132,16 +133,23 @@ def _name_left_out(names: Sequence[str]) -> list[PackedFile]:
 
 
 def _ordered(place: Path) -> Iterator[Path]:
-    """The files of a trial, what tells most first."""
+    """The files of a trial, what tells most first: the traces, and then small files."""
     first = [place / TRACE, place / "stderr.txt", place / EXCHANGES]
+    traces = place / _AGENT_TRACES
     yield from (path for path in first if path.exists())
-    for folder in (place / "home/.newel/traces", place / PROJECT, place / LOCAL, place / "home"):
+    for folder in (traces, place / PROJECT, place / LOCAL, place / "home"):
         if folder.is_dir() and not folder.is_symlink():
+            found = (path for path, _ in walk(folder))
             yield from sorted(
-                path
-                for path, _ in walk(folder)
-                if folder.name == "traces" or not str(path).startswith(f"{place}/{_AGENT_TRACES}")
+                (path for path in found if folder == traces or not path.is_relative_to(traces)), key=_size
             )
+
+
+def _size(path: Path) -> float:
+    try:
+        return path.lstat().st_size
+    except OSError:  # a path that is too long
+        return math.inf
 
 
 def _is_trace(name: str) -> bool:

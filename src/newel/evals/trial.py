@@ -208,7 +208,7 @@ def _write_home(task: Task, agent: AgentSetup, place: Path) -> None:
         config["models"] = {**models, agent.model: facts}
     if not agent.command:  # what is denied cannot be seen by commands in the sandbox, either
         closed = (str(task.folder), *agent.closed)
-        config["permissions"] = {"deny": [f"read({glob.escape(path)}/**)" for path in closed]}
+        config["permissions"] = {"deny": [f"read({glob.escape(path)})" for path in closed]}
     settings = {".newel/config.toml": to_toml(config)} if config else {}
     for name, text in {**settings, **agent.files}.items():
         path = place / "home" / name

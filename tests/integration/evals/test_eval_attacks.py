@@ -140,6 +140,25 @@ def test_a_cheat_fails(place: Place, cheat: str) -> None:
     assert (result["end"], result["passed"]) == ("done", False)
 
 
+def test_an_agent_does_not_see_the_keys_of_the_user(place: Place) -> None:
+    """Its home is another one, so the places where the user's keys are do not look like any."""
+    home = place.newel.home
+    for name in (".newel/config.toml", ".ssh/id_rsa"):
+        (home / name).parent.mkdir(exist_ok=True)
+        (home / name).write_text("# a-key-of-the-user\n")
+    place.write(TASK, "sed -i s/-/+/ sum.py")
+    calls = [
+        {"tool_calls": [{"name": "read", "arguments": {"path": str(home / name)}}]}
+        for name in (".newel/config.toml", ".ssh/id_rsa")
+    ]
+    trace = {"made_by": "hand", "answers": [[*calls, {"content": "Done."}]]}
+    (place.folder / "trace.json").write_text(json.dumps(trace))
+    assert place.replay()["end"] == "done"
+    (trial,) = home.glob(".newel/evals/*/trials/*/trace.jsonl")
+    assert "a-key-of-the-user" not in trial.read_text()
+    assert trial.read_text().count("was not read: the user's rule") >= 2
+
+
 LEFT = {
     "a name that is not UTF-8": "touch $(printf 'a\\377')",
     "a link to such a name": "ln -s $(printf 'a\\377') link",

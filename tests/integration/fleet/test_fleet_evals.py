@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from anyio import to_thread
 
+from newel.evals.packed_files import PackedFile, pack
+from newel.jobs.engine import JobOutcome
+from newel.jobs.placement import WorkerIdentity
+from newel.jobs.postgres.engine import open_postgres_engine
 from tests.fleet import FleetOfProcesses, wait_for
 from tests.forked import Process, killed, start
 from tests.support import BIN, Newel, bash, scenario
@@ -100,21 +106,22 @@ def test_a_run_on_a_fleet_is_kept_as_one_of_this_machine(make_fleet: MakeFleet) 
 
 
 @pytest.mark.slow  # a lease has to end: fifteen seconds
+@pytest.mark.timeout(90)
 def test_a_trial_of_a_killed_worker_begins_again_elsewhere_and_counts_once(
     make_fleet: MakeFleet,
 ) -> None:
-    slow = bash("test ! -e begun && touch begun && sleep 3 && echo made > made.txt")
+    slow = bash("test ! -e begun && touch begun && sleep 2 && echo made > made.txt")
     fleet = make_fleet(scenario("Do slow", slow, DONE), scenario("Do good", MADE, DONE))
     add_task(fleet, "good")
     add_task(fleet, "slow")
     first = fleet.worker("one", "--slots", "1")
-    with start_run(fleet, "-n", "2") as process:
+    with start_run(fleet) as process:
         wait_for(lambda: [path for path in trials_on(first.home) if (path / "begun").exists()], first.log)
         first.kill()
         second = fleet.worker("two")
-        assert process.wait(40) == 0, second.log.read_text()
+        assert process.wait(60) == 0, second.log.read_text()
     newel = on_this_machine(fleet)
-    assert newel("eval", "run", "--suite", str(fleet.folder / "suite"), "-n", "2").returncode == 0
+    assert newel("eval", "run", "--suite", str(fleet.folder / "suite")).returncode == 0
     local = [json.loads(line) for line in newel("eval", "show", "--json").stdout.splitlines()]
     assert [essence(each) for each in results(fleet)] == sorted(
         (essence(each) for each in local if each["type"] == "trial"), key=lambda each: each[:2]
@@ -199,7 +206,49 @@ def on_this_machine(fleet: FleetOfProcesses) -> Newel:
 
 
 def essence(trial: dict[str, Any]) -> tuple[Any, ...]:
-    """What a trial has come to, without times."""
-    metrics = {name: value for name, value in trial["metrics"].items() if "seconds" not in name}
+    """What a trial has come to. Its times, and the length of the path that the model is told, are those of the machine."""
+    of_machine = {"seconds", "model_seconds", "input_tokens"}
+    metrics = {name: value for name, value in trial["metrics"].items() if name not in of_machine}
     names = ("task", "repeat", "size", "end", "passed", "checks", "problem", "answer")
     return (*(trial[name] for name in names), metrics)
+
+
+async def send(fleet: FleetOfProcesses, sent: Sequence[tuple[dict[str, Any], bytes]]) -> None:
+    """Be a worker that sends what it likes: for the first trial of a task the first of these, and so on."""
+    me = WorkerIdentity(name="hostile", machine="m")
+    async with open_postgres_engine(fleet.url, worker=me) as engine:
+        for _ in sent:
+            (lease,) = await engine.claim(1, "hostile", wait=20)
+            result, packed = sent[json.loads(lease.params)["repeat"] - 1]
+            whole = {"task": "x", "repeat": 1, "size": "S", "end": "done", "passed": True} | result
+            pieces: list[dict[str, Any]] = [{"type": "trial_piece", "data": packed}]
+            events = [*pieces, {"type": "trial_end", "pieces": 1, "result": whole}]
+            await engine.append(lease, [msgspec.json.encode(each) for each in events], expect_seq=0)
+            await engine.finish(lease, JobOutcome(state="done"))
+
+
+@pytest.mark.anyio
+async def test_what_a_hostile_worker_sends_stays_in_the_folder_of_its_trial(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet()
+    add_task(fleet, "good")
+    trace = pack([PackedFile("trace.jsonl", "file", b"{}\n")])
+    sent = [
+        ({"task": "../../../evil", "repeat": 77, "problem": "\x1b]0;owned\x07red"}, trace),
+        ({"metrics": {"cost": -1e9}}, trace),
+        ({}, pack([PackedFile("../../../evil", "file", b"x")])),
+        ({"checks": [{"what": "it", "problem": "no"}]}, trace),
+    ]
+    with start_run(fleet, "-n", "4") as process:
+        await send(fleet, sent)
+        said, _ = await to_thread.run_sync(process.communicate)
+    assert "\x1b" not in said
+    first, second, third, fourth = results(fleet)
+    assert (first["task"], first["repeat"], first["passed"]) == ("good", 1, True)
+    assert (second["end"], second["problem"]) == (
+        "invalid",
+        "What the worker has sent cannot be used: It has impossible figures.",
+    )
+    assert third["end"] == "invalid"
+    assert "'../../../evil' is no place in their folder" in third["problem"]
+    assert not fourth["passed"]
+    assert not [*fleet.folder.rglob("evil")]
