@@ -12,6 +12,20 @@ from newel.agent.errors import UsageError
 if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.evals.run import RunPlan, TryTask
+    from newel.fleet.engine import FleetEngine
+    from newel.jobs.placement import FleetSummary
+
+
+async def find_eval_run(engine: FleetEngine, name: str) -> FleetSummary | None:
+    """The only run of an evaluation on this fleet whose id begins so; None if there is none. Raises ``UsageError`` for several."""
+    from newel.fleet.eval_job import EVAL_TRIAL
+
+    runs = await engine.fleets.list(kind=EVAL_TRIAL, prefix=name, limit=3)
+    if len(runs) > 1:
+        raise UsageError(
+            f"Several evaluations have an id that begins with {name!r}: {', '.join(run.id for run in runs)}."
+        )
+    return runs[0] if runs else None
 
 
 def check_fleet_settings(settings: Settings) -> None:

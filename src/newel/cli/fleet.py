@@ -80,14 +80,15 @@ def _parser() -> argparse.ArgumentParser:
         ("status", "list the jobs: their state, worker and reason"),
         ("log", "show the events of a job"),
         ("review", "propose the changes of a job, or of all jobs of a fleet, in this folder, hunk by hunk"),
-        ("cancel", "cancel a job, or all jobs of a fleet"),
+        ("cancel", "cancel a job, or all jobs of a fleet or of an evaluation"),
     ):
         sub = actions.add_parser(name, help=help_line)
         sub.add_argument(
             "id",
             metavar="ID",
             nargs="?" if name == "status" else None,
-            help="the beginning of the id of a fleet or a job",
+            help="the beginning of the id of a fleet or a job"
+            + (", or of an evaluation" if name in {"status", "cancel"} else ""),
         )
         if name == "status":
             _add_listing(sub, "job", "newest jobs", f"{MAX_JOBS}, and all with --json")
@@ -304,9 +305,12 @@ async def _review(settings: Settings, engine: FleetEngine, options: argparse.Nam
 
 async def _cancel(_: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
     from newel.app.fleet import find_jobs
+    from newel.app.fleet_eval_run import find_eval_run
     from newel.jobs.engine import FINAL
 
-    jobs = [each.job for each in await find_jobs(engine, options.id)]
+    run = await find_eval_run(engine, options.id)
+    placements = await engine.fleets.jobs(run.id) if run else await find_jobs(engine, options.id)
+    jobs = [each.job for each in placements]
     cancelled = [job for job in jobs if job.state not in FINAL and await engine.cancel(job.id, CANCELLED)]
     ended = len(jobs) - len(cancelled)
     print(f"{len(cancelled)} cancelled." + (f" {ended} had ended before." if ended else ""))

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from newel.text.format import one_line
 from newel.text.json import to_json
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from newel.config.settings import Settings
     from newel.fleet.engine import FleetEngine
-    from newel.jobs.placement import Placement
+    from newel.jobs.placement import FleetSummary, Placement
 
 MAX_FLEETS: Final = 20
 MAX_JOBS: Final = 100
@@ -24,9 +26,17 @@ SHORT_ID: Final = 8
 
 async def list_jobs(_: Settings, engine: FleetEngine, options: argparse.Namespace) -> int:
     from newel.app.fleet import find_fleet_or_job
+    from newel.app.fleet_eval_run import find_eval_run
     from newel.fleet.job import FLEET_CONTRACT
     from newel.jobs.placement import Placement
 
+    if options.id and (run := await find_eval_run(engine, options.id)):
+        print_eval_run(
+            run, await engine.fleets.jobs(run.id, states=options.state or None), as_json=options.json
+        )
+        if not options.json:
+            await _print_spending(engine, run.id)
+        return 0
     found = await find_fleet_or_job(engine, options.id) if options.id else None
     if isinstance(found, Placement):
         _print_jobs([found], as_json=options.json)
@@ -38,18 +48,62 @@ async def list_jobs(_: Settings, engine: FleetEngine, options: argparse.Namespac
     limit = options.limit or (None if options.json else MAX_JOBS)
     jobs = await engine.fleets.jobs(fleet, kind=FLEET_CONTRACT, states=states, limit=limit)
     _print_jobs(jobs, as_json=options.json)
+    evaluations = 0
+    if not (options.id or options.json):
+        evaluations = await _print_eval_runs(engine)
     count = await engine.fleets.count_jobs(fleet, kind=FLEET_CONTRACT, states=states)
     if count > len(jobs):
         print(
             f"{count - len(jobs):,} older jobs are not shown: `--limit {count}` shows them.", file=sys.stderr
         )
-    if not count and not options.json:
+    if not count and not evaluations and not options.json:
         print(
             "No job is in that state."
             if states
             else "No jobs were submitted to this database yet. `newel fleet run` does it."
         )
     return 0
+
+
+async def _print_eval_runs(engine: FleetEngine) -> int:
+    """Print the evaluations that have not ended; returns how many they are."""
+    from newel.fleet.eval_job import EVAL_TRIAL
+    from newel.jobs.engine import LIVE
+
+    runs = [run for run in await engine.fleets.list(kind=EVAL_TRIAL) if run.states.keys() & set(LIVE)]
+    for run in reversed(runs):
+        print_eval_run(run, [], as_json=False)
+    return len(runs)
+
+
+def print_eval_run(run: FleetSummary, trials: Sequence[Placement], *, as_json: bool) -> None:
+    """How many trials of an evaluation are in which state, and some of them."""
+    from newel.fleet.eval_job import TrialName
+
+    if not as_json:
+        print(
+            f"Evaluation {one_line(run.id, 40)}: {describe_counts(run.states)} of {run.total or '?'} trials."
+        )
+    for each in trials:
+        job, name = each.job, msgspec.json.decode(each.job.params, type=TrialName)
+        if as_json:
+            described = {
+                "id": job.id,
+                "fleet": each.fleet,
+                "task": name.task,
+                "repeat": name.repeat,
+                "state": each.state,
+                "reason": job.reason,
+                "worker": each.worker,
+                "attempts": job.attempts,
+            }
+            print(to_json(described).decode())
+            continue
+        where = f"  on {one_line(each.worker, 60)}" if job.state == "running" else ""
+        reason = f"\n{'':10}{one_line(job.reason)}" if job.reason else ""
+        print(
+            f"{job.id[:SHORT_ID]}  {one_line(each.state, 20):<9}  {one_line(name.task, 40)} ({name.repeat}){where}{reason}"
+        )
 
 
 def _print_jobs(jobs: Sequence[Placement], *, as_json: bool) -> None:

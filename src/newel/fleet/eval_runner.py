@@ -58,8 +58,8 @@ class EvalTrialRunner:
 
     async def _run(self, lease: Lease) -> JobOutcome:
         job = msgspec.json.decode(lease.params, type=EvalTrialJob)
-        if await self._has_ended(lease):
-            return JobOutcome(state="done")
+        if (ended := await self._find_end(lease)) is not None:
+            return _outcome_of(ended.result)
         if lease.attempt > MOST_ATTEMPTS:
             return JobOutcome(state="failed", reason=given_up(MOST_ATTEMPTS))
         spending = await self._engine.budgets.spending(job.fleet)
@@ -76,12 +76,13 @@ class EvalTrialRunner:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(remove, folder)
 
-    async def _has_ended(self, lease: Lease) -> bool:
-        """Whether an earlier worker died between the result and the end of the job."""
+    async def _find_end(self, lease: Lease) -> TrialEnd | None:
+        """The last event, if an earlier worker died between it and the end of the job."""
         if not lease.seq:
-            return False
+            return None
         (last,) = await self._engine.read(lease.job, lease.seq - 1, limit=1)
-        return isinstance(decode_event(last.data), TrialEnd)
+        event = decode_event(last.data)
+        return event if isinstance(event, TrialEnd) else None
 
     async def _run_in(self, folder: Path, lease: Lease, job: EvalTrialJob) -> JobOutcome:
         task = await anyio.to_thread.run_sync(_unpack, folder, job)
@@ -94,7 +95,7 @@ class EvalTrialRunner:
         seq = lease.seq
         for event in events:  # one at a time: other jobs of this worker write, too
             seq = await self._engine.append(lease, [event], expect_seq=seq)
-        return JobOutcome(state="done")
+        return _outcome_of(result)
 
     async def _count(self, job: EvalTrialJob, result: TrialResult) -> None:
         """Count what a trial has cost for the budget of its run. One that is made twice has cost twice."""
@@ -102,6 +103,11 @@ class EvalTrialRunner:
         tokens = (metrics.input_tokens or 0) + (metrics.output_tokens or 0)
         await self._engine.budgets.begin(request, "", None)
         await self._engine.budgets.end(request, job.fleet, cost=metrics.cost or 0.0, tokens=tokens)
+
+
+def _outcome_of(result: TrialResult) -> JobOutcome:
+    ended = "invalid" if result.end == "invalid" else "passed" if result.passed else "failed"
+    return JobOutcome(state="done", result=ended)
 
 
 def _unpack(folder: Path, job: EvalTrialJob) -> Task:

@@ -57,7 +57,8 @@ class FleetTrials:
         self._is_away = False
 
     async def prepare(self) -> None:
-        """Set the budget of the run, and warn if no worker would run its trials. Raises ``EngineError``."""
+        """Announce the run, set its budget, and warn if no worker would run its trials. Raises ``EngineError``."""
+        await self._engine.fleets.begin(self._plan.id, EVAL_TRIAL, len(self._plan.tasks) * self._plan.repeats)
         if self._plan.max_cost is not None:
             await self._engine.budgets.set(self._plan.id, max_cost=self._plan.max_cost, max_tokens=None)
         wanted = set(self._plan.labels)

@@ -101,8 +101,9 @@ def test_a_run_on_a_fleet_is_kept_as_one_of_this_machine(make_fleet: MakeFleet) 
     assert [each["trace"][0]["cwd"] for each in exported if each["result"]["passed"]] == [f"{trial}/project"]
     assert str(trial) in fleet("eval", "show", "--failed").stdout.replace("bad.1", "good.1")
     assert trials_on(one.home) == trials_on(two.home) == []
-    status = fleet("fleet", "status").stdout
-    assert f"Eval {run_folder(fleet).name}: 2 done" in status
+    status = fleet("fleet", "status", run_folder(fleet).name[:15]).stdout
+    assert "1 failed, 1 passed of 2 trials" in status
+    assert "No jobs were submitted" in fleet("fleet", "status").stdout
 
 
 @pytest.mark.slow  # a lease has to end: fifteen seconds
@@ -221,8 +222,8 @@ async def send(fleet: FleetOfProcesses, sent: Sequence[tuple[dict[str, Any], byt
             (lease,) = await engine.claim(1, "hostile", wait=20)
             result, packed = sent[json.loads(lease.params)["repeat"] - 1]
             whole = {"task": "x", "repeat": 1, "size": "S", "end": "done", "passed": True} | result
-            pieces: list[dict[str, Any]] = [{"type": "trial_piece", "data": packed}]
-            events = [*pieces, {"type": "trial_end", "pieces": 1, "result": whole}]
+            events: list[Any] = [{"type": "trial_piece", "data": packed}]
+            events.append({"type": "trial_end", "pieces": 1, "result": whole})
             await engine.append(lease, [msgspec.json.encode(each) for each in events], expect_seq=0)
             await engine.finish(lease, JobOutcome(state="done"))
 
@@ -232,7 +233,7 @@ async def test_what_a_hostile_worker_sends_stays_in_the_folder_of_its_trial(make
     fleet = make_fleet()
     add_task(fleet, "good")
     trace = pack([PackedFile("trace.jsonl", "file", b"{}\n")])
-    sent = [
+    sent: list[tuple[dict[str, Any], bytes]] = [
         ({"task": "../../../evil", "repeat": 77, "problem": "\x1b]0;owned\x07red"}, trace),
         ({"metrics": {"cost": -1e9}}, trace),
         ({}, pack([PackedFile("../../../evil", "file", b"x")])),
