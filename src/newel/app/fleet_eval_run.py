@@ -20,6 +20,8 @@ async def find_eval_run(engine: FleetEngine, name: str) -> FleetSummary | None:
     """The only run of an evaluation on this fleet whose id begins so; None if there is none. Raises ``UsageError`` for several."""
     from newel.fleet.eval_job import EVAL_TRIAL
 
+    if "-" not in name:  # as the ids of other fleets and of jobs
+        return None
     runs = await engine.fleets.list(kind=EVAL_TRIAL, prefix=name, limit=3)
     if len(runs) > 1:
         raise UsageError(
