@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 from newel.fleet.errors import SnapshotError
+from newel.fleet.eval_runner import remove_old_trials
 from newel.fleet.folder_cleaner import FolderCleaner, remove_leftovers
 from newel.fleet.retention import empty_store
 from newel.jobs.engine import EngineError
@@ -61,6 +62,7 @@ class FleetMaintenance:
         """Clean at once and then now and then, until cancelled."""
         store_due = time.monotonic() + self._store_every * random.uniform(0, 0.1)  # noqa: S311 — to spread the workers
         await anyio.to_thread.run_sync(remove_leftovers, self._home)
+        await anyio.to_thread.run_sync(remove_old_trials, self._home / "trials")
         while True:
             self._job_ended = anyio.Event()
             with contextlib.suppress(EngineError):  # the database is away

@@ -6,6 +6,8 @@ one begins it again.
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,8 @@ from newel.jobs.worker import given_up
 from newel.text.json import to_json
 
 RETRY_AFTER_S: Final = 20.0
+_LEFT_S: Final = 2 * 86_400.0
+"""No trial takes so long: its folder is of a worker that was killed."""
 
 MakeTrial = Callable[[EvalTrialJob, Task, Path], Awaitable[TrialResult]]
 """Makes a trial of a task in a folder. Raises ``ModelUnavailable``, and other ``NewelError`` for what makes it invalid."""
@@ -103,6 +107,14 @@ class EvalTrialRunner:
         tokens = (metrics.input_tokens or 0) + (metrics.output_tokens or 0)
         await self._engine.budgets.begin(request, "", None)
         await self._engine.budgets.end(request, job.fleet, cost=metrics.cost or 0.0, tokens=tokens)
+
+
+def remove_old_trials(root: Path) -> None:
+    """Remove what workers that were killed have left in the folder of trials. Blocks."""
+    with contextlib.suppress(OSError):
+        for folder in root.iterdir():
+            if folder.stat().st_mtime < time.time() - _LEFT_S:
+                remove(folder)
 
 
 def _outcome_of(result: TrialResult) -> JobOutcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,8 @@ def test_a_run_on_a_fleet_is_kept_as_one_of_this_machine(make_fleet: MakeFleet) 
     fleet = make_fleet(scenario("Do good", look, DONE), scenario("Do bad", bash("echo no > made.txt"), DONE))
     add_task(fleet, "good")
     add_task(fleet, "bad")
+    (left := fleet.folder / "one/.newel/fleet/trials/of-a-killed-worker").mkdir(parents=True)
+    os.utime(left, (0, 0))
     one = fleet.worker("one", "--slots", "1", LLM_AUTH_TOKEN=KEY)
     two = fleet.worker("two", "--slots", "1", LLM_AUTH_TOKEN=KEY)
     done = eval_run(fleet, check=False)
@@ -101,6 +104,7 @@ def test_a_run_on_a_fleet_is_kept_as_one_of_this_machine(make_fleet: MakeFleet) 
     assert [each["trace"][0]["cwd"] for each in exported if each["result"]["passed"]] == [f"{trial}/project"]
     assert str(trial) in fleet("eval", "show", "--failed").stdout.replace("bad.1", "good.1")
     assert trials_on(one.home) == trials_on(two.home) == []
+    assert not left.exists()
     status = fleet("fleet", "status", run_folder(fleet).name[:15]).stdout
     assert "1 failed, 1 passed of 2 trials" in status
     assert "No jobs were submitted" in fleet("fleet", "status").stdout
