@@ -29,7 +29,7 @@ export class FleetView extends Polling {
     this.list = h("ol", { class: "timeline-list" });
     this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show more");
     this.el = h("section", { class: "panel timeline", "aria-label": "Fleet" },
-      h("div", { class: "panel-head" }, this.title, this.propose, this.cancel), this.states, this.spending, this.note, this.list, this.more);
+      h("div", { class: "panel-head" }, this.title, h("div", { class: "row" }, this.propose, this.cancel)), this.states, this.spending, this.note, this.list, this.more);
   }
 
   focus() {
