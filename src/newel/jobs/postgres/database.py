@@ -72,6 +72,20 @@ class Database:
             await anyio.sleep(delay * random.uniform(0.5, 1))  # noqa: S311 — to spread the calls
             delay = min(2 * delay, longest)
 
+    async def rows(
+        self, query: str, *values: object, patience: float = PATIENCE_S, within: float = CALL_S
+    ) -> list[Any]:
+        """The rows of one query; see ``call``."""
+
+        async def fetch(connection: Connection) -> list[Any]:
+            return await connection.fetch(query, *values)
+
+        return await self.call(fetch, patience=patience, within=within)
+
+    async def value(self, query: str, *values: object, within: float = CALL_S) -> Any:
+        """The first value of the first row."""
+        return (await self.rows(query, *values, within=within))[0][0]
+
     async def connect(self) -> Connection:
         """A connection of the caller's own."""
         with anyio.fail_after(CONNECT_S + 1):

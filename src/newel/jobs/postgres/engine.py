@@ -41,7 +41,7 @@ from newel.jobs.placement import WorkerIdentity, WorkerInfo
 from newel.jobs.postgres.appends import Appends, PendingAppend
 from newel.jobs.postgres.budgets import PostgresBudgets
 from newel.jobs.postgres.bulletin import Bulletin
-from newel.jobs.postgres.database import CALL_S, PATIENCE_S, Connection, Database
+from newel.jobs.postgres.database import PATIENCE_S, Connection, Database
 from newel.jobs.postgres.failures import DatabaseUnavailable
 from newel.jobs.postgres.fleets import PostgresFleets
 from newel.jobs.postgres.leases import HeldLeases, taken_over
@@ -126,17 +126,17 @@ class PostgresEngine:
         for text in (kind, queue, key or "", *labels):
             text.encode()  # raises UnicodeEncodeError, as every engine
         values = (new_id(), key, kind, queue, list(labels), params)
-        job = await self._value("SELECT newel.submit($1, $2, $3, $4, $5, $6)", *values)
+        job = await self._database.value("SELECT newel.submit($1, $2, $3, $4, $5, $6)", *values)
         self._post(QUEUES)
         return job
 
     async def cancel(self, job: str, reason: str) -> bool:
-        done = await self._value("SELECT newel.cancel($1, $2)", job, _storable(reason))
+        done = await self._database.value("SELECT newel.cancel($1, $2)", job, _storable(reason))
         self._post(job, QUEUES, CANCELLED)
         return done
 
     async def suspend(self, jobs: Sequence[str], reason: str) -> None:
-        await self._value("SELECT newel.suspend($1, $2)", list(jobs), _storable(reason))
+        await self._database.value("SELECT newel.suspend($1, $2)", list(jobs), _storable(reason))
         self._post(QUEUES)
 
     async def annotate(
@@ -144,7 +144,7 @@ class PostgresEngine:
     ) -> int:
         ended = (None, "") if outcome is None else (outcome.state, _storable(outcome.reason))
         values = (job, expect_seq, list(events), *ended)
-        seq = await self._value("SELECT newel.annotate($1, $2, $3, $4, $5)", *values)
+        seq = await self._database.value("SELECT newel.annotate($1, $2, $3, $4, $5)", *values)
         if seq is None:
             raise LeaseLost(
                 f"Run {job} is queued or running, or does not exist; only its worker may add to its journal."
@@ -153,7 +153,7 @@ class PostgresEngine:
         return _checked_seq(job, expect_seq, seq)
 
     async def purge(self, job: str) -> bool:
-        done = await self._value("SELECT newel.purge($1)", job)
+        done = await self._database.value("SELECT newel.purge($1)", job)
         self._post(job)
         return done
 
@@ -235,7 +235,7 @@ class PostgresEngine:
         due = [self._held.is_due(lease) for lease in leases]
         values = ([lease.job for lease in leases], [lease.token for lease in leases], due, self._lease)
         query = "SELECT newel.renew($1, $2::text[]::uuid[], $3, $4)"
-        rows = await self._rows(query, *values, patience=0, within=within)
+        rows = await self._database.rows(query, *values, patience=0, within=within)
         lost = {row[0] for row in rows}
         for lease, is_due in zip(leases, due, strict=True):
             if is_due and lease.job not in lost:
@@ -246,7 +246,9 @@ class PostgresEngine:
         self._held.check(lease)
         reason, result = _storable(outcome.reason), _storable(outcome.result)
         values = (lease.job, lease.token, outcome.state, reason, outcome.delay, result)
-        is_done = await self._value("SELECT newel.finish($1, $2::text::uuid, $3, $4, $5, $6)", *values)
+        is_done = await self._database.value(
+            "SELECT newel.finish($1, $2::text::uuid, $3, $4, $5, $6)", *values
+        )
         self._held.remove(lease)
         if not is_done:
             raise taken_over(lease)
@@ -259,14 +261,14 @@ class PostgresEngine:
             return
         values = (me.name, me.machine, me.version, me.labels, me.slots, float(self._lease))
         query = "SELECT newel.heartbeat($1, $2, $3, $4, $5, $6)"
-        await self._rows(query, *values, patience=0, within=within)
+        await self._database.rows(query, *values, patience=0, within=within)
         self._last_beat = now
 
     async def _clean(self) -> None:
         while True:
             await anyio.sleep(CLEAN_INTERVAL_S * random.uniform(0.5, 1.5))  # noqa: S311 — to spread the workers
             with contextlib.suppress(EngineError):
-                await self._value("SELECT newel.clean()")
+                await self._database.value("SELECT newel.clean()")
 
     # -- for readers --------------------------------------------------------------------------------------
 
@@ -290,7 +292,7 @@ class PostgresEngine:
         return await self._notifier.poll(read, wait, job, after_seq)
 
     async def get(self, job: str) -> Job | None:
-        rows = await self._rows(JOBS + " WHERE j.id = $1", job)
+        rows = await self._database.rows(JOBS + " WHERE j.id = $1", job)
         return job_of(rows[0]) if rows else None
 
     async def wait_for_release(self, job: str, *, wait: float) -> bool:
@@ -314,24 +316,26 @@ class PostgresEngine:
             " AND ($3::text[] IS NULL OR j.state = ANY ($3)) ORDER BY j.n DESC LIMIT $4"
         )
         values = (kind, queue, None if states is None else list(states), limit)
-        return [job_of(row) for row in await self._rows(JOBS + where, *values)]
+        return [job_of(row) for row in await self._database.rows(JOBS + where, *values)]
 
     async def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
         rows = await self._rows("SELECT id, state FROM newel.jobs WHERE id = ANY ($1)", list(jobs))
         return {row["id"]: row["state"] for row in rows}
 
     async def workers(self) -> list[WorkerInfo]:
-        rows: list[dict[str, Any]] = [{**row, "seen": iso(row["seen"])} for row in await self._rows(_WORKERS)]
+        rows: list[dict[str, Any]] = [
+            {**row, "seen": iso(row["seen"])} for row in await self._database.rows(_WORKERS)
+        ]
         return [WorkerInfo(**row) for row in rows]
 
     async def drain(self, worker: str) -> bool:
-        return await self._value("SELECT newel.drain($1)", worker)
+        return await self._database.value("SELECT newel.drain($1)", worker)
 
     async def is_draining(self) -> bool:
         if self._worker is None:
             return False
         query = "SELECT coalesce(bool_or(draining), false) FROM newel.workers WHERE name = $1"
-        return await self._value(query, self._worker.name)
+        return await self._database.value(query, self._worker.name)
 
     # -- the rest -----------------------------------------------------------------------------------------
 
@@ -348,7 +352,7 @@ class PostgresEngine:
             if leases:
                 values = ([lease.job for lease in leases], [lease.token for lease in leases])
                 query = "SELECT newel.release($1, $2::text[]::uuid[])"
-                await self._rows(query, *values, patience=0, within=PATIENCE_S)
+                await self._database.rows(query, *values, patience=0, within=PATIENCE_S)
             if self._worker is not None:
                 self._last_beat, self._lease = -float("inf"), 0
                 await self.beat()
@@ -363,17 +367,6 @@ class PostgresEngine:
         for topic in topics:
             self._notifier.notify(topic)
         self._bulletin.post(*topics)
-
-    async def _value(self, query: str, *values: object) -> Any:
-        return (await self._rows(query, *values))[0][0]
-
-    async def _rows(
-        self, query: str, *values: object, patience: float = PATIENCE_S, within: float = CALL_S
-    ) -> list[Any]:
-        async def fetch(connection: Connection) -> list[Any]:
-            return await connection.fetch(query, *values)
-
-        return await self._database.call(fetch, patience=patience, within=within)
 
 
 def _lease(row: Any, worker: str) -> Lease:

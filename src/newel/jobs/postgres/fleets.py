@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from newel.jobs.placement import FleetSummary, Placement
-from newel.jobs.postgres.database import Connection, Database
+from newel.jobs.postgres.database import Database
 from newel.jobs.postgres.rows import JOBS, iso, placement_of
 
 _LAST: Final = "\U0010ffff"
@@ -38,10 +38,10 @@ class PostgresFleets:
         self._database = database
 
     async def begin(self, fleet: str, kind: str, jobs: int) -> None:
-        await self._rows("SELECT newel.begin_fleet($1, $2, $3)", fleet, kind, jobs)
+        await self._database.rows("SELECT newel.begin_fleet($1, $2, $3)", fleet, kind, jobs)
 
     async def list(self, *, kind: str | None = None, prefix: str = "", limit: int = 20) -> list[FleetSummary]:
-        rows = await self._rows(_FLEETS, kind, prefix, prefix + _LAST, limit)
+        rows = await self._database.rows(_FLEETS, kind, prefix, prefix + _LAST, limit)
         return [
             FleetSummary(
                 id=row["id"],
@@ -57,7 +57,7 @@ class PostgresFleets:
     async def count(self, *, kind: str | None = None) -> int:
         query = "SELECT count(*) FROM newel.fleets f WHERE ($1::text IS NULL OR kind = $1)"
         having_jobs = " AND EXISTS (SELECT FROM newel.jobs WHERE fleet = f.id)"
-        return (await self._rows(query + having_jobs, kind))[0][0]
+        return await self._database.value(query + having_jobs, kind)
 
     async def jobs(
         self,
@@ -72,25 +72,19 @@ class PostgresFleets:
         order = (
             " ORDER BY j.n DESC LIMIT $4" if fleet is None else " ORDER BY j.fleet DESC, j.n DESC LIMIT $4"
         )
-        rows = await self._rows(JOBS + _MATCHING + order, *values)
+        rows = await self._database.rows(JOBS + _MATCHING + order, *values)
         return [placement_of(row) for row in reversed(rows)]
 
     async def count_jobs(
         self, fleet: str | None = None, *, kind: str | None = None, states: Sequence[str] | None = None
     ) -> int:
         values = (fleet, kind, None if states is None else list(states))
-        return (await self._rows(_COUNT + _MATCHING, *values))[0][0]
+        return await self._database.value(_COUNT + _MATCHING, *values)
 
     async def find_jobs(self, prefix: str, *, kind: str | None = None, limit: int = 2) -> list[Placement]:
         where = (
             ' WHERE j.id COLLATE "C" >= $1 AND j.id COLLATE "C" < $2 AND ($3::text IS NULL OR j.kind = $3)'
             ' ORDER BY j.id COLLATE "C" LIMIT $4'
         )
-        rows = await self._rows(JOBS + where, prefix, prefix + _LAST, kind, limit)
+        rows = await self._database.rows(JOBS + where, prefix, prefix + _LAST, kind, limit)
         return [placement_of(row) for row in rows]
-
-    async def _rows(self, query: str, *values: object) -> list[Any]:
-        async def fetch(connection: Connection) -> list[Any]:
-            return await connection.fetch(query, *values)
-
-        return await self._database.call(fetch)

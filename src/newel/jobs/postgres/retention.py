@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from newel.jobs.engine import FINAL
 from newel.jobs.placement import JobPlace
-from newel.jobs.postgres.database import Connection, Database
+from newel.jobs.postgres.database import Database
 
 BATCH: Final = 50
 """Jobs that one transaction deletes: their journals may be long."""
@@ -28,11 +28,12 @@ class PostgresRetention:
     async def delete(self, jobs: Sequence[str]) -> int:
         count = 0
         for start in range(0, len(jobs), BATCH):
-            count += await self._value("SELECT newel.delete_jobs($1)", list(jobs[start : start + BATCH]))
+            batch = list(jobs[start : start + BATCH])
+            count += await self._database.value("SELECT newel.delete_jobs($1)", batch, within=WITHIN_S)
         return count
 
     async def count_ended(self, age: float) -> int:
-        return await self._value("SELECT count(*) FROM newel.ended_jobs($1)", float(age))
+        return await self._database.value("SELECT count(*) FROM newel.ended_jobs($1)", float(age))
 
     async def delete_ended(self, age: float) -> int:
         return await self._repeat("SELECT newel.delete_ended($1, $2)", float(age), BATCH)
@@ -41,13 +42,13 @@ class PostgresRetention:
         return await self._repeat("SELECT newel.expire($1, $2)", days, BATCH)
 
     async def claim_removals(self, limit: int = BATCH) -> list[str]:
-        return [row[0] for row in await self._rows("SELECT newel.claim_removals($1)", limit)]
+        return [row[0] for row in await self._database.rows("SELECT newel.claim_removals($1)", limit)]
 
     async def finish_removals(self, names: Sequence[str]) -> None:
-        await self._rows("SELECT newel.finish_removals($1)", list(names))
+        await self._database.rows("SELECT newel.finish_removals($1)", list(names))
 
     async def places(self, jobs: Sequence[str]) -> dict[str, JobPlace]:
-        rows = await self._rows(_PLACES, list(jobs))
+        rows = await self._database.rows(_PLACES, list(jobs))
         return {
             row["id"]: JobPlace(machine=row["machine"], ended=row["age"] if row["state"] in FINAL else None)
             for row in rows
@@ -55,15 +56,6 @@ class PostgresRetention:
 
     async def _repeat(self, query: str, *values: object) -> int:
         count = 0
-        while done := await self._value(query, *values):
+        while done := await self._database.value(query, *values, within=WITHIN_S):
             count += done
         return count
-
-    async def _value(self, query: str, *values: object) -> Any:
-        return (await self._rows(query, *values))[0][0]
-
-    async def _rows(self, query: str, *values: object) -> list[Any]:
-        async def fetch(connection: Connection) -> list[Any]:
-            return await connection.fetch(query, *values)
-
-        return await self._database.call(fetch, within=WITHIN_S)
