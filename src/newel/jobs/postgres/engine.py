@@ -319,7 +319,7 @@ class PostgresEngine:
         return [job_of(row) for row in await self._database.rows(JOBS + where, *values)]
 
     async def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
-        rows = await self._rows("SELECT id, state FROM newel.jobs WHERE id = ANY ($1)", list(jobs))
+        rows = await self._database.rows("SELECT id, state FROM newel.jobs WHERE id = ANY ($1)", list(jobs))
         return {row["id"]: row["state"] for row in rows}
 
     async def workers(self) -> list[WorkerInfo]:
