@@ -87,3 +87,26 @@ def test_a_missing_object_and_a_missing_bucket_are_named(server: str, tmp_path: 
     obstore.delete(bucket, ref.key)
     with pytest.raises(SnapshotError, match=rf"lacks a part: {ref.key} in http://.*/jobs does not exist"):
         JobFolder(tmp_path / "there", "job-2").restore(ref, store)
+
+
+def test_the_snapshots_of_a_deleted_job_leave_the_bucket(server: str, tmp_path: Path) -> None:
+    store = s3_store("jobs", prefix="removing", endpoint=server, region="us-east-1", full_every=2)
+    bucket = S3Store("jobs", endpoint=server, region="us-east-1", client_options={"allow_http": True})
+    refs: dict[str, list[SnapshotRef]] = {}
+    for name in ("job-3", "job-30"):
+        job = JobFolder(tmp_path / name, name)
+        job.create()
+        for number in range(1, 5):
+            (job.work / "file").write_text(f"{number}")
+            refs.setdefault(name, []).append(store.put(number, job.snapshot(number).commit, job.repository))
+
+    def keys() -> set[str]:
+        listed = obstore.list(bucket, "removing")  # pyright: ignore[reportUnknownMemberType]
+        return {meta["path"].removeprefix("removing/") for page in listed for meta in page}
+
+    first, _, base, last = refs["job-3"]
+    store.remove_superseded(first, last, JobFolder(tmp_path / "job-3", "job-3").repository)
+    others = {ref.key for ref in refs["job-30"]}
+    assert keys() == {first.key, base.key, last.key} | others
+    store.remove(["job-3"])
+    assert keys() == others
