@@ -16,7 +16,8 @@ from newel.app.review_limits import hunk_size
 from newel.fleet.changes import read_changes
 from newel.fleet.folder_cleaner import remove_leftovers
 from newel.fleet.folders import open_store
-from newel.fleet.proposals import FileEdit, JobChanges, propose_changes
+from newel.fleet.proposals import FileEdit, JobChanges, propose_changes, session_of
+from newel.fleet.snapshot_repository import check_job
 from newel.jobs.engine import FINAL
 from newel.review.project import ProjectReview
 from newel.review.store.ledger import Ledger
@@ -39,6 +40,7 @@ class JobNotEnded(NewelError, code="not_ended"):
 async def read_job_changes(settings: Settings, engine: FleetEngine, placement: Placement) -> JobChanges:
     """What a job that has ended has changed. Raises ``JobNotEnded``, ``ConfigError``, ``SnapshotError`` and ``EngineError``."""
     job, params = placement.job, params_of(placement)
+    check_job(job.id)  # whoever submitted it has chosen the id
     if job.state not in FINAL:
         raise JobNotEnded(
             f"Job {job.id[:8]} has not ended yet, and its changes are proposed once. `newel fleet log -f {job.id[:8]}` follows it, "
@@ -52,7 +54,7 @@ async def read_job_changes(settings: Settings, engine: FleetEngine, placement: P
         folder = settings.home / "fleet" / f"changes-{job.id}-{new_id()[:8]}"
         edits = await anyio.to_thread.run_sync(partial(read_changes, folder, store, snapshots))
     return JobChanges(
-        run=job.id, session=params.session, title=one_line(params.contract.text, 80), edits=edits
+        run=job.id, session=session_of(job.id), title=one_line(params.contract.text, 80), edits=edits
     )
 
 

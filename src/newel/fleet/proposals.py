@@ -41,6 +41,11 @@ class FileEdit(NamedTuple):
     after: FileState | None
 
 
+def session_of(job: str) -> str:
+    """The conversation to which the changes of a job belong in the ledger: none of this machine, whatever the job says."""
+    return f"fleet_{job}"
+
+
 class JobChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What the job ``run`` has changed in its folder."""
 

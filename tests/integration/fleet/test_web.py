@@ -55,7 +55,8 @@ def test_a_job_is_followed_while_it_runs_and_its_changes_are_proposed_once(
         assert listed["title"] == "Greet the reader\nand be polite"
         path = f"/api/fleet-jobs/{job}"
         seen = follow(server, path, "tool_execution_start")
-        assert get(server, path)["status"] == "running"
+        seen_job = get(server, path)
+        assert (seen_job["status"], seen_job["session"]) == ("running", f"fleet_{job}")
         assert get(server, f"/api/fleets/{listed['id']}", state="running")["jobs"][0]["id"] == job
         status, answer = post(server, f"{path}/propose")
         assert status == 409

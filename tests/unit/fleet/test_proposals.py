@@ -6,10 +6,17 @@ from __future__ import annotations
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from newel.agent.errors import NewelError
+from newel.app.fleet_changes import JobNotEnded, read_job_changes
+from newel.config.settings import Flags, load_settings
+from newel.fleet.errors import SnapshotError
 from newel.fleet.proposals import AlreadyProposed, FileEdit, FileState, JobChanges, propose_changes
+from newel.jobs.engine import Job, JobState
+from newel.jobs.placement import Placement
 from newel.review.decide import decide, load_pending, select_hunks, write
 from newel.review.model.proposal import HunkSize
 from newel.review.project import ProjectReview
@@ -116,3 +123,19 @@ async def test_a_path_that_leads_out_is_not_proposed(project: ProjectReview, pat
     notices = await propose_changes(project, changes(FileEdit(path, None, text("x\n"))), HunkSize())
     assert len(notices) == 1
     assert not project.ledger.paths()
+
+
+@pytest.mark.parametrize(
+    ("job", "state", "error"),
+    [("../../elsewhere", "done", SnapshotError), ("3f9c", "running", JobNotEnded)],
+)
+async def test_a_job_whose_id_leads_elsewhere_and_one_that_goes_on_are_refused(
+    tmp_path: Path, job: str, state: JobState, error: type[NewelError]
+) -> None:
+    """Whoever submits a job chooses its id; and changes are proposed once."""
+    values = {"kind": "fleet_contract", "queue": "q", "params": b"{}", "attempts": 1, "seq": 0}
+    submitted = Job(id=job, state=state, created="", updated="", **cast("Any", values))
+    settings = load_settings(Flags(), cwd=tmp_path, environ={"NEWEL_HOME": str(tmp_path / "newel")})
+    with pytest.raises(error, match=job):
+        await read_job_changes(settings, cast("Any", None), Placement(job=submitted, labels=[]))
+    assert not (tmp_path / "newel" / "fleet").exists()

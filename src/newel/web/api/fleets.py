@@ -14,6 +14,7 @@ from starlette.responses import Response
 from newel.agent.messages import Wire
 from newel.fleet.engine import FleetEngine
 from newel.fleet.job import FLEET_CONTRACT, read_job
+from newel.fleet.proposals import session_of
 from newel.jobs.engine import LIVE, JobState, JournalEntry
 from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
 from newel.runs.models import Contract
@@ -261,7 +262,7 @@ def _job_entry(placement: Placement) -> FleetJobEntry:
         reason=job.reason,
         worker=placement.worker,
         attempts=job.attempts,
-        session=params.session,
+        session=session_of(job.id),
         created=job.created,
         updated=job.updated,
     )
