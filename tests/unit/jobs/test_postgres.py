@@ -288,6 +288,22 @@ async def test_a_database_of_another_version_is_left_alone(postgres: PostgresSer
     assert f"has absurd 0.1, and Newel needs {ABSURD}" in await refusal(postgres.url(other))
 
 
+async def test_a_claim_does_not_read_the_whole_queue(postgres: PostgresServer, url: str) -> None:
+    """With 100,000 jobs in a queue that took a third of a second of the database's CPU, for each job that begins."""
+    database = url.partition("?")[0].rpartition("/")[2]
+    postgres.execute(
+        "select newel.submit('j' || n, null, 'turn', 'q' || n, '{gpu}', '') from generate_series(1, 1000) n",
+        database,
+    )
+    postgres.execute("analyze", database)
+    read = postgres.execute(
+        "select from newel.claim('w', 'm', '{gpu}', 30, 2, null);"
+        "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname ~ '^r_newel_'",
+        database,
+    )
+    assert int(read) < 200
+
+
 async def test_processes_that_open_an_empty_database_at_once_install_it_once(
     postgres: PostgresServer,
 ) -> None:

@@ -13,6 +13,7 @@ MIGRATIONS: Final = (
     ("tables.sql", "functions.sql", "budgets.sql"),
     ("fleets.sql",),
     ("retention.sql",),
+    ("claims.sql",),
 )
 """The scripts that lead to each next version, the first from an empty database. Only append to them."""
 
