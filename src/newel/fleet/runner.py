@@ -28,11 +28,11 @@ from newel.jobs.engine import EngineError, JobOutcome, Lease
 from newel.runs.chat_session import AgentFactory, ChatSession
 from newel.runs.chat_turn import read_events
 from newel.runs.event_hub import EventHub, JournalWriter
-from newel.runs.run_events import AcceptanceEnd, FolderSnapshot, RunEvent
+from newel.runs.run_events import AcceptanceEnd, ContractState, FolderSnapshot, RunEvent
 
 RETRY_AFTER_S: Final = 20.0
 MAX_OPENINGS: Final = 10
-"""How often a folder that cannot be opened is tried: the server of its repository may be away."""
+"""How often a folder that cannot be opened is tried: the server of its repository may be away. Attempts that ended later do not count."""
 
 
 class FolderUnavailable(NewelError):
@@ -90,7 +90,8 @@ class FleetRunner:
             try:
                 folder = await stack.enter_async_context(self._open_folder(lease.job, job, latest))
             except FolderUnavailable as error:
-                if lease.attempt >= MAX_OPENINGS:
+                opened = sum(isinstance(each, ContractState) and each.state == "running" for each in earlier)
+                if lease.attempt - opened >= MAX_OPENINGS:
                     raise
                 return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
             factory = await stack.enter_async_context(self._open_factory(job, folder))

@@ -41,8 +41,11 @@ pytestmark = pytest.mark.anyio
 class Fleet:
     """Machines that share an engine and a store."""
 
-    def __init__(self, folder: Path, engine: PostgresEngine, hub: EventHub, server: MockServer) -> None:
+    def __init__(
+        self, folder: Path, database: str, engine: PostgresEngine, hub: EventHub, server: MockServer
+    ) -> None:
         self.folder = folder
+        self.database = database
         self.engine = engine
         self.hub = hub
         self.server = server
@@ -99,12 +102,13 @@ class Fleet:
 @asynccontextmanager
 async def fleet(folder: Path, postgres: PostgresServer, *scenarios: dict[str, Any]) -> AsyncGenerator[Fleet]:
     script = {"scenarios": [one for each in scenarios for one in each["scenarios"]]}
+    database = postgres.create_database()
     async with (
         serve(script, strict=True) as server,
-        open_postgres_engine(postgres.url(postgres.create_database())) as engine,
+        open_postgres_engine(postgres.url(database)) as engine,
         EventHub(engine) as hub,
     ):
-        yield Fleet(folder, engine, hub, server)
+        yield Fleet(folder, database, engine, hub, server)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -195,3 +199,23 @@ async def test_a_repository_that_cannot_be_cloned_is_tried_again_and_named(
         found = await here.job(job)
         assert found.state == "queued"
         assert "missing.git cannot be cloned" in found.reason
+
+
+async def test_a_job_whose_workers_died_often_waits_for_a_store_as_long_as_any_other(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """Only the openings that failed count: machines that are lent die more often."""
+    count = scenario("Count", bash("echo one > log; sleep 20"))
+    async with fleet(tmp_path, postgres, count) as here:
+        job = await here.submit("Count to one")
+        log = anyio.Path(tmp_path / "one/jobs" / job / "work/log")
+        await here.run_until("one", log.exists)
+        postgres.execute("update newel.jobs set attempts = 9", here.database)
+        (tmp_path / "store.git").rename(tmp_path / "away")
+
+        async def is_delayed() -> bool:
+            return "Snapshot" in (await here.job(job)).reason
+
+        await here.run_until("two", is_delayed)
+        found = await here.job(job)
+        assert found.state == "queued", found.reason
