@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mock_llm_server import MockServer
+from tests.network import SWITCH, NamespacedMachine, Network
 from tests.postgres import PostgresServer
 from tests.support import BIN
 
@@ -20,18 +21,25 @@ PATIENCE_S = 30.0
 
 
 class FleetWorkerProcess:
-    """A ``newel worker`` on a machine of its own."""
+    """A ``newel worker`` with a home of its own, and perhaps a network of its own and more variables."""
 
     def __init__(
-        self, fleet: FleetOfProcesses, machine: str, words: tuple[str, ...], more: Mapping[str, str]
+        self,
+        fleet: FleetOfProcesses,
+        name: str,
+        words: tuple[str, ...],
+        machine: NamespacedMachine | None,
+        more: Mapping[str, str],
     ) -> None:
-        self.home = fleet.folder / machine
+        self.machine = machine
+        self.environ = more
+        self.home = fleet.folder / name
         self.home.mkdir(exist_ok=True)
-        self.log = fleet.folder / f"{machine}.log"
-        environ = {**fleet.environ(self.home), **more}
+        self.log = fleet.folder / f"{name}.log"
+        environ = {**fleet.environ(self.home, is_remote=machine is not None), **more}
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [str(BIN / "newel"), "worker", *words],
+                [*(machine.enter if machine else ()), str(BIN / "newel"), "worker", *words],
                 cwd=self.home,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -56,13 +64,23 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
         self.model = model
         self.database = postgres.create_database()
         self.url = postgres.url(self.database)
+        self._postgres = postgres
+        self._remote: dict[str, str] = {}
         self.project = folder / "project"
         self.project.mkdir()
         self.home = folder / "laptop"
         self.home.mkdir()
         self._workers: list[FleetWorkerProcess] = []
 
-    def environ(self, home: Path) -> dict[str, str]:
+    def connect(self, network: Network) -> None:
+        """Let workers on the machines of this network reach the database and the model."""
+        port = network.forward(self._postgres.port)
+        self._remote = {
+            "NEWEL_ENGINE": self._postgres.url(self.database, host=SWITCH, port=port),
+            "LLM_BASE_URL": f"http://{SWITCH}:{network.forward(self.model.port)}/v1",
+        }
+
+    def environ(self, home: Path, *, is_remote: bool = False) -> dict[str, str]:
         return {
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "HOME": str(home),
@@ -74,10 +92,13 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
             "LLM_BASE_URL": f"{self.model.url}/v1",
             "LLM_AUTH_TOKEN": "none",
             "LLM_DEFAULT_MODEL": "mock-model",
+            **(self._remote if is_remote else {}),
         }
 
-    def worker(self, machine: str, *words: str, **environ: str) -> FleetWorkerProcess:
-        worker = FleetWorkerProcess(self, machine, words, environ)
+    def worker(
+        self, name: str, *words: str, machine: NamespacedMachine | None = None, **environ: str
+    ) -> FleetWorkerProcess:
+        worker = FleetWorkerProcess(self, name, words, machine, environ)
         self._workers.append(worker)
         return worker
 
@@ -103,14 +124,21 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
     def jobs(self, *words: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self("fleet", "status", *words, "--json").stdout.splitlines()]
 
+    def query(self, sql: str) -> list[str]:
+        """A line for each row. Much faster than a command of Newel, for a test that polls."""
+        return self._postgres.execute(sql, self.database).splitlines()
+
     def state(self, job: str) -> str:
         return str(self.jobs(job)[0]["state"])
+
+    def kill_workers(self) -> None:
+        for worker in self._workers:
+            worker.kill()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in self._workers:
-            worker.kill()
+        self.kill_workers()
 
     def __enter__(self) -> Self:
         return self

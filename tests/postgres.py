@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -15,6 +17,7 @@ from pathlib import Path
 from anyio.from_thread import start_blocking_portal
 
 from newel.jobs.postgres.engine import open_postgres_engine
+from tests.processes import children, ends
 from tests.requirements import require_program
 
 _SERVER = os.environ.get("NEWEL_TESTS_POSTGRES", "")
@@ -41,9 +44,10 @@ class PostgresServer:
 
     def __init__(self, folder: Path) -> None:
         programs = _SERVER or Path(require_program("initdb", "postgresql", more=_FOLDERS)).resolve().parent
-        self._programs = Path(programs)
+        self.programs = Path(programs)
         self._psql = require_program("psql", "postgresql-client", more=_FOLDERS)
         self._data = folder / "data"
+        self._note = self._data / "postmaster.pid"
         self._folder = folder
         self._user = "postgres" if os.geteuid() == 0 else None
         self._databases = 0
@@ -58,6 +62,11 @@ class PostgresServer:
         with (self._data / "postgresql.conf").open("a") as settings:
             settings.write(f"{_SETTINGS}port = {self.port}\nunix_socket_directories = '{folder}'\n")
 
+    @property
+    def pid(self) -> int:
+        """Of the process that has started the others."""
+        return int(self._note.read_text().split()[0])
+
     def start(self) -> None:
         self._run("pg_ctl", "-D", str(self._data), "-l", str(self._folder / "log"), "-w", "start")
 
@@ -65,8 +74,20 @@ class PostgresServer:
         """Stop it; ``immediate`` is what a power failure would leave."""
         self._run("pg_ctl", "-D", str(self._data), "-m", mode, "-w", "stop")
 
-    def url(self, database: str, *, user: str = "postgres", port: int | None = None) -> str:
-        return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}?sslmode=disable"
+    def kill(self) -> None:
+        """``kill -9`` of all its processes."""
+        pids = [self.pid, *children(self.pid, "postgres")]
+        for each in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        assert all(ends(each) for each in pids)
+        for note in (self._note, *self._folder.glob(".s.PGSQL.*.lock")):
+            note.unlink()  # the next start takes a zombie of that number for a server
+
+    def url(
+        self, database: str, *, user: str = "postgres", host: str = "127.0.0.1", port: int | None = None
+    ) -> str:
+        return f"postgresql://{user}@{host}:{port or self.port}/{database}?sslmode=disable"
 
     def execute(self, sql: str, database: str = "postgres") -> str:
         """Run statements; returns the values, a line each row."""
@@ -104,7 +125,7 @@ class PostgresServer:
 
     def _run(self, program: str, *words: str) -> str:
         done = subprocess.run(
-            [self._psql if program == "psql" else str(self._programs / program), *words],
+            [self._psql if program == "psql" else str(self.programs / program), *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if program == "psql" else subprocess.DEVNULL,
             stderr=subprocess.STDOUT,

@@ -13,18 +13,18 @@ BLOCK = 65_536
 
 
 class Relay:
-    """``port`` leads to the target port. Its methods may be called from any thread."""
+    """``port`` leads to the target port on loopback. Its methods may be called from any thread."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, listener: socket.socket | None = None) -> None:
         self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = listener or socket.create_server(("127.0.0.1", 0))
+        self._end, self._ended = socket.socketpair()
         self.port: int = self._listener.getsockname()[1]
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._swallowed: tuple[int, ...] = ()
         self._held: tuple[int, ...] = (0, 1)
         self._passes = threading.Event()
         self._passes.set()
-        self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
@@ -57,30 +57,29 @@ class Relay:
             self._passes.set()
 
     def close(self) -> None:
-        self._closed = True
+        self._end.close()
         self.cut()
-        with socket.create_connection(("127.0.0.1", self.port)):
-            pass  # wakes the thread that waits for data
         self._thread.join()
+        self._ended.close()
         self._listener.close()
 
     def _serve(self) -> None:
         threads: list[threading.Thread] = []
-        while True:
-            here, _ = self._listener.accept()
-            if self._closed:
-                here.close()
-                break
-            try:
-                there = socket.create_connection(("127.0.0.1", self._target))
-            except OSError:
-                here.close()  # nothing listens there
-                continue
-            for end in (here, there):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            thread = threading.Thread(target=self._pass, args=(here, there), daemon=True)
-            threads.append(thread)
-            thread.start()
+        with selectors.DefaultSelector() as selector:
+            for each in (self._listener, self._ended):
+                selector.register(each, selectors.EVENT_READ)
+            while all(key.fileobj is self._listener for key, _ in selector.select()):
+                here, _ = self._listener.accept()
+                try:
+                    there = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:
+                    here.close()  # nothing listens there
+                    continue
+                for end in (here, there):
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                thread = threading.Thread(target=self._pass, args=(here, there), daemon=True)
+                threads.append(thread)
+                thread.start()
         for thread in threads:
             thread.join()
 
@@ -114,9 +113,9 @@ class Relay:
 
 
 @contextmanager
-def open_relay(target: int) -> Generator[Relay]:
-    """A relay to a port on loopback."""
-    relay = Relay(target)
+def open_relay(target: int, listener: socket.socket | None = None) -> Generator[Relay]:
+    """A relay to a port on loopback, from a free port there, or from ``listener``."""
+    relay = Relay(target, listener)
     try:
         yield relay
     finally:

@@ -70,15 +70,7 @@ class Scene:
 
     def orphans(self) -> Found:
         """Processes that work here although what started them is dead."""
-        until = time.monotonic() + GRACE
-        while (pids := self._processes()) and time.monotonic() < until:
-            time.sleep(0.02)
-        return [("left", f"process {pid}: {_command(pid)}") for pid in pids]
-
-    def _processes(self) -> list[int]:
-        mark = f"{self.folder}/".encode()
-        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-        return [pid for pid in pids if mark in _places(pid) and is_alive(pid)]
+        return find_orphans(self.folder)
 
     def torn(self) -> Found:
         """Files that are neither old nor new."""
@@ -139,6 +131,20 @@ class Scene:
         home = self.newel.home / ".newel"
         names = [*self.newel.project.rglob(".newel-*"), *home.rglob("*.tmp"), *(home / "copies").glob("*/*")]
         return [("left", str(path.relative_to(self.folder))) for path in names]
+
+
+def find_orphans(folder: Path) -> Found:
+    """Processes that work in a folder, or with it in their environment, after a while in which they may end."""
+    until = time.monotonic() + GRACE
+    while (pids := _processes(folder)) and time.monotonic() < until:
+        time.sleep(0.02)
+    return [("left", f"process {pid}: {_command(pid)}") for pid in pids]
+
+
+def _processes(folder: Path) -> list[int]:
+    mark = f"{folder}/".encode()
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if mark in _places(pid) and is_alive(pid)]
 
 
 def _places(pid: int) -> bytes:

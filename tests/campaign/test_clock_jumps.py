@@ -6,26 +6,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from mock_llm_server import running
 from tests.campaign.scene import GO_ON, OLD, STEPS, Found, Scene, tool
 from tests.campaign.tally import CampaignTally
-from tests.requirements import require_program
+from tests.fake_clock import clock_environ
 from tests.support import BIN, bash, scenario
 
 LARGE = 100
 """Kills from which a campaign tries all."""
 JUMPS = ("+400d", "-400d", "+1h", "-1h", "+26y", "-3s")
 """Offsets of the clock while the run works; afterwards it is right again."""
-
-
-def library() -> str:
-    require_program("faketime")
-    found = [*Path("/usr/lib").glob("**/faketime/libfaketimeMT.so.1")]
-    if not found:
-        pytest.skip("the library of faketime is not where it usually is")
-    return str(found[0])
 
 
 def script(jump: str) -> dict[str, Any]:
@@ -44,16 +34,10 @@ def script(jump: str) -> dict[str, Any]:
     return {"scenarios": [*GO_ON["scenarios"], *scenario("work", *steps)["scenarios"]]}
 
 
-def problems(scene: Scene, preload: str) -> Found:
+def problems(scene: Scene) -> Found:
     clock = scene.folder / "clock"
     clock.write_text("+0\n")
-    environ = {
-        "LD_PRELOAD": preload,
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "CLOCK": str(clock),
-    }
+    environ = clock_environ(FAKETIME_TIMESTAMP_FILE=str(clock), FAKETIME_NO_CACHE="1", CLOCK=str(clock))
     done = subprocess.run(
         [str(BIN / "newel"), "--approve", "auto", scene.prompt],
         cwd=scene.newel.project,
@@ -74,12 +58,11 @@ def problems(scene: Scene, preload: str) -> Found:
 
 
 def test_jumps_of_the_clock(tmp_path: Path, tally: CampaignTally, kills: int) -> None:
-    preload = library()
     row = tally.row("jumps of the clock")
     jumps = JUMPS if kills >= LARGE else JUMPS[:2]
     for number, jump in enumerate(jumps):
         with running(script(jump), strict=True) as server, tally.attempt(row, jump) as found:
             scene = Scene(tmp_path / f"{number}", server, number)
             assert scene.files == OLD
-            found.extend(problems(scene, preload))
+            found.extend(problems(scene))
     row.note = ", ".join(jumps)

@@ -165,32 +165,6 @@ def test_a_slip_is_explained(make_fleet: MakeFleet, words: tuple[str, ...], mess
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_a_contract_survives_that_its_worker_is_killed_again_and_again(make_fleet: MakeFleet) -> None:
-    """Each step has one result, and the files at the end are those of the steps that have one."""
-    steps = 5
-    verdicts = [after(number, number == steps, missing="more") for number in range(1, steps + 1)]
-    commands = [bash(f"echo {number} >> log; sleep 3") for number in range(1, steps + 1)]
-    fleet = make_fleet(*verdicts, scenario("Count", *commands))
-    workers = [fleet.worker(f"m{number}") for number in range(3)]
-    job = fleet.run("Count to five")
-    for kill in range(3):
-        wait_for(lambda: fleet.jobs(job)[0]["state"] == "running")
-        pid = int(fleet.jobs(job)[0]["worker"].split("-")[-2])
-        victim = next(worker for worker in workers if worker.process.pid == pid)
-        victim.kill()
-        workers[workers.index(victim)] = fleet.worker(f"replacement{kill}")
-        seen = fleet.jobs(job)[0]["attempts"]
-        wait_for(lambda seen=seen: fleet.jobs(job)[0]["attempts"] > seen)
-    wait_for(lambda: fleet.state(job) == "completed")
-    fleet("fleet", "review", job)
-    fleet("keep", "--all", "--yes")
-    numbers = [int(line) for line in (fleet.project / "log").read_text().split()]
-    assert numbers == sorted(set(numbers))
-    assert numbers[-1] == steps
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_workers_and_their_jobs_outlive_a_database_that_was_away(
     make_fleet: MakeFleet, postgres: PostgresServer
