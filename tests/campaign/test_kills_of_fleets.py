@@ -20,7 +20,7 @@ from newel.app.fleet_worker import LEASE_S
 from tests.campaign.scene import find_orphans
 from tests.campaign.tally import CampaignTally
 from tests.counted_contracts import CountedContract, counting_model, submit_counted
-from tests.fleet import FleetOfProcesses, FleetWorkerProcess
+from tests.fleet import FleetOfProcesses, FleetWorkerProcess, wait_for
 from tests.network import NamespacedMachine, open_network
 from tests.postgres import PostgresServer, open_server
 
@@ -30,8 +30,10 @@ KINDS: Final = {
     "the cable of a worker of a fleet": 3,
 }
 """Their shares."""
-FLEET_SHARE: Final = 0.4
-"""How many of these for each kill of a front end."""
+LARGE: Final = 100
+"""Kills from which a campaign has many of these."""
+FLEET_SHARES: Final = (0.16, 0.4)
+"""How many of these for each kill of a front end, in a small campaign and in a large one: each costs seconds."""
 WORKERS: Final = 3
 CONTRACTS: Final = 6
 """At once."""
@@ -63,9 +65,10 @@ class Fleet:
 
     def submit(self) -> None:
         """More contracts, if too few are in work."""
-        if len(self.unfinished()) < CONTRACTS:
+        if len(self.unfinished()) < CONTRACTS / 2:
             seconds = [round(self._dice.uniform(0.2, 3.0), 1) for _ in range(CONTRACTS)]
             self.contracts += submit_counted(self.processes, str(len(self.contracts)), seconds)
+            wait_for(lambda: self.contracts[-1].begun() or not self.unfinished())
 
     def unfinished(self) -> list[CountedContract]:
         ids = self.processes.query("select id from newel.jobs where state in ('queued', 'running')")
@@ -78,12 +81,13 @@ class Fleet:
             self._postgres.kill()
             time.sleep(self._dice.uniform(0, 2))
             self._postgres.start()
-        elif "cable" in kind:
-            machine = self._dice.choice([each for each in self._machines if each not in self._plugged_in_at])
+            return
+        number = self._dice.choice(self._busy() or self._connected())
+        if "cable" in kind:
+            machine = self._machines[number]
             machine.unplug()
             self._plugged_in_at[machine] = time.monotonic() + self._dice.uniform(0.5, 1.5 * LEASE_S)
         else:
-            number = self._dice.choice(self._connected())
             self._workers[number].kill()
             self._workers[number] = self._start_worker(number)
 
@@ -101,8 +105,13 @@ class Fleet:
                 self._workers[number] = self._start_worker(number)
 
     def _connected(self) -> list[int]:
-        """A worker whose cable is unplugged would not become ready."""
+        """Those whose cable is plugged in. Another one would not become ready again."""
         return [number for number in range(WORKERS) if self._machines[number] not in self._plugged_in_at]
+
+    def _busy(self) -> list[int]:
+        """Those of these that have jobs."""
+        pids = {each.attempt()[1] for each in self.unfinished()}
+        return [number for number in self._connected() if self._workers[number].process.pid in pids]
 
     def wait_for_the_end(self) -> None:
         deadline = time.monotonic() + END_S
@@ -124,10 +133,8 @@ def fleet(tmp_path: Path, dice: random.Random) -> Generator[Fleet]:
 
 def test_a_fleet(fleet: Fleet, tmp_path: Path, tally: CampaignTally, dice: random.Random, kills: int) -> None:
     rows = {kind: tally.row(kind) for kind in KINDS}
-    kinds = [
-        *KINDS,
-        *dice.choices([*KINDS], [*KINDS.values()], k=max(0, round(kills * FLEET_SHARE) - len(KINDS))),
-    ]
+    more = round(kills * FLEET_SHARES[kills >= LARGE]) - len(KINDS)
+    kinds = [*KINDS, *dice.choices([*KINDS], [*KINDS.values()], k=max(0, more))]
     for number, kind in enumerate(kinds):
         fleet.submit()
         time.sleep(dice.uniform(*PAUSE_S))
