@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 
 import anyio
 import msgspec
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -19,8 +19,9 @@ from newel.jobs.engine import LIVE, JobState, JournalEntry
 from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
 from newel.runs.models import Contract
 from newel.runs.run_events import Notice, decode, encode
+from newel.web.api.chat import EmptyBody
 from newel.web.event_stream import MAX_WAIT, cancel_when_any
-from newel.web.http_schema import Json, route
+from newel.web.http_schema import Json, read_body, route
 
 CANCELLED = "cancelled in the workbench"
 UNREADABLE = "Event {} of this job cannot be read by this Newel."
@@ -153,9 +154,11 @@ def _add_lists(router: APIRouter, desk: FleetDesk) -> None:
         )
 
     @router.post(
-        "/api/fleets/{fleet}/cancel", **route("Cancel the jobs of a fleet", CancelledJobs, 404, 409, 422)
+        "/api/fleets/{fleet}/cancel",
+        **route("Cancel the jobs of a fleet", CancelledJobs, 404, 409, 422, body=EmptyBody),
     )
-    async def cancel(fleet: FleetId) -> Response:
+    async def cancel(request: Request, fleet: FleetId) -> Response:
+        await read_body(request, EmptyBody)
         async with desk.engine() as engine:
             await _summary(engine, fleet)
             jobs = await engine.fleets.jobs(fleet, kind=FLEET_CONTRACT, states=LIVE)
@@ -198,20 +201,24 @@ def _add_job(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
             )
         )
 
-    @router.post("/api/fleet-jobs/{job}/cancel", **route("Cancel a job", CancelledJobs, 404, 409, 422))
-    async def cancel(job: JobId) -> Response:
+    @router.post(
+        "/api/fleet-jobs/{job}/cancel", **route("Cancel a job", CancelledJobs, 404, 409, 422, body=EmptyBody)
+    )
+    async def cancel(request: Request, job: JobId) -> Response:
+        await read_body(request, EmptyBody)
         async with desk.engine() as engine:
             await _placement(engine, job)
             return Json(CancelledJobs(cancelled=int(await engine.cancel(job, CANCELLED))))
 
     @router.post(
         "/api/fleet-jobs/{job}/propose",
-        **route("Propose the changes of a job in this project", ProposedJob, 404, 409, 422),
+        **route("Propose the changes of a job in this project", ProposedJob, 404, 409, 422, body=EmptyBody),
     )
-    async def propose(job: JobId) -> Response:
+    async def propose(request: Request, job: JobId) -> Response:
         """Its files are compared at the beginning and at the end; the review of the project has the difference as pending hunks. A repeated request
         changes nothing.
         """
+        await read_body(request, EmptyBody)
         async with desk.engine() as engine:
             return Json(await desk.propose(engine, await _placement(engine, job)))
 
