@@ -105,16 +105,27 @@ WAITING = ("tests/faults/", "tests/integration/", "tests/unit/workspace/ssh/", "
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Workers get one half of the list each, when there are two. One begins with the browser, which wants more than a
-    core, so the other one begins with what waits: at once, they would get in each other's way and then both be idle.
+    """Each worker begins with its share of the slow tests: at the end, one would keep a worker busy and leave the others idle.
+    Then some go on with the browser, which wants more than a core, and some with what waits: at once, all would get in each
+    other's way and then be idle.
     """
     if not hasattr(config, "workerinput"):
         return
     items.sort(key=lambda item: item.path)  # see pytest_make_collect_report
-    waiting = [item for item in items if item.nodeid.startswith(WAITING)]
-    working = [item for item in items if not item.nodeid.startswith(WAITING)]
-    half = len(items) // 2
-    items[:] = [*working[:half], *waiting, *working[half:]]
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    others = [item for item in items if not item.get_closest_marker("slow")]
+    waiting = [item for item in others if item.nodeid.startswith(WAITING)]
+    working = [item for item in others if not item.nodeid.startswith(WAITING)]
+    half = len(working) // 2
+    quick = [*working[:half], *waiting, *working[half:]]
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    items[:] = [
+        item for worker in range(workers) for each in (slow, quick) for item in _share(each, worker, workers)
+    ]
+
+
+def _share(items: list[pytest.Item], worker: int, workers: int) -> list[pytest.Item]:
+    return items[len(items) * worker // workers : len(items) * (worker + 1) // workers]
 
 
 @pytest.fixture

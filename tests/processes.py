@@ -35,6 +35,12 @@ def children(pid: int, command: str) -> list[int]:
     return [child for child in pids if command in read_proc(child, "cmdline")]
 
 
+def pids_with(words: str) -> list[int]:
+    """The processes with these words, separated by spaces, in their command lines. Linux only."""
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if words in read_proc(pid, "cmdline")]
+
+
 def read_proc(pid: int, name: str) -> str:
     """A file of a process below ``/proc``, with spaces for null bytes; empty if it has ended."""
     try:

@@ -1,4 +1,4 @@
-// What is told of fleets. If these fail, a user reads a wrong state, or the wrong cost.
+// How fleets are described. If these fail, a user reads a wrong state, or the wrong cost.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -40,7 +40,7 @@ class JobNotEnded(NewelError, code="not_ended"):
 async def read_job_changes(settings: Settings, engine: FleetEngine, placement: Placement) -> JobChanges:
     """What a job that has ended has changed. Raises ``JobNotEnded``, ``ConfigError``, ``SnapshotError`` and ``EngineError``."""
     job, params = placement.job, params_of(placement)
-    check_job(job.id)  # whoever submitted it has chosen the id
+    check_job(job.id)  # its submitter chose the id
     if job.state not in FINAL:
         raise JobNotEnded(
             f"Job {job.id[:8]} has not ended yet, and its changes are proposed once. `newel fleet log -f {job.id[:8]}` follows it, "

@@ -88,13 +88,13 @@ async def serve_workbench(
         stack.callback(listener.close)
         access = ServerAccess(token=token, host=listener.host, port=listener.port)
         closing = anyio.Event()
-        address = access.url.partition("#")[0]
-        workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=address)
+        workbench = await open_workbench(
+            place, stack, ephemeral=options.ephemeral, address=access.url.partition("#")[0]
+        )
         fleets = PageFleets(settings, workbench.review)
-        info = _server_info(settings, workbench, options)
         app = create_app(
             workbench,
-            info=info,
+            info=_server_info(settings, workbench, options),
             access=access,
             closing=closing,
             relay=workbench.factory.provider,

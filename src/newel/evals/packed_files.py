@@ -91,7 +91,7 @@ def _read_task(folder: Path) -> Iterator[PackedFile]:
 
 
 def unpack_task(packed: bytes, folder: Path) -> None:
-    """Write a task into a new folder. Whoever sends a task has commands run here anyway, so it may have links. Raises ``PackingError``."""
+    """Write a task into a new folder. A task runs commands here anyway, so it may have links. Raises ``PackingError``."""
     files = _decode(packed, MOST_OF_TASK)
     _check_paths(files)
     _write(files, folder, is_trusted=True)

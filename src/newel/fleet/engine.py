@@ -88,7 +88,7 @@ class Retention(Protocol):
         ...
 
     async def claim_removals(self, limit: int = ...) -> list[str]:
-        """Names whose snapshots the caller is to remove from the store; for ten minutes nobody else gets them."""
+        """Names whose snapshots the caller is to remove from the store; no other caller gets them for ten minutes."""
         ...
 
     async def finish_removals(self, names: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ from newel.fleet.snapshot_repository import STATE
 from newel.text.format import format_size
 
 KEPT: Final = 20
-"""Folders of ended jobs that are kept on a machine, for whoever looks into what they did."""
+"""Folders of ended jobs that are kept on a machine, so that a user can look into them."""
 KEPT_S: Final = 86_400.0
 """The longest that they are kept, and a folder that no job of the database has."""
 _FREE: Final = 10_000_000_000

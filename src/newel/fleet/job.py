@@ -37,7 +37,7 @@ class FleetJob(Wire, frozen=True, kw_only=True):
 
 
 def read_job(params: bytes) -> FleetJob:
-    """The job with these parameters, for lists. Whoever may submit may submit anything, so one that cannot be read says that as its contract."""
+    """The job with these parameters, for lists. A submitter can send anything, so an unreadable job has the error as its contract."""
     try:
         return msgspec.json.decode(params, type=FleetJob)
     except msgspec.MsgspecError as error:

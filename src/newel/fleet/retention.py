@@ -1,7 +1,7 @@
 """Removes from a store what the database has deleted.
 
     delete a job ──→ its rows are gone, and its name is noted, in one transaction
-                          │  whoever deletes, and each worker now and then
+                          │  the process that deletes, and each worker now and then
     claim names ──→ remove their snapshots ──→ finish, and once more after a day
 
 Only noted names are removed: a store may have snapshots of other databases, or of jobs that are being submitted.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -194,21 +195,22 @@ class _HookFileReader:
         try:
             groups = msgspec.json.decode(raw, type=list[msgspec.Raw])
         except msgspec.ValidationError:
-            wrong = WrongType.of(raw, "its value", "a list of objects", [GROUP])
-            return self._report(event, raw, wrong, "Its hooks do not run")
+            find = partial(WrongType.of, raw, "its value", "a list of objects", [GROUP])
+            return self._report(event, raw, find, "Its hooks do not run")
         for each in groups:
             try:
                 group = msgspec.json.decode(each, type=_WrittenGroup)
             except msgspec.ValidationError:
-                wrong = find_wrong_type(each, _WrittenGroup, "an entry", GROUP)
-                self._report(event, each, wrong, "The hooks of this entry do not run")
+                find = partial(find_wrong_type, each, _WrittenGroup, "an entry", GROUP)
+                self._report(event, each, find, "The hooks of this entry do not run")
                 continue
             for hook in group.hooks:
                 yield from self._hook(event, group.matcher, hook, line)
 
-    def _report(self, event: str, raw: msgspec.Raw, wrong: WrongType, consequence: str) -> None:
+    def _report(self, event: str, raw: msgspec.Raw, find: Callable[[], WrongType], consequence: str) -> None:
         if len(self._problems) >= MAX_PROBLEMS:
-            return  # a look for its line takes time
+            return  # to find what is wrong, and its line, takes time
+        wrong = find()
         start = max(self._text.find(bytes(raw).decode(), self._at_event(event)), 0)
         line = _line_of_text(self._text, wrong.key and json.dumps(wrong.key), start)
         where = f"{self._file}, line {line}: {escape_line(event, MAX_NAME)}"
@@ -218,8 +220,8 @@ class _HookFileReader:
         try:
             written = msgspec.json.decode(raw, type=WrittenHook)
         except msgspec.ValidationError:
-            wrong = find_wrong_type(raw, WrittenHook, "a hook", HOOK)
-            return self._report(event, raw, wrong, "This hook does not run")
+            find = partial(find_wrong_type, raw, WrittenHook, "a hook", HOOK)
+            return self._report(event, raw, find, "This hook does not run")
         line = self._line_of_command(written.command, line)
         checked = check_hook(
             written, event=event, matcher=matcher, file=self._file, line=line, level=self._level

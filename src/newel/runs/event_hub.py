@@ -322,7 +322,7 @@ async def _none_precede(_: RunEvent) -> Sequence[RunEvent]:
 
 class JournalWriter:
     """Writes the events of a lease to the journal, then publishes them: one at a time, in their order. Use it for all events
-    of the lease. ``find_preceding`` is asked about each lasting event, and what it returns is written with it, at once; ``on_appended`` is told of
+    of the lease. ``find_preceding`` is asked about each lasting event, and what it returns is written with it, at once; ``on_appended`` gets
     both afterwards. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError``.
     """
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from mock_llm_server import running
+from tests.properties import THOROUGH
 from tests.support import Newel, bash, scenario
 
 LEDGER: Final = ["review", "checkpoints", "undo", "keep --all", "go"]
@@ -141,17 +142,21 @@ RAISED = re.compile(r"\w(Error|Exception): ")
 
 
 CASES: Final = [
-    # All are three hundred cases of up to eight processes; the quick tests take one kind of damage per file.
-    pytest.param(name, damage, marks=() if number == at % len(DAMAGE) else pytest.mark.slow)
-    for at, name in enumerate(FILES)
+    (name, damage, [words[(at + number) % len(words)]] if THOROUGH < 1 else words)
+    for at, (name, words) in enumerate(FILES.items())
     for number, damage in enumerate(DAMAGE)
 ]
+"""Each kind of damage in each file, with one of the commands that read it, so that each command meets some kinds; in a thorough run with
+all of them.
+"""
 
 
-@pytest.mark.slow  # a campaign: each kind of damage in each file
-@pytest.mark.parametrize(("name", "damage"), CASES)
+@pytest.mark.slow  # a campaign: hundreds of cases
+@pytest.mark.parametrize(
+    ("name", "damage", "commands"), CASES, ids=[f"{name}-{damage}" for name, damage, _ in CASES]
+)
 def test_garbage_in_newels_files_gives_messages_and_no_traceback(
-    name: str, damage: str, template: Newel, tmp_path: Path
+    name: str, damage: str, commands: Sequence[str], template: Newel, tmp_path: Path
 ) -> None:
     used = template.home.parent
     newel = Newel(tmp_path, template.server)
@@ -169,7 +174,7 @@ def test_garbage_in_newels_files_gives_messages_and_no_traceback(
         path.parent.mkdir(parents=True, exist_ok=True)
         DAMAGE[damage](path)
     problems: list[str] = []
-    for words in FILES[name]:
+    for words in commands:
         done = newel(*words.format(session=session).split())
         said = done.stdout + done.stderr
         if "Traceback" in said or "Errno" in said or "Internal" in said or RAISED.search(said):

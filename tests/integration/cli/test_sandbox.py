@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import json
 import subprocess
@@ -17,6 +16,7 @@ import pytest
 from newel.app.network_questions import MAX_QUESTIONS
 from tests.driver import Driver
 from tests.ordinary_user import run_as_user
+from tests.processes import pids_with
 from tests.requirements import require_program
 from tests.served import wait_until
 from tests.support import Newel, bash, scenario
@@ -369,7 +369,7 @@ def test_a_kill_in_the_middle_of_a_commit_leaves_no_lock(with_model: WithModel) 
         wait_until(lock.exists, "the lock")
         process.kill()
     wait_until(lambda: not lock.exists(), "the end of the lock")
-    wait_until(lambda: not _processes_with("commit\0-a\0-F"), "the end of git")
+    wait_until(lambda: not pids_with("commit -a -F"), "the end of git")
 
 
 def test_an_agent_with_a_worktree_commits_there(with_model: WithModel) -> None:
@@ -601,18 +601,10 @@ def test_nothing_is_left_after_the_end_and_after_a_kill(with_model: WithModel) -
         with newel.start("--sandbox", "workspace", "go") as process:
             wait_until((newel.project / "begun").exists, "the command")
             process.kill()
-        wait_until(lambda: not _processes_with("sleep\0299"), "the end of its processes")
+        wait_until(lambda: not pids_with("sleep 299"), "the end of its processes")
         assert list(Path(temporary).glob("newel-run-*/proxy.sock"))
         assert newel("--sandbox", "off", "next").returncode == 0
         assert not list(Path(temporary).glob("newel-run-*"))
-
-
-def _processes_with(words: str) -> list[Path]:
-    found: list[Path] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found += [path] if words in path.read_text() else []
-    return found
 
 
 def test_a_wrong_variable_is_named(with_model: WithModel) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.mcp.rogues import ROGUE
+from tests.processes import pids_with
 from tests.requirements import require_program
+from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
 require_program("bwrap", "bubblewrap")
@@ -65,12 +65,4 @@ def test_no_process_of_a_server_is_left(with_model: WithModel) -> None:
     newel = with_model(scenario("go", ACT, {"content": "Done."}))
     prepare(newel, own=False)
     newel("--sandbox", "workspace", "go")
-    assert _processes_with(str(newel.project)) == []
-
-
-def _processes_with(word: str) -> list[Path]:
-    found: list[Path] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found += [path] if word in path.read_text() else []
-    return found
+    wait_until(lambda: not pids_with(str(newel.project)), "the end of the server")

@@ -4,7 +4,6 @@ any although a part could be had.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from tests.integration.cli.test_sandbox_default import (
     welcome_of,
 )
 from tests.ordinary_user import run_as_user
+from tests.processes import pids_with
 from tests.served import served, wait_until
 from tests.support import BIN, Newel, bash
 
@@ -202,13 +202,5 @@ def test_nothing_is_left_after_a_kill(with_model: WithModel) -> None:
     ) as process:
         wait_until(lambda: begun.exists() and begun.read_text() != "", "the command")
         process.kill()
-    wait_until(lambda: not _processes_with("sleep\x00298"), "the end of its processes")
+    wait_until(lambda: not pids_with("sleep 298"), "the end of its processes")
     wait_until(lambda: not Path(begun.read_text().strip()).parent.exists(), "the end of its temporary files")
-
-
-def _processes_with(words: str) -> list[Path]:
-    found: list[Path] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found += [path] if words in path.read_text() else []
-    return found

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from newel.evals.task import find_tasks, load_task
+from tests.properties import one_in
 from tests.requirements import require_program
 from tests.sshd import require_sshd
 from tests.support import Newel
@@ -21,18 +22,28 @@ TASKS = [path.name for path in find_tasks(SUITE)]
 
 
 @pytest.mark.timeout(280)
+@pytest.mark.parametrize("name", one_in(3, TASKS))
+def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
+    """Its start fails, and so do all wrong answers that it names."""
+    code, output = evaluate(with_sandbox(with_model, name), "check", name)
+    assert code == 0, output
+
+
+@pytest.mark.timeout(140)
 @pytest.mark.parametrize("name", TASKS)
-def test_a_task_measures_something_and_its_golden_trace_passes(with_model: WithModel, name: str) -> None:
+def test_the_golden_trace_of_a_task_passes(with_model: WithModel, name: str) -> None:
+    code, output = evaluate(with_sandbox(with_model, name), "run", "--replay", name)
+    assert code == 0, output
+
+
+def with_sandbox(with_model: WithModel, name: str) -> Newel:
+    """A Newel for a task: a model keeps notes in /tmp, of which each sandbox has its own."""
     require_program("bwrap", "bubblewrap")
     if load_task(SUITE / name).host is not None:
         require_sshd()
     newel = with_model()
-    newel.environ["NEWEL_SANDBOX"] = (
-        "workspace"  # a model keeps notes in /tmp, of which each sandbox has its own
-    )
-    for words in (["check"], ["run", "--replay"]):
-        code, output = evaluate(newel, *words, name)
-        assert code == 0, output
+    newel.environ["NEWEL_SANDBOX"] = "workspace"
+    return newel
 
 
 def evaluate(newel: Newel, *words: str) -> tuple[int, str]:

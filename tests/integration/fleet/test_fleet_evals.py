@@ -211,7 +211,7 @@ def on_this_machine(fleet: FleetOfProcesses) -> Newel:
 
 
 def essence(trial: dict[str, Any]) -> tuple[Any, ...]:
-    """What a trial has come to. Its times, and the length of the path that the model is told, are those of the machine."""
+    """The result of a trial, without what depends on the machine: its times, and the length of its path in the prompt."""
     of_machine = {"seconds", "model_seconds", "input_tokens"}
     metrics = {name: value for name, value in trial["metrics"].items() if name not in of_machine}
     names = ("task", "repeat", "size", "end", "passed", "checks", "problem", "answer")

@@ -132,7 +132,7 @@ async def test_a_path_that_leads_out_is_not_proposed(project: ProjectReview, pat
 async def test_a_job_whose_id_leads_elsewhere_and_one_that_goes_on_are_refused(
     tmp_path: Path, job: str, state: JobState, error: type[NewelError]
 ) -> None:
-    """Whoever submits a job chooses its id; and changes are proposed once."""
+    """A submitter chooses the id of a job, and changes are proposed once."""
     values = {"kind": "fleet_contract", "queue": "q", "params": b"{}", "attempts": 1, "seq": 0}
     submitted = Job(id=job, state=state, created="", updated="", **cast("Any", values))
     settings = load_settings(Flags(), cwd=tmp_path, environ={"NEWEL_HOME": str(tmp_path / "newel")})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -104,9 +103,8 @@ def test_a_key_that_is_there_twice_is_a_mistake_like_others(tmp_path: Path) -> N
 
 
 def test_many_mistakes_of_a_strange_project_take_no_time(tmp_path: Path) -> None:
+    """To look for the line of each would take minutes, and this test would time out."""
     file = tmp_path / "hooks.json"
     hooks = ", ".join(['{"command": "a", "timeout": "abc"}'] * 20_000)
     file.write_text(GROUP % f'{{"hooks": [{hooks}]}}')
-    began = time.process_time()
     assert len(read_hook_files([file], "project").problems) == MAX_PROBLEMS
-    assert time.process_time() - began < 5, "one look for the line of each would take minutes"

@@ -38,9 +38,10 @@ export class FleetJobView {
     this.meter = h("span", { class: "meter" });
     this.state = h("span", { class: "state", role: "status" });
     this.place = h("div", { class: "log-file" });
-    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…"); // about the journal
+    this.said = h("p", { class: "note", role: "status", hidden: true }); // about what a button does
     this.el = h("section", { class: "panel agent", "aria-label": "Job of a fleet" },
-      h("div", { class: "panel-head" }, this.title), this.contract, this.note, this.conversation.el,
+      h("div", { class: "panel-head" }, this.title), this.contract, this.note, this.said, this.conversation.el,
       h("div", { class: "agent-bar" }, this.cancel, this.propose, this.reason, this.meter, this.state), this.place);
   }
 
@@ -90,7 +91,8 @@ export class FleetJobView {
         if (await this.#read(signal)) return;
       } catch (error) {
         if (signal.aborted) return;
-        this.#tell(error.message);
+        this.note.hidden = false;
+        setText(this.note, plain(error.message));
         await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY));
       }
     }
@@ -115,9 +117,9 @@ export class FleetJobView {
     return events.length === 0 && !isLive(this.job.status);
   }
 
-  #tell(words) {
-    this.note.hidden = false;
-    setText(this.note, plain(words));
+  #say(words) {
+    this.said.hidden = false;
+    setText(this.said, plain(words));
   }
 
   #show() {
@@ -142,18 +144,18 @@ export class FleetJobView {
       title: "Cancel this job?", words: "It ends at once. What it has changed so far can still be reviewed.", yes: "Cancel job",
     });
     if (!sure) return;
-    await this.api.cancelJob(this.id).catch((error) => this.#tell(error.message));
+    await this.api.cancelJob(this.id).catch((error) => this.#say(error.message));
   }
 
   async #propose() {
     this.propose.disabled = true;
     try {
       const { run, files, notices } = await this.api.propose(this.id);
-      if (notices.length > 0) this.#tell(notices.join("\n"));
+      if (notices.length > 0) this.#say(notices.join("\n"));
       this.announce(`Proposed the changes of ${pluralize(files, "file")}.`);
       if (files > 0) await this.reviewRuns([run]);
     } catch (error) {
-      this.#tell(error.message);
+      this.#say(error.message);
     } finally {
       this.propose.disabled = false;
     }

@@ -1,6 +1,6 @@
 // The fleets of the database: contract, time and progress, and the workers.
 
-import { fill, h, icon, reconcile, setText } from "../dom.js";
+import { fill, h, reconcile, setText } from "../dom.js";
 import { formatTime, plain, pluralize, reveal } from "../format.js";
 import { Polling } from "../polling.js";
 import { badge } from "../tabs.js";
@@ -76,6 +76,6 @@ export class FleetList extends Polling {
     setText(row.time, formatTime(Date.parse(created)));
     setText(row.title, reveal(title.split("\n")[0]));
     setText(row.aside, total(states) === 1 ? "1 job" : `${pluralize(total(states), "job")}: ${describeStates(states)}`);
-    fill(row.state, badge({ status: statusOf(states) }) ?? icon("info"));
+    fill(row.state, badge({ status: statusOf(states) }));
   }
 }

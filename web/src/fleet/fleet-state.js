@@ -1,4 +1,4 @@
-// What the server tells about fleets, in words. Pure.
+// The text and totals that describe fleets. Pure.
 
 import { formatCost, formatCount, pluralize, reveal, truncate } from "../format.js";
 

@@ -13,23 +13,24 @@ const MOST = 1_000; // the server lists no more
 const LIVE_DELAY = 2_000; // ms until the jobs are read again while one runs
 
 export class FleetView extends Polling {
-  /** `api` is a FleetApi, `fleet` the fleet's id, `open(id)` opens a place, `announce(words)` tells a screen reader, `reviewRuns(runs)` goes to the first hunk of some jobs. */
-  constructor({ api, fleet, open, announce, reviewRuns }) {
+  /** `api` is a FleetApi, `fleet` the fleet's id, `open(id)` opens a place, `reviewRuns(runs)` goes to the first hunk of some jobs. */
+  constructor({ api, fleet, open, reviewRuns }) {
     super();
-    Object.assign(this, { api, id: fleet, open, announce, reviewRuns });
+    Object.assign(this, { api, id: fleet, open, reviewRuns });
     this.limit = PAGE;
     this.rows = new Map(); // by the job's id
     this.title = h("h2", { tabindex: "-1" }, `Fleet ${plain(fleet)}`);
     this.cancel = h("button", { type: "button", hidden: true, onclick: () => this.#cancel() }, "Cancel jobs…");
     this.propose = h("button", { type: "button", hidden: true, onclick: () => this.#propose() }, "Review changes");
-    this.note = h("p", { class: "dim note", role: "status" }, "Loading…");
+    this.note = h("p", { class: "dim note", role: "status" }, "Loading…"); // about the list
+    this.said = h("p", { class: "note", role: "status", hidden: true }); // about what a button does
     this.states = h("div", { class: "row", role: "group", "aria-label": "Show the jobs in one state" });
     this.spending = h("p", { class: "dim" });
     this.state = ""; // of the jobs that are shown; "" for all
     this.list = h("ol", { class: "timeline-list" });
     this.more = h("button", { type: "button", hidden: true, onclick: () => this.#more() }, "Show more");
     this.el = h("section", { class: "panel timeline", "aria-label": "Fleet" },
-      h("div", { class: "panel-head" }, this.title, h("div", { class: "row" }, this.propose, this.cancel)), this.states, this.spending, this.note, this.list, this.more);
+      h("div", { class: "panel-head" }, this.title, h("div", { class: "row" }, this.propose, this.cancel)), this.states, this.spending, this.said, this.note, this.list, this.more);
   }
 
   focus() {
@@ -48,8 +49,12 @@ export class FleetView extends Polling {
       yes: "Cancel jobs",
     });
     if (!sure) return;
-    const { cancelled = 0 } = await this.api.cancelFleet(this.id).catch((error) => this.#fail(error));
-    this.announce(`${pluralize(cancelled, "job")} cancelled.`);
+    try {
+      const { cancelled } = await this.api.cancelFleet(this.id);
+      this.#say(`${pluralize(cancelled, "job")} cancelled.`);
+    } catch (error) {
+      this.#say(error.message);
+    }
     this.read();
   }
 
@@ -60,26 +65,21 @@ export class FleetView extends Polling {
       const { jobs } = await this.api.fleet(this.id, { state: "", limit: MOST });
       const ended = jobs.filter(({ status }) => !isLive(status));
       for (const [index, { id }] of ended.entries()) {
-        this.#tell(`Proposing the changes of job ${index + 1} of ${ended.length}…`);
+        this.#say(`Proposing the changes of job ${index + 1} of ${ended.length}…`);
         await this.api.propose(id);
       }
-      this.note.hidden = true;
+      this.said.hidden = true;
       await this.reviewRuns(ended.map(({ id }) => id));
     } catch (error) {
-      this.#fail(error);
+      this.#say(error.message);
     } finally {
       this.propose.disabled = false;
     }
   }
 
-  #tell(words) {
-    this.note.hidden = false;
-    setText(this.note, words);
-  }
-
-  #fail(error) {
-    this.#tell(plain(error.message));
-    return {};
+  #say(words) {
+    this.said.hidden = false;
+    setText(this.said, plain(words));
   }
 
   async read() {
@@ -100,7 +100,8 @@ export class FleetView extends Polling {
       if (this.live > 0) this.scheduleRead(LIVE_DELAY);
     } catch (error) {
       if (asked !== this.asked) return;
-      this.#fail(error);
+      this.note.hidden = false;
+      setText(this.note, plain(error.message));
       this.scheduleRead(LIVE_DELAY);
     }
   }

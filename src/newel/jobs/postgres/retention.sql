@@ -1,5 +1,5 @@
--- Deletes what has ended. A job goes in one transaction, which notes the name of its snapshots: whoever dies before they are removed from
--- the store, another one does it later. Locks are taken in this order: jobs, fleets.
+-- Deletes what has ended. A job goes in one transaction, which notes the name of its snapshots: if a process dies before
+-- it has removed them from the store, another one does it later. Locks are taken in this order: jobs, fleets.
 
 -- Names of snapshots in the store: a job, or the start of a fleet, that the database does not have any more.
 create table newel.removals (

@@ -15,11 +15,12 @@ from newel.agent.messages import Wire
 from newel.fleet.engine import FleetEngine
 from newel.fleet.job import FLEET_CONTRACT, read_job
 from newel.fleet.proposals import session_of
-from newel.jobs.engine import LIVE, JobState, JournalEntry
+from newel.jobs.engine import LIVE, JournalEntry
 from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
 from newel.runs.models import Contract
 from newel.runs.run_events import Notice, decode, encode
 from newel.web.api.chat import EmptyBody
+from newel.web.api.runs import EventPage, RunEvent
 from newel.web.event_stream import MAX_WAIT, cancel_when_any
 from newel.web.http_schema import Json, read_body, route
 
@@ -81,21 +82,6 @@ class FleetJobs(Wire, frozen=True, kw_only=True, omit_defaults=False):
     more: bool
 
 
-class FleetEvent(Wire, frozen=True, kw_only=True):
-    """``event`` is an event of docs/protocol.md, ``seq`` its number in the job."""
-
-    seq: int
-    event: msgspec.Raw
-
-
-class FleetEventPage(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """Continue with ``after`` = ``next``. An empty page whose ``state`` is done, failed or cancelled is the last."""
-
-    events: list[FleetEvent]
-    next: int
-    state: JobState
-
-
 class ProposedJob(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """The changes of ``files`` files are proposed in this project as run ``run``, 0 if they were before; ``notices`` say what is not, and why."""
 
@@ -120,7 +106,7 @@ class FleetDesk(Protocol):
         ...
 
 
-KINDS: list[type] = [FleetPage, FleetJobs, FleetJobEntry, FleetEventPage, ProposedJob, CancelledJobs]
+KINDS: list[type] = [FleetPage, FleetJobs, FleetJobEntry, ProposedJob, CancelledJobs]
 
 
 def fleet_routes(desk: FleetDesk, closing: anyio.Event) -> APIRouter:
@@ -172,9 +158,7 @@ def _add_job(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
         async with desk.engine() as engine:
             return Json(_job_entry(await _placement(engine, job)))
 
-    @router.get(
-        "/api/fleet-jobs/{job}/events", **route("Get the events of a job", FleetEventPage, 404, 409, 422)
-    )
+    @router.get("/api/fleet-jobs/{job}/events", **route("Get the events of a job", EventPage, 404, 409, 422))
     async def events(
         job: JobId,
         *,
@@ -194,8 +178,8 @@ def _add_job(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
                 page = await engine.read(job, after, limit=limit, wait=wait)
             now = await engine.get(job)
         return Json(
-            FleetEventPage(
-                events=[FleetEvent(seq=entry.seq, event=_event(entry)) for entry in page],
+            EventPage(
+                events=[RunEvent(seq=entry.seq, event=_event(entry)) for entry in page],
                 next=page[-1].seq if page else after,
                 state=now.state if now else "cancelled",
             )
