@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from mock_llm_server import MockServer
 from tests.network import SWITCH, NamespacedMachine, Network
@@ -18,28 +18,33 @@ from tests.postgres import PostgresServer
 from tests.support import BIN
 
 PATIENCE_S = 30.0
+_ON_DISK: Final = 'mount -t tmpfs -o size="$0" none "$HOME" && cd "$HOME" && exec "$@"'
 
 
 class FleetWorkerProcess:
-    """A ``newel worker`` with a home of its own, and perhaps a network of its own and more variables."""
+    """A ``newel worker`` with a home of its own, and perhaps a network or a small disk of its own and more variables."""
 
     def __init__(
         self,
         fleet: FleetOfProcesses,
         name: str,
         words: tuple[str, ...],
+        *,
         machine: NamespacedMachine | None,
+        disk: str,
         more: Mapping[str, str],
     ) -> None:
         self.machine = machine
+        self.disk = disk
         self.environ = more
         self.home = fleet.folder / name
         self.home.mkdir(exist_ok=True)
         self.log = fleet.folder / f"{name}.log"
         environ = {**fleet.environ(self.home, is_remote=machine is not None), **more}
+        mount = ["unshare", "--map-root-user", "--mount", "sh", "-c", _ON_DISK, disk] if disk else ()
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*(machine.enter if machine else ()), str(BIN / "newel"), "worker", *words],
+                [*(machine.enter if machine else ()), *mount, str(BIN / "newel"), "worker", *words],
                 cwd=self.home,
                 env=environ,
                 stdin=subprocess.DEVNULL,
@@ -53,9 +58,14 @@ class FleetWorkerProcess:
         self.process.kill()
         self.process.wait()
 
+    @property
+    def files(self) -> Path:
+        """Its home as the worker sees it, on its own disk."""
+        return Path(f"/proc/{self.process.pid}/root{self.home}") if self.disk else self.home
+
     def work(self, job: str) -> Path:
         """The folder of a job there."""
-        return self.home / ".newel/fleet/jobs" / job / "work"
+        return self.files / ".newel/fleet/jobs" / job / "work"
 
 
 class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
@@ -96,9 +106,15 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
         }
 
     def worker(
-        self, name: str, *words: str, machine: NamespacedMachine | None = None, **environ: str
+        self,
+        name: str,
+        *words: str,
+        machine: NamespacedMachine | None = None,
+        disk: str = "",
+        **environ: str,
     ) -> FleetWorkerProcess:
-        worker = FleetWorkerProcess(self, name, words, machine, environ)
+        """``disk`` is the size of a disk for its home alone, such as ``30m``; none without one."""
+        worker = FleetWorkerProcess(self, name, words, machine=machine, disk=disk, more=environ)
         self._workers.append(worker)
         return worker
 

@@ -17,6 +17,6 @@ def examples(number: int) -> int:
     return max(1, round(number * THOROUGH))
 
 
-def one_in(number: int, cases: Sequence[T]) -> Sequence[T]:
+def thin(cases: Sequence[T], *, one_in: int) -> Sequence[T]:
     """One in so many cases, all of them in a thorough run: for those that fail together, because one mechanism carries all of them."""
     return cases if THOROUGH >= 1 else cases[::one_in]

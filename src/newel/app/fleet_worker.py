@@ -67,6 +67,7 @@ class FleetWorker:
     def __init__(
         self, settings: Settings, report: Report, *, labels: list[str] | None = None, slots: int | None = None
     ) -> None:
+        from newel.fleet.disk_space import DiskSpace
         from newel.jobs.placement import WorkerIdentity
 
         self._settings = settings
@@ -80,6 +81,7 @@ class FleetWorker:
             slots=self._slots,
             version=VERSION,
         )
+        self._disk = DiskSpace(self._home, report)
         self._stopping = anyio.Event()
         self._at_once = anyio.Event()
 
@@ -102,11 +104,11 @@ class FleetWorker:
 
         async with AsyncExitStack() as stack:
             store = open_store(self._settings.fleet.find_store(os.environ))
-            folders = JobFolders(self._home / "jobs", store, self._report)
+            folders = JobFolders(self._home / "jobs", store, self._report, is_full=self._disk.is_full)
             engine = await stack.enter_async_context(open_fleet(self._settings, self.identity))
             hub = await stack.enter_async_context(EventHub(engine))
             open_factory = partial(open_job_factory, self._settings, engine.budgets)
-            runner = FleetRunner(engine, hub, folders.open, open_factory)
+            runner = FleetRunner(engine, hub, folders.open, open_factory, is_full=self._disk.is_full)
             trials = trial_runner(self._settings, engine)
 
             async def run_job(lease: Lease) -> JobOutcome:
@@ -122,6 +124,7 @@ class FleetWorker:
                 name=self.identity.name,
                 claim_wait=CLAIM_WAIT_S,
                 max_attempts=MAX_ATTEMPTS,
+                must_wait=self._disk.is_full,
                 failed=lambda lease, reason: self._report(f"{lease.job[:8]} failed: {reason}"),
             )
             maintenance = FleetMaintenance(

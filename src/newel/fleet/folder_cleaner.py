@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final, NamedTuple
 
 import anyio.to_thread
 
+from newel.fleet.disk_space import free_space_wanted, missing_space
 from newel.fleet.engine import Retention
 from newel.fleet.job_folder import remove_folder
 from newel.fleet.snapshot_repository import STATE
@@ -21,14 +21,7 @@ KEPT: Final = 20
 """Folders of ended jobs that are kept on a machine, so that a user can look into them."""
 KEPT_S: Final = 86_400.0
 """The longest that they are kept, and a folder that no job of the database has."""
-_FREE: Final = 10_000_000_000
-_FREE_PART: Final = 10
 _REMOVED: Final = ".removed-"
-
-
-def free_space_wanted(total: int) -> int:
-    """The bytes of a disk that are to stay free: a tenth of it, but 10 GB at most."""
-    return min(total // _FREE_PART, _FREE)
 
 
 class _EndedFolder(NamedTuple):
@@ -79,7 +72,7 @@ class FolderCleaner:
             if number >= self._kept or folder.ended > self._kept_s:
                 await self._remove(folder.path)
         left = [each for each in ended[: self._kept] if each.ended <= self._kept_s]
-        while (missing := self._missing_space()) and left:
+        while (missing := missing_space(self._root, self._free_wanted)) and left:
             await self._remove(left.pop().path)
         if missing and not self._is_short:
             self._report(
@@ -101,14 +94,6 @@ class FolderCleaner:
 
     async def _remove(self, folder: Path) -> None:
         await anyio.to_thread.run_sync(_remove_whole, folder)
-
-    def _missing_space(self) -> int:
-        """The bytes that should be free and are not."""
-        try:
-            usage = shutil.disk_usage(self._root)
-        except OSError:
-            return 0
-        return max(0, self._free_wanted(usage.total) - usage.free)
 
 
 def remove_leftovers(fleet_home: Path) -> None:

@@ -43,14 +43,21 @@ def open_store(address: str) -> SnapshotStore:
 
 
 class MovingFolder:
-    """Fulfils ``newel.fleet.runner.WorkFolder``. ``number`` is that of the last snapshot."""
+    """Fulfils ``newel.fleet.runner.WorkFolder``. ``number`` is that of the last snapshot; the others are those of ``JobFolders``."""
 
     def __init__(
-        self, folder: JobFolder, store: SnapshotStore, number: int, report: Callable[[str], None]
+        self,
+        folder: JobFolder,
+        store: SnapshotStore,
+        number: int,
+        *,
+        report: Callable[[str], None],
+        is_full: Callable[[], bool],
     ) -> None:
         self._folder = folder
         self._store = store
         self._report = report
+        self._is_full = is_full
         self._number = number
         self._content: Sequence[str | None] = ()
         self._missing = ""
@@ -96,6 +103,8 @@ class MovingFolder:
             try:
                 return await anyio.to_thread.run_sync(put)
             except SnapshotError as error:
+                if self._is_full():  # of this machine, which would wait in vain
+                    raise
                 if delay == RETRY_S[0]:
                     self._report(f"{self._folder.job[:8]} waits for the store: {error}")
                 await anyio.sleep(delay)
@@ -103,14 +112,20 @@ class MovingFolder:
 
 
 class JobFolders:
-    """The folders below ``root``. ``report`` gets a line when a job has to wait for the store."""
+    """The folders below ``root``. ``report`` gets a line when a job has to wait for the store; ``is_full`` tells whether the disk is full."""
 
     def __init__(
-        self, root: Path, store: SnapshotStore, report: Callable[[str], None] = lambda _: None
+        self,
+        root: Path,
+        store: SnapshotStore,
+        report: Callable[[str], None] = lambda _: None,
+        *,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self._root = root
         self._store = store
         self._report = report
+        self._is_full = is_full
 
     @asynccontextmanager
     async def open(
@@ -122,7 +137,8 @@ class JobFolders:
             await anyio.to_thread.run_sync(self._prepare, folder, job, latest)
         except SnapshotError as error:
             raise FolderUnavailable(str(error)) from error
-        yield MovingFolder(folder, self._store, latest.number if latest else 0, self._report)
+        number = latest.number if latest else 0
+        yield MovingFolder(folder, self._store, number, report=self._report, is_full=self._is_full)
 
     async def store_start(
         self, fleet: str, folder: Path, is_secret: Callable[[str], bool]

@@ -24,7 +24,7 @@ from newel.contracts.run_log import log_file
 from newel.fleet.budget import exceeded_budget
 from newel.fleet.engine import FleetEngine
 from newel.fleet.job import FleetJob
-from newel.jobs.engine import EngineError, JobOutcome, Lease
+from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.runs.chat_session import AgentFactory, ChatSession
 from newel.runs.chat_turn import read_events
 from newel.runs.event_hub import EventHub, JournalWriter
@@ -68,17 +68,30 @@ class FleetRunner:
     """The handler of these jobs; see ``newel.jobs.worker.Handler``."""
 
     def __init__(
-        self, engine: FleetEngine, hub: EventHub, open_folder: OpenFolder, open_factory: OpenFactory
+        self,
+        engine: FleetEngine,
+        hub: EventHub,
+        open_folder: OpenFolder,
+        open_factory: OpenFactory,
+        *,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``is_full`` tells whether this machine's disk is full: nothing that a job does then is taken for its work."""
         self._engine = engine
         self._hub = hub
         self._open_folder = open_folder
         self._open_factory = open_factory
+        self._is_full = is_full
 
     async def __call__(self, lease: Lease) -> JobOutcome:
         try:
             return await self._open_and_run(lease)
-        except EngineError as error:  # the database is away: it says nothing about the job
+        except (LeaseLost, JobCancelled):
+            raise
+        except NewelError as error:
+            # Neither a database that is away nor a full disk says anything about the job.
+            if not isinstance(error, EngineError) and not self._is_full():
+                raise
             return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
 
     async def _open_and_run(self, lease: Lease) -> JobOutcome:
@@ -117,6 +130,10 @@ class FleetRunner:
         )
 
         async def find_preceding(event: RunEvent) -> Sequence[RunEvent]:
+            if self._is_full():
+                raise EngineError(
+                    "The disk of this job's worker was full. The job goes on where there is room."
+                )
             if not isinstance(event, ToolExecutionEnd | AcceptanceEnd):
                 return ()
             snapshot = await folder.snapshot()

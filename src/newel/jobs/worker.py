@@ -42,7 +42,7 @@ class Worker:
     A cancelled worker cancels its handlers and leaves their jobs running: the next owner of the engine resumes them. One that is drained
     claims no more jobs, and ends with those that it has; ``hand_over`` queues these again for another worker. The
     worker renews its leases every ``renew_every`` seconds, and at each cancellation of a job; it notices within ``claim_wait`` seconds that it is
-    drained. ``failed`` is called with the
+    drained. While ``must_wait`` says so, it claims no jobs. ``failed`` is called with the
     reason when a job has no handler, has used up its attempts, or its handler raised.
     """
 
@@ -56,6 +56,7 @@ class Worker:
         renew_every: float = RENEW_INTERVAL_S,
         claim_wait: float = _CLAIM_WAIT_S,
         max_attempts: int = MAX_ATTEMPTS,
+        must_wait: Callable[[], bool] = lambda: False,
         failed: Callable[[Lease, str], None] = lambda _, __: None,
     ) -> None:
         self._engine = engine
@@ -64,6 +65,7 @@ class Worker:
         self._renew_every = renew_every
         self._claim_wait = claim_wait
         self._max_attempts = max_attempts
+        self._must_wait = must_wait
         self._failed = failed
         self._name = name or f"worker-{new_id()[:8]}"
         self._running: list[_RunningJob] = []
@@ -106,6 +108,9 @@ class Worker:
         while (free := self._slots - len(self._running)) <= 0:
             await self._wait_for_slot()
         if self._drained:
+            return []
+        if self._must_wait():
+            await anyio.sleep(self._claim_wait)
             return []
         claim = partial(self._engine.claim, free, self._name, wait=self._claim_wait)
         return await _retry_until_usable(claim)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from newel.evals.task import find_tasks, load_task
-from tests.properties import one_in
+from tests.properties import thin
 from tests.requirements import require_program
 from tests.sshd import require_sshd
 from tests.support import Newel
@@ -22,7 +22,7 @@ TASKS = [path.name for path in find_tasks(SUITE)]
 
 
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("name", one_in(3, TASKS))
+@pytest.mark.parametrize("name", thin(TASKS, one_in=3))
 def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
     """Its start fails, and so do all wrong answers that it names."""
     code, output = evaluate(with_sandbox(with_model, name), "check", name)

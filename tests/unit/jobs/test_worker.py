@@ -67,6 +67,32 @@ async def test_every_job_runs_once_and_no_more_than_slots_at_a_time(
     assert most == 3
 
 
+async def test_a_worker_that_must_wait_claims_nothing_and_goes_on_by_itself(engine: Engine) -> None:
+    """Otherwise a machine with a full disk takes the jobs of others, and fails them."""
+    full = True
+    looked_again = anyio.Event()
+    looks = iter([lambda: None, looked_again.set])
+
+    def must_wait() -> bool:
+        next(looks, lambda: None)()
+        return full
+
+    async def handle(_: Lease) -> JobOutcome:
+        return DONE
+
+    worker = Worker(engine, {"turn": handle}, slots=1, claim_wait=0.01, must_wait=must_wait)
+    job = await engine.submit("turn", b"{}", queue="q")
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(worker.run)
+        await looked_again.wait()
+        waiting = await engine.get(job)
+        assert waiting is not None
+        assert (waiting.state, waiting.attempts) == ("queued", 0)
+        full = False
+        assert await ended(engine, job) == ("done", "")
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_failing_handler_ends_its_own_job_with_the_reason(engine: Engine) -> None:
     async def fail(text: str) -> None:
         raise ConfigError(text)
