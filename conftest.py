@@ -1,6 +1,7 @@
 """What every test has: one event loop backend, no way out to a paid API, and no clock to race against."""
 
 import gc
+import itertools
 import os
 import signal
 import sys
@@ -105,9 +106,9 @@ WAITING = ("tests/faults/", "tests/integration/", "tests/unit/workspace/ssh/", "
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each worker begins with its share of the slow tests: at the end, one would keep a worker busy and leave the others idle.
-    Then some go on with the browser, which wants more than a core, and some with what waits: at once, all would get in each
-    other's way and then be idle.
+    """Workers get equal parts of this list, and take from each other's ends when they are idle. Some begin with the browser,
+    which wants more than a core, and some with what waits: at once, all would get in each other's way and then be idle. For
+    the same reason the slow ones are spread, but over the first parts: at the end, one would keep the others waiting.
     """
     if not hasattr(config, "workerinput"):
         return
@@ -117,15 +118,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     waiting = [item for item in others if item.nodeid.startswith(WAITING)]
     working = [item for item in others if not item.nodeid.startswith(WAITING)]
     half = len(working) // 2
-    quick = [*working[:half], *waiting, *working[half:]]
+    quick = _by_module([*working[:half], *waiting, *working[half:]])
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow_modules = _by_module(slow)
     items[:] = [
-        item for worker in range(workers) for each in (slow, quick) for item in _share(each, worker, workers)
+        item
+        for worker in range(workers)
+        for module in _spread(_share(slow_modules, worker, workers), _share(quick, worker, workers))
+        for item in module
     ]
 
 
-def _share(items: list[pytest.Item], worker: int, workers: int) -> list[pytest.Item]:
-    return items[len(items) * worker // workers : len(items) * (worker + 1) // workers]
+Modules = list[list[pytest.Item]]
+
+
+def _by_module(items: list[pytest.Item]) -> Modules:
+    """The tests of a module stay together: they share fixtures."""
+    return [list(each) for _, each in itertools.groupby(items, key=lambda item: item.path)]
+
+
+def _share(modules: Modules, worker: int, workers: int) -> Modules:
+    return modules[len(modules) * worker // workers : len(modules) * (worker + 1) // workers]
+
+
+def _spread(few: Modules, many: Modules) -> Modules:
+    """``few`` among the first two thirds of ``many``."""
+    places = [len(many) * 2 * number // (3 * len(few)) for number in range(len(few))]
+    spread = list(many)
+    for place, module in sorted(zip(places, few, strict=True), key=lambda each: each[0], reverse=True):
+        spread.insert(place, module)
+    return spread
 
 
 @pytest.fixture

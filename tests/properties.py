@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 THOROUGH: Final = float(os.environ.get("NEWEL_TESTS_THOROUGH", "0.5"))
-"""How many times as many as a test states: half of them in a quick run, all of them in CI on the newest Python."""
+"""How many times as many as a test states: half of them, unless the environment says more."""
 
 
 def examples(number: int) -> int:
