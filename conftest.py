@@ -106,48 +106,27 @@ WAITING = ("tests/faults/", "tests/integration/", "tests/unit/workspace/ssh/", "
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Workers get equal parts of this list, and take from each other's ends when they are idle. Some begin with the browser,
-    which wants more than a core, and some with what waits: at once, all would get in each other's way and then be idle. For
-    the same reason the slow ones are spread, but over the first parts: at the end, one would keep the others waiting.
+    """Workers get equal parts of the list, and take from each other's ends when they are idle. Some begin with the browser,
+    which wants more than a core, and some with what waits: at once, all would get in each other's way and then be idle. Each
+    begins with its tests of a long time limit: at the end, they would keep one worker busy and the others waiting.
     """
     if not hasattr(config, "workerinput"):
         return
     items.sort(key=lambda item: item.path)  # see pytest_make_collect_report
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    others = [item for item in items if not item.get_closest_marker("slow")]
-    waiting = [item for item in others if item.nodeid.startswith(WAITING)]
-    working = [item for item in others if not item.nodeid.startswith(WAITING)]
-    half = len(working) // 2
-    quick = _by_module([*working[:half], *waiting, *working[half:]])
+    waiting = [item for item in items if item.nodeid.startswith(WAITING)]
+    working = [item for item in items if not item.nodeid.startswith(WAITING)]
+    half = len(items) // 2
+    items[:] = [*working[:half], *waiting, *working[half:]]
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    slow_modules = _by_module(slow)
-    items[:] = [
-        item
-        for worker in range(workers)
-        for module in _spread(_share(slow_modules, worker, workers), _share(quick, worker, workers))
-        for item in module
-    ]
+    ends = [len(items) * number // workers for number in range(workers + 1)]
+    for begin, end in itertools.pairwise(ends):
+        items[begin:end] = sorted(items[begin:end], key=_time_limit, reverse=True)
 
 
-Modules = list[list[pytest.Item]]
-
-
-def _by_module(items: list[pytest.Item]) -> Modules:
-    """The tests of a module stay together: they share fixtures."""
-    return [list(each) for _, each in itertools.groupby(items, key=lambda item: item.path)]
-
-
-def _share(modules: Modules, worker: int, workers: int) -> Modules:
-    return modules[len(modules) * worker // workers : len(modules) * (worker + 1) // workers]
-
-
-def _spread(few: Modules, many: Modules) -> Modules:
-    """``few`` among the first two thirds of ``many``."""
-    places = [len(many) * 2 * number // (3 * len(few)) for number in range(len(few))]
-    spread = list(many)
-    for place, module in sorted(zip(places, few, strict=True), key=lambda each: each[0], reverse=True):
-        spread.insert(place, module)
-    return spread
+def _time_limit(item: pytest.Item) -> float:
+    """In seconds; 0 for the usual one."""
+    mark = item.get_closest_marker("timeout")
+    return float(mark.args[0]) if mark and mark.args else 0.0
 
 
 @pytest.fixture

@@ -137,8 +137,7 @@ def predict(agents: int, costs: Costs, site: Site) -> Prediction:
     workers = -(-agents // site.slots)
     cycle = site.model_seconds + site.command_seconds + site.snapshot_seconds
     steps = agents / cycle
-    appends = steps * costs.step_appends
-    notifications = workers * min(NOTIFICATIONS_PER_S, appends / workers)
+    notifications = workers * min(NOTIFICATIONS_PER_S, steps * costs.step_appends / workers)
     share = min(1.0, site.queued / 100_000)
     claim = costs.claim_10k + share * max(0.0, costs.claim_100k - costs.claim_10k)
     database_ms = (

@@ -22,7 +22,7 @@ TASKS = [path.name for path in find_tasks(SUITE)]
 
 
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("name", thin(TASKS, one_in=4))
+@pytest.mark.parametrize("name", thin(TASKS, one_in=8))
 def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
     """Its start fails, and so do all wrong answers that it names."""
     code, output = evaluate(with_sandbox(with_model, name), "check", name)
@@ -30,7 +30,7 @@ def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
 
 
 @pytest.mark.timeout(140)
-@pytest.mark.parametrize("name", thin(TASKS, one_in=2))
+@pytest.mark.parametrize("name", thin(TASKS, one_in=4))
 def test_the_golden_trace_of_a_task_passes(with_model: WithModel, name: str) -> None:
     code, output = evaluate(with_sandbox(with_model, name), "run", "--replay", name)
     assert code == 0, output

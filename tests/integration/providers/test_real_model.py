@@ -50,13 +50,19 @@ ENDLESS = {"type": "array", "items": {"type": "integer"}, "minItems": 1_900}
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
 def path() -> Path:
     return require_model()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def server(path: Path) -> AsyncGenerator[LlamaCpp]:
+    """One for all tests, as the model takes seconds to load. One that was closed, or whose process died, loads it again."""
     server = LlamaCpp(path, context=CONTEXT)
     yield server
     await server.aclose()
@@ -172,7 +178,7 @@ async def test_every_step_of_a_small_model_is_a_valid_call_or_an_answer(server: 
         request(server, UserMessage("Rename the file a.txt to b.txt."), limit=250), tools=list(tools.values())
     )
     wanted = msgspec.structs.replace(wanted, model=msgspec.structs.replace(wanted.model, tool_calls="schema"))
-    for _ in range(3):
+    for _ in range(2):
         message = await StructuredProvider(server).complete(wanted, ignore)
         for call in message.tool_calls:
             if call.problem is None:
@@ -367,6 +373,10 @@ async def test_an_address_selects_the_file(path: Path) -> None:
 
 def test_newel_answers_with_a_model_file_and_nothing_else_is_printed(path: Path, tmp_path: Path) -> None:
     """Otherwise llama.cpp's log runs through the conversation."""
+    before = children(os.getpid(), "server_main")
+    settings = tmp_path / ".newel" / "config.toml"
+    settings.parent.mkdir()
+    settings.write_text(f'[models."{path.name}"]\nmax_output = 60\n')
     newel = Path(sys.executable).with_name("newel")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LLM_BASE_URL": f"llamacpp:{path}"}
     done = subprocess.run(
@@ -382,4 +392,4 @@ def test_newel_answers_with_a_model_file_and_nothing_else_is_printed(path: Path,
     assert done.returncode in {0, 1}
     assert done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
     assert not re.search(r"\b(srv|slot|llama_\w+|ggml_\w+|load_\w+)\b", done.stderr + done.stdout)
-    assert not children(os.getpid(), "server_main")
+    assert children(os.getpid(), "server_main") == before
