@@ -232,6 +232,33 @@ async def test_a_lease_that_was_taken_over_changes_nothing(control: PostgresEngi
         assert await control.append(leases[0], [b"{}"], expect_seq=0) == 1
 
 
+@pytest.mark.parametrize("call", ["append", "finish", "renew"])
+async def test_a_worker_whose_clock_stood_still_is_refused_although_it_takes_its_lease_for_fresh(
+    postgres: PostgresServer, control: PostgresEngine, url: str, call: str
+) -> None:
+    """The clock of a process stands still while its machine is suspended."""
+    async with open_postgres_engine(url, lease=3600) as other:
+        await control.submit("turn", b"{}", queue="q")
+        (late,) = await other.claim(1, "late")
+        expire = "update absurd.r_newel set claim_expires_at = clock_timestamp() - interval '1 second'"
+        postgres.execute(expire, url.partition("?")[0].rpartition("/")[2])
+        (lease,) = await control.claim(1, "next", wait=5)
+        assert (lease.job, lease.attempt) == (late.job, 2)
+        if call == "renew":
+            assert await other.renew([late]) == {late.job}
+        else:
+            late_call = (
+                other.append(late, [b"late"], expect_seq=0) if call == "append" else other.finish(late, DONE)
+            )
+            with pytest.raises(LeaseLost, match="taken over"):
+                await late_call
+        assert await control.append(lease, [b"{}"], expect_seq=0) == 1
+        assert [each.data for each in await control.read(late.job)] == [b"{}"]
+        found = await control.get(late.job)
+        assert found is not None
+        assert found.state == "running"
+
+
 async def test_a_user_without_rights_can_do_what_its_role_says_and_no_more(
     postgres: PostgresServer, url: str
 ) -> None:
