@@ -164,6 +164,7 @@ def test_a_client_that_expects_100_continue_gets_it(server: MockServer) -> None:
         assert b'"ok"' in b"".join(iter(lambda: sock.recv(4096), b""))
 
 
+@pytest.mark.slow  # a second of a core
 @settings(max_examples=50)
 @given(data=st.binary(min_size=1, max_size=200) | st.just(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20_000))
 def test_junk_does_not_crash_the_server(server: MockServer, data: bytes) -> None:
@@ -178,6 +179,7 @@ def test_junk_does_not_crash_the_server(server: MockServer, data: bytes) -> None
     assert httpx2.get(f"{server.url}/health").status_code == 200
 
 
+@pytest.mark.slow  # a second of a core
 def test_twenty_clients_at_once_each_get_their_own_answer(server: MockServer) -> None:
     def ask(number: int) -> list[str]:
         with httpx2.Client(base_url=server.url) as client:

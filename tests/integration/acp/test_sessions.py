@@ -235,6 +235,7 @@ async def test_a_session_continues_in_a_terminal_while_the_editor_is_open(with_m
     assert "hello from the terminal" in sent
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_session_with_a_running_prompt_is_refused_to_others(with_model: WithModel) -> None:
     newel = with_model(scenario("wait", bash("echo $$ > pid; exec sleep 300")))
     async with editing(newel, "--approve", "auto") as first, editing(newel) as second:

@@ -42,6 +42,7 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_an_agent_with_a_worktree_on_a_host_does_not_touch_the_project_and_can_be_undone(
     with_agent: WithAgent, host: Sshd, project: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_an_agent_with_a_worktree_on_a_host_does_not_touch_the_project_and_can_b
     assert list(newel.project.iterdir()) == []
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_under_review_on_a_host_an_agent_is_checked_in_a_copy_and_its_changes_are_pending(
     with_agent: WithAgent, host: Sshd, project: Path
 ) -> None:

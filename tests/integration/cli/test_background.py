@@ -198,6 +198,7 @@ def test_it_ends_with_newel(with_model: Make, how: str, sandbox: str) -> None:
         wait_until(lambda: not runs(mark), "the end of the command")
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_one_shot_run_ends_it_and_does_not_wait(with_model: Make) -> None:
     command, mark = stubborn()
     newel = with_model(scenario("run it", in_background(command), DONE))
@@ -266,6 +267,7 @@ def test_the_list_shows_and_ends_them(with_model: Make) -> None:
         terminal.wait_for("1 in background")
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_flood_stays_bounded_and_too_many_are_refused(with_model: Make) -> None:
     many = [in_background(f"sleep {600 + number}") for number in range(8)]
     newel = with_model(scenario("run it", in_background("yes"), *many, read(id=""), DONE))

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.integration.terminal.conftest import Terminal
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
@@ -28,6 +30,7 @@ def status(terminal: Tmux) -> str:
     return terminal.view.rpartition("\n")[2]
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_an_answer_takes_a_pause_and_a_clear_word(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("touch it"), DONE))
     with conversation(newel, "--approve", "ask") as terminal:
@@ -52,6 +55,7 @@ def test_an_answer_takes_a_pause_and_a_clear_word(with_model: Make) -> None:
     assert "The user edited this command before it ran." in newel.requests[-1]["messages"][-1]["content"]
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_long_edit_is_seen_whole_and_declined_with_a_word(with_model: Make) -> None:
     lines = "".join(f"line {number}\n" for number in range(1, 101))
     call = {"name": "write", "arguments": {"file_path": "a.txt", "content": lines}}

@@ -121,6 +121,7 @@ def test_the_window_ends_with_the_server(desk: Desk, number: signal.Signals) -> 
     assert ends(browser)
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_window_that_ignores_the_end_of_its_pipe_is_killed(desk: Desk) -> None:
     desk.write_browser(f"trap '' TERM; echo $$ > {desk.folder}/pid; while :; do sleep 1; done")
     with desk.open() as server:

@@ -155,6 +155,7 @@ def test_a_question_names_its_server_and_its_text_is_inert(opened: Open) -> None
     assert "\x1b]0;pwned" not in terminal.raw
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_answers_to_a_form_can_be_changed_before_sending(opened: Open) -> None:
     terminal, newel = opened("newel", "-p", "go", tools=("book",))
     terminal.wait_for("Name (")
@@ -218,6 +219,7 @@ def test_a_url_is_shown_with_its_real_host_and_never_opened(
     assert not (tmp_path / "opened").exists()
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_form_that_cannot_be_filled_in_is_declined_with_the_reason(opened: Open) -> None:
     terminal, newel = opened("newel", "-p", "go", tools=("puzzle",))
     terminal.wait_for("Newel cannot answer it.")
@@ -228,6 +230,7 @@ def test_a_form_that_cannot_be_filled_in_is_declined_with_the_reason(opened: Ope
     assert json.loads(results(newel)[0])["action"] == "decline"
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_two_tools_that_ask_at_once_are_served_one_after_the_other(opened: Open) -> None:
     terminal, newel = opened("newel", "-p", "go", tools=("peek", "peek"))
     for number in (1, 2):

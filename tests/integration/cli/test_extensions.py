@@ -307,6 +307,7 @@ def test_hooks_that_fail_or_hang_are_named_and_decide_nothing(with_model: Make) 
     assert "it returned dict" in messages[3]
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_an_async_function_that_blocks_is_named(with_model: Make) -> None:
     """Meanwhile no key is read and no other conversation goes on; the author learns which function it was."""
     newel = with_model(scenario("go", call("crunch"), call("wait"), DONE))

@@ -225,6 +225,7 @@ def test_no_local_key_is_sent_to_a_model_on_a_host(with_model: Make, sshd: Sshd,
         server.close()
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.anyio
 async def test_listing_models_while_the_host_is_lost_gets_an_answer(
     remote: Remote, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import BIN, Newel, scenario
 from tests.tmux import Tmux
 
@@ -95,6 +97,7 @@ def offered(newel: Newel) -> list[set[str]]:
     return [{tool["function"]["name"] for tool in each["tools"]} for each in newel.requests]
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_hanging_server_is_named_and_awaited_no_longer_than_it_says(
     with_model: Callable[..., Newel],
 ) -> None:

@@ -72,6 +72,7 @@ def test_no_deciding_command_works_for_an_agent(with_model: Make) -> None:
     assert heard(newel).count("code 2") == len(DECIDING)
 
 
+@pytest.mark.slow  # a second of a core
 def test_read_only_commands_work_for_an_agent(with_model: Make) -> None:
     looks = ["review", "checkpoints", "sessions", "mcp list", "hosts list", "keep --help", "agents"]
     tried = "; ".join(f"{NEWEL} {each}; echo code $?" for each in looks)

@@ -55,6 +55,7 @@ def test_commands_that_only_read_bring_up_no_question(with_model: Make) -> None:
         assert not (newel.project / "it").exists()
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_busy_server_leaves_one_line_however_often_it_refuses(with_model: Make) -> None:
     busy = {"kind": "status", "status": 429, "headers": {"Retry-After": "0.4"}, "times": 5}
     newel = with_model(scenario("go", {"response": {"content": "At last."}, "fault": busy}))

@@ -50,6 +50,7 @@ def is_in_order(text: str, *parts: str) -> bool:
     return True
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_the_result_of_a_call_is_above_the_next_question(with_model: Make) -> None:
     """Of both: one that ran and one that was declined."""
     newel = with_model(
@@ -74,6 +75,7 @@ def test_the_result_of_a_call_is_above_the_next_question(with_model: Make) -> No
         assert is_in_order(terminal.text, "Allowed once: write three", "new, 18 bytes"), terminal.text
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize("words", [[], ["-p", "--tools", "write,task"]])
 def test_what_ends_during_a_question_is_printed_after_the_answer(with_model: Make, words: list[str]) -> None:
     look = ("task", {"description": "look around", "prompt": "look around"})

@@ -116,6 +116,7 @@ def test_never_is_kept_until_the_content_changes(newel: Newel, open_newel: Open)
     assert "tracker" not in asking.text
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_what_was_typed_ahead_is_no_yes(newel: Newel, open_newel: Open) -> None:
     bring_hook(newel)
     screen = open_newel()
@@ -174,6 +175,7 @@ def test_a_single_prompt_in_a_terminal_does_not_ask(newel: Newel, open_newel: Op
     assert not (newel.home / "was-started").exists()
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_an_agent_with_a_terminal_is_not_asked(with_model: Make) -> None:
     """Otherwise a command that types `y` trusts what the agent has written."""
     inner = f"{BIN}/newel"

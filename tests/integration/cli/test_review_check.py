@@ -60,6 +60,7 @@ def test_a_checkpoint_has_no_check(newel: Newel) -> None:
     assert newel("review", "cp_1", "--check").returncode == 2
 
 
+@pytest.mark.slow  # a second of a core
 def test_the_hook_stops_a_commit_until_the_changes_are_decided(
     newel: Newel, proposals: Proposals, tmp_path: Path
 ) -> None:

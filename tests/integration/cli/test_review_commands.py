@@ -556,6 +556,7 @@ def test_a_conversation_stopped_during_decisions_continues_and_has_written_nothi
     assert "not in the files:\n- a.txt (1 hunk)" in newel.requests[-1]["messages"][-2]["content"]
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize("keys", ["y", "y\r"])
 @pytest.mark.parametrize("front", ["shell", "conversation"])
 def test_a_key_that_is_held_down_decides_but_writes_nothing(

@@ -247,6 +247,7 @@ def test_settings_of_other_agents_and_editors_are_protected(with_model: WithMode
     assert file.read_text() == "mine\n"
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_limits_of_the_settings_hold(with_model: WithModel) -> None:
     """A command that forks without end, or fills the disk, would take the machine with it."""
     commands = [

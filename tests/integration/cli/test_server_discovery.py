@@ -159,6 +159,7 @@ def test_a_discovered_server_is_used_only_after_a_question(machine: Machine) -> 
     assert machine.run("newel", "--ephemeral", "how are you").returncode == 0
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_refusal_is_remembered(machine: Machine) -> None:
     with machine.on_screen(machine.command("newel")) as screen:
         screen.wait_for("Use it from now on? [Y/n]")

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support import BIN, Newel, scenario
 from tests.tmux import Tmux
 
@@ -112,6 +114,7 @@ def test_what_it_changes_is_undone_with_the_run(with_model: Make) -> None:
     assert not list(newel.project.iterdir())
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_several_that_read_work_at_the_same_time(with_model: Make) -> None:
     """Each waits for what only the other one can find: one after the other they would never end."""
     slow = [{"response": call("grep", pattern="x"), "delay_ms": 2_000}, {"response": {"content": "Found."}}]

@@ -249,6 +249,7 @@ def test_a_collector_that_refuses_breaks_nothing_and_is_told_once(with_model: Ma
     assert "hunter22" not in done.stderr
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_collector_that_never_answers_holds_nothing_up(with_model: Make) -> None:
     newel = with_work(with_model)
     with socket.socket() as silent:

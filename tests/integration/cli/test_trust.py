@@ -210,6 +210,7 @@ def test_a_yes_is_remembered_and_another_url_asks_again(
     assert "From theirs." in cloned.newel("--approve", "read-only", "hello").stdout
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_text_typed_before_the_question_does_not_answer_it(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.served import wait_until
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
@@ -101,6 +103,7 @@ def test_long_code_is_seen_in_half_of_the_window_while_it_is_written(with_model:
         assert "Esc stops" in screen.view
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_the_state_says_how_long_the_phase_and_the_run_take_and_what_they_use(with_model: Make) -> None:
     slow = {"response": bash("sleep 30"), "delay_ms": 1200}
     newel = with_model(scenario("", slow))
@@ -161,6 +164,7 @@ def test_escape_stops_a_command_in_a_moment(with_model: Make) -> None:
     assert min(took) < 0.15, took
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_an_idle_conversation_uses_no_processor(with_model: Make) -> None:
     with conversation(with_model()) as screen:
         time.sleep(0.5)

@@ -235,6 +235,7 @@ run = "{command}"
     assert not mark.exists()
 
 
+@pytest.mark.slow  # a second of a core
 def test_no_text_of_a_task_or_an_agent_reaches_the_terminal_or_the_page_as_it_is(place: Place) -> None:
     evil = "\\u001b]0;title\\u0007\\u001b[2J<script>alert(1)</script>"
     toml = f"""
@@ -282,6 +283,7 @@ def test_an_agent_cannot_look_up_how_its_result_is_checked(place: Place) -> None
     assert "It changes the test" not in exported
 
 
+@pytest.mark.slow  # a second of a core
 def test_what_a_user_does_meanwhile_is_done_in_the_sandbox(place: Place, tmp_path: Path) -> None:
     """The command is the suite's, and the suite may be a stranger's."""
     outside = tmp_path / "mark"

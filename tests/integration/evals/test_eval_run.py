@@ -88,6 +88,7 @@ def test_what_an_agent_gets_done_is_checked_and_counted(suite: Suite, with_model
     assert list(newel.project.iterdir()) == []
 
 
+@pytest.mark.slow  # a second of a core
 def test_repeats_have_folders_of_their_own(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", bash("test ! -e made.txt && echo made > made.txt"), DONE)
     newel = begin(suite, with_model)
@@ -95,6 +96,7 @@ def test_repeats_have_folders_of_their_own(suite: Suite, with_model: WithModel) 
     assert [(each["repeat"], each["passed"]) for each in results(newel)] == [(1, True), (2, True), (3, True)]
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_run_that_was_killed_goes_on_and_repeats_nothing_that_has_ended(
     suite: Suite, with_model: WithModel
 ) -> None:
@@ -137,6 +139,7 @@ def agents_in(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_model_that_never_answers_fails_its_task_alone(suite: Suite, with_model: WithModel) -> None:
     suite.add("silent", {"delay_ms": 60_000, "response": DONE}, more="timeout = 1.5")
     suite.add("good", bash("echo made > made.txt"), DONE)
@@ -146,6 +149,7 @@ def test_a_model_that_never_answers_fails_its_task_alone(suite: Suite, with_mode
     assert told == {"silent": ("timeout", False, "It was ended after 1.5 s."), "good": ("done", True, "")}
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_run_gives_a_slow_model_more_time_than_its_tasks_do(suite: Suite, with_model: WithModel) -> None:
     made = bash("echo made > made.txt")
     suite.add("slow", {"delay_ms": 3_000, "response": made}, DONE, more="timeout = 1.5")
@@ -300,6 +304,7 @@ reject = ["^.NINE"]
 """
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_review_is_driven_as_by_a_user_and_counted(suite: Suite, with_model: WithModel) -> None:
     suite.add(
         "review",

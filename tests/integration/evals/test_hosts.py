@@ -98,6 +98,7 @@ def test_ssh_reads_nothing_of_the_users(suite: Suite, with_model: WithModel) -> 
     assert (options["identityagent"], options["globalknownhostsfile"]) == ("none", "/dev/null")
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_contract_is_fulfilled_on_a_host(suite: Suite, with_model: WithModel) -> None:
     """Its acceptance command looks there, too."""
     suite.add("contract", DONE, more='accept = "grep -q host where.txt && test -s made.txt"' + ON_HOST)
@@ -149,6 +150,7 @@ def processes_of(pid: int, folder: str) -> dict[int, str]:
     return found
 
 
+@pytest.mark.slow  # a second of a core
 def test_without_an_sshd_a_trial_is_invalid_and_the_others_are_made(
     suite: Suite, with_model: WithModel, sshd_program: str
 ) -> None:

@@ -266,6 +266,7 @@ def test_a_review_is_recorded_with_its_rerun(suite: Suite, with_model: WithModel
     assert (metrics["conflicts"], metrics["questions"]) == (1, 2)
 
 
+@pytest.mark.slow  # a second of a core
 def test_an_answer_that_cannot_be_repeated_is_named(suite: Suite, with_model: WithModel) -> None:
     """A review keeps no text of arguments that are no JSON."""
     add_review(

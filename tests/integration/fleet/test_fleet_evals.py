@@ -133,6 +133,7 @@ def test_a_trial_of_a_killed_worker_begins_again_elsewhere_and_counts_once(
     )
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_run_whose_program_was_killed_goes_on_and_repeats_nothing(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(
         scenario("Do good", MADE, DONE), scenario("Do slow", bash("sleep 1; echo made > made.txt"), DONE)
@@ -149,6 +150,7 @@ def test_a_run_whose_program_was_killed_goes_on_and_repeats_nothing(make_fleet: 
     assert [each["task"] for each in results(fleet)] == ["good", "slow"]
 
 
+@pytest.mark.slow  # a second of a core
 def test_the_budget_of_a_run_holds_on_all_workers(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(scenario("Do good", MADE, DONE))
     add_task(fleet, "good")
@@ -163,6 +165,7 @@ def test_the_budget_of_a_run_holds_on_all_workers(make_fleet: MakeFleet) -> None
     assert [each["passed"] for each in results(fleet)] == [True]
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_model_that_a_worker_cannot_serve_makes_its_trials_invalid(make_fleet: MakeFleet) -> None:
     fault = {"kind": "status", "status": 404, "message": "No such model."}
     fleet = make_fleet(scenario("Do good", MADE, DONE), scenario("Hi", {"fault": fault}))

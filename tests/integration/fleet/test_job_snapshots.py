@@ -232,6 +232,7 @@ def test_a_shallow_clone_moves(tmp_path: Path, store: SnapshotStore) -> None:
     git(third.work, "fsck", "--full")
 
 
+@pytest.mark.slow  # a second of a core
 def test_files_that_vanish_and_grow_meanwhile_do_no_harm(
     job: JobFolder, store: SnapshotStore, tmp_path: Path
 ) -> None:

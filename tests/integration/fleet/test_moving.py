@@ -119,6 +119,7 @@ def git(folder: Path, *words: str) -> str:
     ).stdout
 
 
+@pytest.mark.slow  # a second of a core
 async def test_a_contract_runs_in_a_copy_of_the_users_folder(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:

@@ -149,6 +149,7 @@ def test_the_space_of_superseded_snapshots_is_freed_in_a_mirror(tmp_path: Path) 
     assert log_of(other) == [*range(13, 22)]
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_late_attempt_removes_nothing_that_the_next_one_needs(store: SnapshotStore, tmp_path: Path) -> None:
     late = LongJob(tmp_path / "late", store)
     late.folder.clone(str(make_source(tmp_path / "source")))
@@ -372,6 +373,7 @@ async def test_a_job_that_comes_back_again_and_again_keeps_one_earlier_folder(tm
 # -- the commands ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_user_deletes_a_fleet_that_has_ended(make_fleet: Callable[..., FleetOfProcesses]) -> None:
     fleet = make_fleet(
         after(1, True), scenario("Work", bash("echo begun > log; until [ -e go ]; do sleep 0.1; done"))

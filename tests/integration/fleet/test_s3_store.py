@@ -52,6 +52,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_job_moves_by_a_bucket(server: str, tmp_path: Path) -> None:
     store = s3_store("jobs", prefix="of/newel", endpoint=server, region="us-east-1", full_every=3)
     assert store.name == f"{server}/jobs/of/newel"

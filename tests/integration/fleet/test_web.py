@@ -40,6 +40,7 @@ def post(server: Served, path: str) -> tuple[int, Any]:
     return answer.status_code, answer.json()
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_job_is_followed_while_it_runs_and_its_changes_are_proposed_once(
     make_fleet: MakeFleet, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def follow(server: Served, path: str, kind: str, *, after: int = 0, **fields: st
             return seen
 
 
+@pytest.mark.slow  # a second of a core
 def test_jobs_are_cancelled_and_what_cannot_be_shown_is_said(
     make_fleet: MakeFleet, postgres: PostgresServer, tmp_path: Path
 ) -> None:

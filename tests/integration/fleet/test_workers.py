@@ -38,6 +38,7 @@ def test_a_contract_runs_on_a_worker_and_its_changes_are_kept_here(make_fleet: M
     assert "proposed here already" in again.stderr
 
 
+@pytest.mark.slow  # a second of a core
 def test_each_row_of_a_matrix_is_a_job_and_labels_place_it(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(after(1, True), scenario("Make the file", bash("echo made > it")))
     (fleet.folder / "rows.csv").write_text("name\nx\ny\nz\n")
@@ -58,6 +59,7 @@ def test_each_row_of_a_matrix_is_a_job_and_labels_place_it(make_fleet: MakeFleet
     assert listed.count("ready") == 2
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_stopped_worker_hands_its_job_over(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(
         after(1, False, missing="two"),
@@ -77,6 +79,7 @@ def test_a_stopped_worker_hands_its_job_over(make_fleet: MakeFleet) -> None:
     assert log[0].read_text() == "one\ntwo\n"
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_job_that_is_cancelled_ends_with_its_command(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(scenario("Wait", bash("echo begun > log; sleep 300")))
     worker = fleet.worker("one")
@@ -87,6 +90,7 @@ def test_a_job_that_is_cancelled_ends_with_its_command(make_fleet: MakeFleet) ->
     assert "0 cancelled. 1 had ended before." in fleet("fleet", "cancel", job).stdout
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_drained_worker_ends_with_its_last_job(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(after(1, True), scenario("Work", bash("echo begun > log; sleep 3")))
     worker = fleet.worker("one")
@@ -98,6 +102,7 @@ def test_a_drained_worker_ends_with_its_last_job(make_fleet: MakeFleet) -> None:
     assert fleet.state(job) == "completed"
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_fleet_ends_at_its_budget_and_each_job_says_so(make_fleet: MakeFleet) -> None:
     """Each job alone stays far below it."""
     fleet = make_fleet(after(1, True), scenario("Make the file", bash("echo made > it")))
@@ -119,6 +124,7 @@ def test_a_fleet_ends_at_its_budget_and_each_job_says_so(make_fleet: MakeFleet) 
     assert "1,200 tokens" in done.stdout
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_job_waits_for_a_store_that_is_away_and_the_worker_says_so(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(
         after(1, True), scenario("Count", bash("until [ -e go ]; do sleep 0.1; done; echo one > log"))
@@ -138,6 +144,7 @@ def test_a_job_waits_for_a_store_that_is_away_and_the_worker_says_so(make_fleet:
     wait_for(lambda: fleet.state(job) == "completed", worker.log)
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_part_of_a_repository_is_no_folder_to_begin_with(make_fleet: MakeFleet) -> None:
     """Files that the repository ignores would travel, such as data and build folders."""
     fleet = make_fleet()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mock_llm_server import running
 from newel.terminal.jexida.protocol import AnswerReply, render
 from tests.integration.jexida.served_host import Begin, command, configure, output_of_pipe
@@ -39,6 +41,7 @@ def test_another_model_of_the_host_answers_from_the_next_prompt_on(
     assert '"model":"llama3.2:latest"' in session.read_text()
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_missing_model_is_downloaded_only_after_confirmation(
     sshd: Sshd, tmp_path: Path, begin: Begin
 ) -> None:
@@ -64,6 +67,7 @@ def test_a_missing_model_is_downloaded_only_after_confirmation(
     assert ["qwen3" in call["argv"] for call in program.calls[before:] if "seen" in call] == [True]
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_remote_server_lists_its_models(sshd: Sshd, tmp_path: Path, begin: Begin) -> None:
     with running(scenario("hi", {"content": render(AnswerReply("Hello."))})) as server:
         llm = {"LLM_BASE_URL": f"{server.url}/v1", "LLM_DEFAULT_MODEL": "mock-model"}

@@ -118,6 +118,7 @@ def test_the_api_over_the_connection_is_preferred_and_status_says_so(
     (sshd.home / "seen").unlink()
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_missing_model_is_downloaded_only_after_confirmation(
     sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int, begin: Begin
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_missing_model_is_downloaded_only_after_confirmation(
     terminal.wait_for("│ Hello. ")
 
 
+@pytest.mark.slow  # a second of a core
 def test_an_unreachable_host_is_explained_and_the_conversation_continues(
     tmp_path: Path, begin: Begin
 ) -> None:

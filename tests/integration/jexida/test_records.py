@@ -80,6 +80,7 @@ def test_changes_of_a_models_command_are_recorded_and_undone(
     assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n", **own}
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_conversation_is_found_by_its_folder_however_it_was_written(
     sshd: Sshd, folder: Path, tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ def is_looked_at(tmp_path: Path) -> Iterator[tuple[Sshd, Path, Path]]:
         yield host, folder, go
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_scan_before_a_command_is_shown_as_activity(
     is_looked_at: tuple[Sshd, Path, Path], begin: Begin
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_scan_before_a_command_is_shown_as_activity(
     terminal.wait_for("It is done.")
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_stopping_a_scan_before_a_command_runs_nothing(
     is_looked_at: tuple[Sshd, Path, Path], tmp_path: Path, begin: Begin
 ) -> None:
@@ -163,6 +166,7 @@ def test_stopping_a_scan_before_a_command_runs_nothing(
     assert "-one\n+two" in newel(host, tmp_path, folder, "review")
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_change_is_recorded_with_a_lazily_opened_connection(tmp_path: Path, begin: Begin) -> None:
     with served() as host:
         folder = filled(host, "project")
@@ -177,6 +181,7 @@ def test_a_change_is_recorded_with_a_lazily_opened_connection(tmp_path: Path, be
         assert "+two" in newel(host, tmp_path, folder, "review")
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_changes_of_a_command_with_an_unknown_outcome_are_recorded(tmp_path: Path, begin: Begin) -> None:
     with served() as host:
         folder = filled(host, "project")

@@ -307,6 +307,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_no_process_of_a_server_survives_a_killed_newel(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(ROGUE)]
     async with await anyio.open_process(command, stderr=None) as newel:

@@ -366,6 +366,7 @@ async def test_an_invalid_list_of_models_is_reported(answer: bytes, serve: Serve
         await connect(serve(answer).url).models()
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

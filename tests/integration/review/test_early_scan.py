@@ -83,6 +83,7 @@ async def test_edits_of_the_user_between_the_scan_and_the_command_stay(place: Pl
     }
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_command_waits_for_the_scan_that_has_begun(place: Place) -> None:
     """Whatever the moment."""
     for number in range(120):

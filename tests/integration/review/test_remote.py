@@ -133,6 +133,7 @@ async def test_changes_of_the_user_on_the_host_before_the_command_stay(sshd: Ssh
     assert (root / "one").exists()
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_stopping_a_command_on_a_silent_host_returns_and_its_changes_are_recorded(
     sshd: Sshd, tmp_path: Path
 ) -> None:
@@ -239,6 +240,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_on_a_host_too_a_kill_between_two_commands_leaves_edits_of_the_user_alone(
     sshd: Sshd, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_a_yes_typed_within_milliseconds_runs_nothing_and_the_draft_stays(
     assert "You said" not in terminal.text
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_question_waits_for_a_pause_in_typing(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:
     """For three times the length of a pause, keys arrive, much more often than that."""
     terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
@@ -60,6 +61,7 @@ def test_a_pasted_yes_answers_nothing(at_terminal: Callable[..., Tmux], tmp_path
     assert not (tmp_path / "project" / "it").exists()
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_an_edit_is_asked_about_as_a_change_in_colour(
     at_terminal: Callable[..., Tmux], tmp_path: Path
 ) -> None:
@@ -77,6 +79,7 @@ def test_an_edit_is_asked_about_as_a_change_in_colour(
     assert (tmp_path / "project" / "a.py").read_text() == "one\nTWO\nthree\n"
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_long_edit_is_folded_and_can_be_seen_whole_before_a_yes(
     at_terminal: Callable[..., Tmux], tmp_path: Path
 ) -> None:
@@ -280,6 +283,7 @@ def test_in_line_mode_a_yes_right_after_the_question_runs_nothing(
     assert not (tmp_path / "project" / "it").exists()
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize(
     ("front", "typed"),
     [

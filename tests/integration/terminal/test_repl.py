@@ -68,6 +68,7 @@ def test_escape_stops_a_long_command_and_its_processes(open_terminal: Open, tmp_
     terminal.wait_for("You said: still there?")
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_command_that_takes_long_to_stop_is_shown_as_stopping_until_it_has_ended(
     open_terminal: Open, tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ def test_no_changes_nothing(open_terminal: Open, project: Path) -> None:
     terminal.wait_for("messages  4")
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_one_escape_or_a_draft_goes_nowhere(open_terminal: Open) -> None:
     terminal = begin(open_terminal, "run true", answers=1)
     terminal.send("a draft")

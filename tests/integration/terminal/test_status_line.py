@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Open = Callable[..., Any]
 
 SHIFT_TAB = "\x1b[Z"
@@ -114,6 +116,7 @@ def test_a_branch_with_changes_has_a_star_until_they_are_committed(
     terminal.wait_for(lambda: " fix " in last_line(terminal))
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_change_by_the_user_is_seen_with_the_next_keys(open_terminal: Open, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "a.txt").write_text("a\n")

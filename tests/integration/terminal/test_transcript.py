@@ -88,6 +88,7 @@ def test_the_run_goes_on_behind_the_transcript(at_terminal: AtTerminal, tmp_path
     terminal.wait_for("Done after 1 results.")
 
 
+@pytest.mark.slow  # seconds of waiting
 def test_a_question_behind_the_transcript_is_announced(at_terminal: AtTerminal, tmp_path: Path) -> None:
     """Otherwise somebody reads while their agent waits; and no key that they press there is an answer."""
     terminal = at_terminal("rich", "essay", "slow", "run touch it", PROGRAM_APPROVE="ask")

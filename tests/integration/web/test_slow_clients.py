@@ -156,6 +156,7 @@ async def test_a_thousand_unfinished_requests_lock_no_client_out(tmp_path: Path)
         assert (await server.client.get("/health")).status_code == 200
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_client_that_waits_for_events_may_wait_indefinitely(tmp_path: Path) -> None:
     """An idle page, a stream and a long poll are not slow requests."""
     model = Halting()

@@ -410,6 +410,7 @@ async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
         assert [getattr(message, "text", "") for message in messages] == ["Hello", "Done."]
 
 
+@pytest.mark.slow  # a second of a core
 async def test_a_reader_that_does_not_read_is_dropped_and_the_others_continue(tmp_path: Path) -> None:
     """Otherwise one page in a sleeping laptop keeps all later events in memory."""
     async with serve_workbench(tmp_path, Long(), send_timeout=0.5) as server, page(server) as good:

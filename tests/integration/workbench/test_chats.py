@@ -191,6 +191,7 @@ def read_back(frames: Sequence[Frame]) -> list[str]:
     return list(shown.values())
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_reader_that_joins_midway_gets_the_text_so_far_and_then_the_rest(
     bench_with: Callable[..., Bench],
 ) -> None:

@@ -136,6 +136,7 @@ async def test_an_invalid_or_failing_call_is_told_to_the_model_which_continues(
 # -- tool servers -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # a second of a core
 async def test_an_mcp_server_that_does_not_start_is_broken_with_a_reason_and_delays_no_chat(
     bench_with: BenchWith,
 ) -> None:

@@ -54,6 +54,7 @@ def without_common_ends(a: list[str], b: list[str]) -> tuple[list[str], list[str
     return a, b
 
 
+@pytest.mark.slow  # a second of a core
 def test_python_and_javascript_find_the_same_hunks() -> None:
     """The script compares each text again; ``web/tests/patience.test.js`` reads the file with the expected result."""
     script = str(ROOT / "scripts/line_diff_fixtures.py")

@@ -75,6 +75,7 @@ def put(work: Path, path: list[bytes], kind: str, content: bytes, mode: int) -> 
         pass
 
 
+@pytest.mark.slow  # a second of a core
 @pytest.mark.parametrize("kind", ["bundles", "mirror"])
 @settings(
     max_examples=examples(12),

@@ -18,6 +18,7 @@ def worker(name: str) -> WorkerIdentity:
     return WorkerIdentity(name=name, machine=name)
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_what_requests_have_cost_is_counted_once(postgres: PostgresServer) -> None:
     async with open_postgres_engine(postgres.url(postgres.create_database()), worker=worker("one")) as engine:
         budgets = engine.budgets

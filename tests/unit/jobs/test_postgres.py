@@ -86,6 +86,7 @@ async def test_an_operator_sees_where_the_jobs_of_a_fleet_are(control: PostgresE
     assert not worker.alive
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_job_is_offered_first_to_the_machine_that_has_its_folder(
     control: PostgresEngine, url: str
 ) -> None:
@@ -190,6 +191,7 @@ async def test_a_call_whose_answer_was_lost_is_done_once(postgres: PostgresServe
             assert (job.state, job.seq, job.attempts) == ("done", 2, 1)
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_worker_keeps_the_leases_of_jobs_that_it_hands_over(
     control: PostgresEngine, url: str
 ) -> None:

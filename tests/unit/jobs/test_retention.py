@@ -149,6 +149,7 @@ async def test_names_are_noted_until_their_snapshots_are_removed(fleets: Fleets)
     assert await claim() == []
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_workers_expire_jobs_at_once_and_do_no_harm(fleets: Fleets) -> None:
     for number in range(12):
         await fleets.submit(f"f{number}", 10)

@@ -303,6 +303,7 @@ PIECES: Final = st.sampled_from(
 )
 
 
+@pytest.mark.slow  # a second of a core
 @settings(
     max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from newel.tools.file_tool import MAX_PRINTED, FileTracker
 
 
@@ -9,6 +11,7 @@ def numbers(start: int, end: int) -> str:
     return "".join(f"{number}\n" for number in range(start, end))
 
 
+@pytest.mark.slow  # a second of a core
 def test_the_lines_printed_longest_ago_are_forgotten_even_if_they_are_very_many() -> None:
     """Forgetting each by a search from the start would take minutes, longer than a test may."""
     tracker = FileTracker()

@@ -156,6 +156,7 @@ async def back_and_forth(root: Path, home: Path, commands: list[Steps], workspac
     recorders.close()
 
 
+@pytest.mark.slow  # seconds of waiting
 @settings(max_examples=examples(30), deadline=None)
 @example(  # a folder that went with the one in it, and comes back empty, is no new one
     begin=[(deep, "b/a", "a")],

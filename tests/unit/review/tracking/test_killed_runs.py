@@ -121,6 +121,7 @@ async def test_changes_of_secrets_by_a_killed_command_are_named(tmp_path: Path) 
 COMMAND = "echo theirs > sub/a; echo x > .git/hooks/pre-commit; echo theirs > old.env; echo x >> large"
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_what_happened_after_the_last_command_of_a_killed_run_is_named(tmp_path: Path) -> None:
     project = tmp_path / "project"
     await kill(project, COMMAND, later="echo x > left; echo theirs >> sub/a; echo x > new.log; rm -f .env")
@@ -138,6 +139,7 @@ async def test_what_happened_after_the_last_command_of_a_killed_run_is_named(tmp
     again.close()
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_what_the_user_does_after_newel_was_killed_is_not_taken_for_the_runs(tmp_path: Path) -> None:
     """Not even if the times of the files are old: an undo would delete them."""
     project = tmp_path / "project"

@@ -118,6 +118,7 @@ async def test_programs_may_page_and_colour_but_get_no_keys_of_the_agent(
     assert done.stdout == "xterm,,\n"
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_stopped_command_ends_with_its_children(folder: Path) -> None:
     file = folder / "pid"
     workspace = LocalWorkspace(str(folder))

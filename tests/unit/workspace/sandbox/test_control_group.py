@@ -326,6 +326,7 @@ async def test_where_a_process_cannot_be_moved_commands_run_with_limits_of_each(
     assert (await opened[0].workspace.run("ulimit -v")).stdout == f"{1 << 20}\n"
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_the_result_of_a_command_says_that_a_limit_was_reached(
     tmp_path: Path, opened: list[Place]
 ) -> None:

@@ -232,6 +232,7 @@ def _tree(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in [path, *path.rglob("*")] if each.is_file()}
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_no_program_runs_where_the_repository_can_be_written(repository: Repository) -> None:
     """A hook, a filter, a merge driver and a nested repository that the user has set up: none runs beside a writable `.git`."""
     seen = repository.top / "seen"

@@ -310,6 +310,7 @@ async def test_root_works_on_a_project_of_another_user(place: Place) -> None:
 # -- its end ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize("end", ["close", "killed from inside", "stopped from inside"])
 async def test_nothing_outlives_it(place: Place, end: str) -> None:
     sleeps = f"sleep {290 + len(end)}"  # each of these tests has its own

@@ -321,6 +321,7 @@ async def test_a_command_that_ends_the_sandbox_does_not_escape_from_it(place: Pl
         assert done.stdout == "confined\n"
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_a_command_that_stops_the_launcher_stops_nothing_else(place: Place) -> None:
     began = time.monotonic()
     with contextlib.suppress(SandboxError):

@@ -124,6 +124,7 @@ class TestLost:
             (tmp_path / "go").touch()
         assert answers == [b"done\n"]
 
+    @pytest.mark.slow  # seconds of waiting
     async def test_a_silent_host_counts_as_disconnected(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
@@ -212,6 +213,7 @@ class TestLost:
             assert not (tmp_path / "ended").exists()
         await until((tmp_path / "ended").exists)
 
+    @pytest.mark.slow  # seconds of waiting
     @pytest.mark.parametrize("patient", [4], indirect=True)
     async def test_a_host_busy_with_a_long_request_is_not_reported_as_slow(
         self, patient: SshWorkspace, tmp_path: Path, seen: Seen

@@ -229,6 +229,7 @@ def marked(word: str) -> list[int]:
     return [int(pid) for pid in found.stdout.split()]
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_output_exit_codes_and_time_limits_are_those_of_a_shell(place: Place) -> None:
     async with opened(place) as host:
         done = await host.run("echo out; echo err >&2; exit 3")
@@ -273,6 +274,7 @@ async def test_a_cancelled_command_ends_and_the_sandbox_stays(place: Place) -> N
         assert marked("4326")  # an earlier one's
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_any_sh_of_a_host_will_do(place: Place, shell: str) -> None:
     place.server.bin.mkdir()
@@ -289,6 +291,7 @@ async def test_any_sh_of_a_host_will_do(place: Place, shell: str) -> None:
     assert not marked(seconds)
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize("act", ["kill -9 -1", "kill -9 $PPID", "kill -STOP 2; sleep 60"])
 async def test_a_command_that_ends_or_stops_the_sandbox_does_not_escape_from_it(
     place: Place, act: str

@@ -79,6 +79,7 @@ class Watched:
         raise AssertionError(f"a look changes nothing: {script}, stdin {len(stdin)} bytes")
 
 
+@pytest.mark.slow  # seconds of waiting
 async def test_scanning_an_unchanged_host_sends_one_request_and_copies_nothing(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:

@@ -88,6 +88,7 @@ async def found_on(host: ShellHost, root: Path, since_ns: int) -> UncoveredChang
     return await bridge.run_in_thread(lambda: find_uncovered(HostEntries(shell, PATHS, since_ns), PATHS))
 
 
+@pytest.mark.slow  # seconds of waiting
 @pytest.mark.parametrize("act", ACTS)
 async def test_a_host_finds_what_this_machine_finds(act: str, root: Path, host: ShellHost) -> None:
     time.sleep(1.1)  # noqa: ASYNC251 — some hosts tell whole seconds
