@@ -196,12 +196,14 @@ async def open_job_factory(
 
 
 def _machine_id(home: Path) -> str:
-    """The id of this machine, which outlives its workers: it has the folders of their jobs."""
-    make_private(home)
-    file = home / "machine"
-    try:
-        return read_regular(file).decode("ascii", "replace").strip()[:64]
-    except OSError:
+    """The id of this machine, which outlives its workers: it has the folders of their jobs. Raises ``SnapshotError``."""
+    from newel.fleet.errors import disk_errors
+
+    with disk_errors(home):
+        make_private(home)
+        file = home / "machine"
+        with contextlib.suppress(OSError):
+            return read_regular(file).decode("ascii", "replace").strip()[:64]
         replace_file(file, new_id().encode())
         return read_regular(file).decode("ascii")
 
