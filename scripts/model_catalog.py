@@ -24,7 +24,7 @@ from typing import Any, cast
 
 import msgspec
 from genai_prices import types
-from genai_prices.data import providers
+from genai_prices.data_snapshot import get_snapshot
 
 from newel.providers.catalog.model_catalog import (
     FILE,
@@ -78,7 +78,7 @@ def snapshot() -> bytes:
     """The file's content: a line for each model, so that two versions can be compared."""
     release, facts = second_source()
     sources = {"genai-prices": version("genai-prices"), "litellm": release}
-    vendors = [vendor_of(provider) for provider in providers if provider.id not in NO_AGENTS]
+    vendors = [vendor_of(provider) for provider in get_snapshot().providers if provider.id not in NO_AGENTS]
     plain = Catalog(encoded(sources, vendors))
     return encoded(sources, [with_facts(vendor, plain, facts) for vendor in vendors])
 
