@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.counted_contracts import STEPS, CountedContract, counting_model, submit_counted
 from tests.fake_clock import clock_environ
 from tests.fleet import FleetOfProcesses, FleetWorkerProcess, wait_for
+from tests.integration.fleet.test_web import laptop
 from tests.network import open_network
 from tests.postgres import PostgresServer
+from tests.served import served
 
 CLOCKS = ("+2h", "-1d", "+0")
 """Any two machines disagree about the time."""
@@ -55,10 +57,12 @@ class Machines:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_contract_survives_killed_workers_a_pulled_cable_a_killed_database_and_wrong_clocks(
-    make_fleet: Callable[..., FleetOfProcesses], postgres: PostgresServer
+    make_fleet: Callable[..., FleetOfProcesses], postgres: PostgresServer, tmp_path: Path
 ) -> None:
+    """And its hunks are reviewed in the workbench, where nothing is written before they are saved."""
     with open_network() as network:
         fleet = make_fleet(counting_model())
+        newel = laptop(fleet, tmp_path)
         fleet.connect(network)
         workers = [
             fleet.worker(f"m{number}", machine=network.add_machine(), **clock_environ(FAKETIME=clock))
@@ -83,9 +87,14 @@ def test_a_contract_survives_killed_workers_a_pulled_cable_a_killed_database_and
         wait_for(lambda: contract.state() not in {"queued", "running"})
         assert contract.problems() == []
 
-    fleet("fleet", "review", contract.job)
-    assert (fleet.project / "log").read_text() == ""
-    waiting = json.loads(fleet("review", "--json").stdout)["pending"]
-    assert [file["file_path"] for file in waiting] == ["log"]
-    fleet("keep", "log", "--yes")
-    assert (fleet.project / "log").read_text() == "".join(f"{step}\n" for step in range(1, STEPS + 1))
+    with served(newel, "newel", "web") as server:
+        job = server.client.post(f"/api/fleet-jobs/{contract.job}/propose", json={}, timeout=30).json()
+        assert (job["run"], job["files"]) == (contract.job, 1)
+        (file,) = server.client.get("/api/agent/pending").json()["files"]
+        assert (file["file_path"], file["run_ids"]) == ("log", [contract.job])
+        assert (newel.project / "log").read_text() == ""
+        decision = {"file_path": "log", "rev": file["rev"], "action": "accept_all_file"}
+        assert server.client.post("/api/agent/decide", json=decision).status_code == 200
+        saved = server.client.post("/api/agent/save", json={"files": [{"file_path": "log"}]})
+        assert saved.json()["saved_files"][0]["saved_hunks"] == 1
+    assert (newel.project / "log").read_text() == "".join(f"{step}\n" for step in range(1, STEPS + 1))
