@@ -7,6 +7,7 @@ import json
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -368,6 +369,7 @@ def test_a_kill_in_the_middle_of_a_commit_leaves_no_lock(with_model: WithModel) 
     lock = newel.project / ".git/index.lock"
     with newel.start("--sandbox", "workspace", "go") as process:
         wait_until(lock.exists, "the lock")
+        time.sleep(0.3)  # git prepares to remove a lock just after it has made it
         process.kill()
     wait_until(lambda: not lock.exists(), "the end of the lock")
     wait_until(lambda: not pids_with("commit -a -F"), "the end of git")
