@@ -19,7 +19,6 @@ from tests.browser.expecting import expect
 from tests.browser.proposals import ask
 from tests.browser.review_scenarios import NOTES, PLAN, STORY, answer, files, hunks, instruct, sidebar
 from tests.browser.test_editor import were_refused
-from tests.properties import THOROUGH
 
 Make = Callable[..., Workbench]
 Shown = dict[str, list[str]]
@@ -337,12 +336,11 @@ def cut_off(told: Told) -> None:
 def test_a_review_from_the_first_instruction_to_the_undone_rollback(workbench: Make) -> None:
     told = Told(workbench(json.loads(odd(STORY.read_text()))))
     cut_off(told)
-    for number, step in enumerate(STEPS):
+    for step in STEPS:
         step(told)
         told.disk()
         shown = told.agreed()
-        if number % 2 or THOROUGH >= 1:  # requests are killed in each step
-            kill_and_reload(told)
-            told.agreed(shown)
+        kill_and_reload(told)
+        told.agreed(shown)
         told.page, told.other = told.other, told.page
     were_refused(told.bench)

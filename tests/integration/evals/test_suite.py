@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from newel.evals.task import find_tasks, load_task
-from tests.properties import thin
 from tests.requirements import require_program
 from tests.sshd import require_sshd
 from tests.support import Newel
@@ -22,7 +21,7 @@ TASKS = [path.name for path in find_tasks(SUITE)]
 
 
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("name", thin(TASKS, one_in=8))
+@pytest.mark.parametrize("name", TASKS)
 def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
     """Its start fails, and so do all wrong answers that it names."""
     code, output = evaluate(with_sandbox(with_model, name), "check", name)
@@ -30,7 +29,7 @@ def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
 
 
 @pytest.mark.timeout(140)
-@pytest.mark.parametrize("name", thin(TASKS, one_in=4))
+@pytest.mark.parametrize("name", TASKS)
 def test_the_golden_trace_of_a_task_passes(with_model: WithModel, name: str) -> None:
     code, output = evaluate(with_sandbox(with_model, name), "run", "--replay", name)
     assert code == 0, output

@@ -15,11 +15,10 @@ import pytest
 
 from newel.terminal.ui.line_reader import QUIET_S
 from tests.integration.terminal.conftest import PROGRAM, Terminal, environment
-from tests.properties import examples
 from tests.terminal_waits import TAKEN
 
 TERMINALS: Final = 20
-QUESTIONS: Final = examples(50)
+QUESTIONS: Final = 50
 """In each terminal."""
 
 
@@ -94,10 +93,10 @@ class HastyTypist:
                 yield message["content"]
 
 
-@pytest.mark.slow  # hundreds of pauses before a question takes an answer
+@pytest.mark.slow  # a thousand pauses before a question takes an answer
 @pytest.mark.timeout(600)
 def test_no_key_that_was_begun_before_a_question_answers_it_and_no_letter_is_lost(tmp_path: Path) -> None:
-    """Many questions, a thousand in a thorough run, each with a draft, ``y`` and Enter at random moments around its appearance."""
+    """A thousand questions, each with a draft, ``y`` and Enter at random moments around its appearance."""
     seed = random.randrange(10**6)  # noqa: S311 — as above
     print(f"seed {seed}")  # noqa: T201 — to repeat it
     typists = [HastyTypist(tmp_path / str(number), seed + number) for number in range(TERMINALS)]
