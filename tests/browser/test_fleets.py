@@ -97,6 +97,27 @@ def test_jobs_on_another_machine_are_watched_and_their_hunks_are_kept_here(open_
     assert not (bench.newel.project / "ada").exists()
 
 
+def test_an_answer_on_another_machine_is_seen_word_by_word(open_desk: OpenDesk) -> None:
+    slow = {"token_delay_ms": 60, "response": {"content": "begin " + "word " * 60 + "end"}}
+    fleet, bench = open_desk(after(0, True), scenario("Tell", slow))
+    page = bench.page()
+    fleet("fleet", "run", "Tell")
+    page.get_by_role("button", name="Fleets").click()
+    page.get_by_role("button", name=re.compile("Tell.*1 job")).click()
+    page.get_by_role("button", name=re.compile("^1 Tell")).click()
+    expect(state(page)).to_have_text("Queued")
+    fleet.worker("rack")
+    answer = page.get_by_role("article", name="Assistant")
+    expect(answer).to_contain_text("begin word word", timeout=15_000)
+    expect(answer).not_to_contain_text("end")
+    page.reload()
+    expect(answer).to_contain_text("begin word word")
+    expect(answer).not_to_contain_text("end")
+    expect(answer).to_contain_text("word end", timeout=15_000)
+    expect(answer).to_have_count(1)
+    expect(state(page)).to_have_text("Completed", timeout=15_000)
+
+
 def test_what_others_have_submitted_hides_nothing_and_fits_a_phone(open_desk: OpenDesk) -> None:
     fleet, bench = open_desk()
     html = "<img src=x onerror=alert(1)>"

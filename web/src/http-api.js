@@ -48,6 +48,11 @@ export class HttpApi {
     return this.#ask(`${this.#base}${path}`, init, how);
   }
 
+  /** A stream of events, which the browser opens again when it is cut. */
+  stream(path, query = {}) {
+    return new EventSource(`${this.#base}${path}?${new URLSearchParams(query)}`);
+  }
+
   async #ask(url, init, { again = true, isQuick = false, signal, as = "json" } = {}) {
     const tries = again ? MAX_ATTEMPTS : 1;
     for (let left = tries, wait = FIRST_RETRY_DELAY; ; left -= 1, wait *= 2) {

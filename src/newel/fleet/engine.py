@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from newel.jobs.engine import Engine, JobState
-from newel.jobs.placement import FleetSummary, JobPlace, Placement, Spending, WorkerInfo
+from newel.jobs.engine import Engine, JobState, Lease
+from newel.jobs.placement import FleetSummary, JobPage, JobPlace, LiveData, Placement, Spending, WorkerInfo
 
 
 class Budgets(Protocol):
@@ -100,6 +100,29 @@ class Retention(Protocol):
         ...
 
 
+class LiveUpdates(Protocol):
+    """What the journals of running jobs lack, passed on to those who read them on other machines. Some of it may be lost."""
+
+    async def write(self, lease: Lease, read: Callable[[], LiveData]) -> None:
+        """While somebody reads the journal of the lease's job, pass on what ``read`` returns whenever it has changed; until cancelled."""
+        ...
+
+    async def read(
+        self,
+        job: str,
+        after_seq: int = 0,
+        *,
+        version: int = 0,
+        updated: str = "",
+        limit: int = 1000,
+        wait: float = 0.0,
+    ) -> JobPage | None:
+        """The next page of a journal. If it has no events, and ``version`` and ``updated`` are unchanged, wait up to ``wait`` seconds for a change,
+        unless the job has ended. None for a job that does not exist.
+        """
+        ...
+
+
 class FleetEngine(Engine, Protocol):
     """An engine that many machines share. Opened by a worker, it claims the jobs whose labels the worker has."""
 
@@ -111,6 +134,9 @@ class FleetEngine(Engine, Protocol):
 
     @property
     def retention(self) -> Retention: ...
+
+    @property
+    def live(self) -> LiveUpdates: ...
 
     async def submit(
         self, kind: str, params: bytes, *, queue: str, key: str | None = None, labels: Sequence[str] = ()

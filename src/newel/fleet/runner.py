@@ -19,11 +19,13 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.events import ToolExecutionEnd
+from newel.concurrency import background_tasks
 from newel.contracts.contract_job import ContractParams, decline_questions, outcome, run_contract_job
 from newel.contracts.run_log import log_file
 from newel.fleet.budget import exceeded_budget
 from newel.fleet.engine import FleetEngine
 from newel.fleet.job import FleetJob
+from newel.fleet.live import read_live_data
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.runs.chat_session import AgentFactory, ChatSession
 from newel.runs.chat_turn import read_events
@@ -108,7 +110,9 @@ class FleetRunner:
                     raise
                 return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
             factory = await stack.enter_async_context(self._open_factory(job, folder))
-            return await self._run(lease, job, folder, factory, snapshots)
+            read_live = partial(read_live_data, self._hub, lease.job)
+            async with background_tasks(partial(self._engine.live.write, lease, read_live)):
+                return await self._run(lease, job, folder, factory, snapshots)
 
     async def _run(
         self,

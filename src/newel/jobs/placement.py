@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from newel.agent.messages import Wire
-from newel.jobs.engine import Job
+from newel.jobs.engine import Job, JobState, JournalEntry
 
 
 class WorkerIdentity(Wire, frozen=True, kw_only=True):
@@ -79,3 +79,24 @@ class JobPlace(Wire, frozen=True, kw_only=True):
 
     machine: str
     ended: float | None
+
+
+class LiveData(Wire, frozen=True, kw_only=True):
+    """What the journal of a running job lacks: ``data`` is a JSON object that the engine does not interpret, empty for nothing, and belongs after
+    event ``seq``.
+    """
+
+    seq: int
+    data: bytes
+
+
+class JobPage(Wire, frozen=True, kw_only=True):
+    """A part of a job's journal, and its state. ``updated`` is when the state changed last. ``version`` is that of the live data, another one
+    whenever it has changed, 0 for none; ``live`` is the data, None unless the reader has another version of it.
+    """
+
+    entries: list[JournalEntry]
+    state: JobState
+    updated: str
+    version: int
+    live: LiveData | None

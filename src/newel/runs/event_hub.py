@@ -219,6 +219,11 @@ class EventHub(anyio.AsyncContextManagerMixin):
         for subscriber in state.subscribers:
             subscriber.put(item, text, piece)
 
+    def live(self, run: str) -> tuple[int, LiveSnapshot | None]:
+        """The number of the last event published of a run, 0 before, and what the journal lacks after it."""
+        state = self._runs.get(run)
+        return (0, None) if state is None else (max(state.seq, 0), state.live.snapshot())
+
     async def follow(self, run: str, after_seq: int = 0) -> AsyncGenerator[SequencedEvent]:
         """The events of a run after number ``after_seq``; ends when the job has ended and all of them were delivered.
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Annotated
 
 import anyio
+from fastapi import Header
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -16,6 +19,10 @@ MAX_WAIT = 30.0
 """For events in a JSON page, in seconds."""
 HEARTBEAT = 15.0
 """Between two comments that keep the connection alive, in seconds."""
+
+LastEventId = Annotated[
+    str | None, Header(description="The number of the last event received, for a stream.")
+]
 
 
 class Events:
@@ -56,6 +63,11 @@ class EventStream(Response):
         ):
             await self._produce(events)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def accepts_stream(request: Request) -> bool:
+    """Whether a reader wants a stream rather than a page."""
+    return "text/event-stream" in request.headers.get("accept", "")
 
 
 def resume_after(last_event_id: str | None, otherwise: int) -> int:

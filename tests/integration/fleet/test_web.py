@@ -76,6 +76,64 @@ def test_a_job_is_followed_while_it_runs_and_its_changes_are_proposed_once(
         assert post(server, f"/api/fleets/{listed['id']}/cancel") == (200, {"cancelled": 0})
 
 
+def read_stream(
+    server: Served, path: str, until: Callable[[str, Any], bool], **headers: str
+) -> list[tuple[str, str, Any]]:
+    """The events of a stream, as (name, id, value), up to one with this name and value."""
+    seen: list[tuple[str, str, Any]] = []
+    accept = {"Accept": "text/event-stream", **headers}
+    with server.client.stream("GET", f"{path}/events", headers=accept, timeout=30) as answer:
+        assert answer.status_code == 200
+        fields: dict[str, str] = {}
+        for line in answer.iter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "event" in fields:
+                value = json.loads(fields["data"])
+                seen.append((fields["event"], fields.get("id", ""), value))
+                if until(fields["event"], value):
+                    break
+                fields = {}
+    return seen
+
+
+def text_of(value: Any) -> str:
+    return "".join(part["text"] for part in value.get("message", {}).get("content", []))
+
+
+@pytest.mark.slow  # a second of a core
+def test_an_answer_is_streamed_while_the_model_writes_it(make_fleet: MakeFleet, tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(60))
+    slow = {"token_delay_ms": 50, "response": {"content": words}}
+    fleet = make_fleet(after(0, True), scenario("Tell", slow))
+    newel = laptop(fleet, tmp_path)
+    fleet.worker("one")
+    with served(newel, "newel", "web") as server:
+        path = f"/api/fleet-jobs/{fleet.run('Tell')}"
+        begun = read_stream(server, path, lambda name, value: name == "soFar" and "word10" in text_of(value))
+        partial = text_of(begun[-1][2])
+        assert words.startswith(partial)
+        assert "word59" not in partial
+        numbers = [int(number) for name, number, _ in begun if name == "event"]
+        assert numbers == [*range(1, len(numbers) + 1)]
+        rest = read_stream(server, path, lambda name, _: name == "end", **{"Last-Event-ID": str(numbers[-1])})
+        assert rest[0][0] == "job"
+        texts = [text_of(value) for name, _, value in rest if name == "soFar"]
+        assert len({*texts}) > 3  # it grows
+        numbers += [int(number) for name, number, _ in rest if name == "event"]
+        assert numbers == [*range(1, len(numbers) + 1)]
+        messages = [
+            value["message"] for name, _, value in rest if name == "event" and value["type"] == "message_end"
+        ]
+        assert words in [text_of({"message": each}) for each in messages if each["role"] == "assistant"]
+        assert [value["status"] for name, _, value in rest if name == "job"][-1] == "completed"
+        assert rest[-1] == ("end", "", {"state": "done", "reason": rest[-1][2]["reason"]})
+        assert (
+            len(read_stream(server, path, lambda name, _: name == "end")) == len(numbers) + 3
+        )  # job, soFar, end
+
+
 def rows(folder: Path, name: str) -> str:
     file = folder / "rows.json"
     file.write_text(json.dumps([{"name": name}]))

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from newel.jobs.engine import EngineError, JobOutcome, Lease, LeaseLost
-from newel.jobs.placement import WorkerIdentity
+from newel.jobs.placement import LiveData, WorkerIdentity
 from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
 from newel.jobs.postgres.schema import ABSURD
 from newel.jobs.worker import Worker
@@ -279,6 +279,14 @@ async def test_a_user_without_rights_can_do_what_its_role_says_and_no_more(
         (lease,) = await worker.claim(1, "w")
         assert await worker.renew([lease]) == set()
         await worker.append(lease, [b"{}"], expect_seq=0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(worker.live.write, lease, lambda: LiveData(seq=1, data=b"live"))
+            updated, version = "", 0
+            while version == 0:
+                page = await control.live.read(job, 1, updated=updated, wait=5)
+                assert page is not None
+                updated, version = page.updated, page.version
+            tasks.cancel_scope.cancel()
         await worker.finish(lease, DONE)
         assert len(await control.read(job)) == 1
         with pytest.raises(EngineError, match=r"does not let this user do that.*newel_control"):

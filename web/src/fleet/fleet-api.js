@@ -2,7 +2,6 @@
 
 import { HttpApi } from "../http-api.js";
 
-const PAGE = 500; // events in one answer
 const name = encodeURIComponent;
 
 export class FleetApi extends HttpApi {
@@ -16,8 +15,8 @@ export class FleetApi extends HttpApi {
   fleet = (id, { state, limit }) => this.get(`fleets/${name(id)}`, { state, limit });
   cancelFleet = (id) => this.post(`fleets/${name(id)}/cancel`, {});
   job = (id) => this.get(`fleet-jobs/${name(id)}`);
-  /** {events, next, state}: the events after a number; without one, those that come within `wait` seconds. */
-  events = (id, after, { wait, signal }) => this.get(`fleet-jobs/${name(id)}/events`, { after, wait, limit: PAGE }, { signal });
+  /** An EventSource: `event`s after a number, `soFar` for what no event has yet, `job` when its state has changed, `end` when it has ended. */
+  events = (id, after) => this.stream(`fleet-jobs/${name(id)}/events`, { after });
   cancelJob = (id) => this.post(`fleet-jobs/${name(id)}/cancel`, {});
   /** Propose the changes of a job in this project, once: {run, files, notices}. */
   propose = (id) => this.post(`fleet-jobs/${name(id)}/propose`, {});

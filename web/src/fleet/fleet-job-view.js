@@ -8,11 +8,11 @@ import { formatUsage, plain, pluralize, reveal, truncate } from "../format.js";
 import { ContractView } from "../message.js";
 import { StatusLine } from "../status-line.js";
 import { badge } from "../tabs.js";
-import { addEvent, emptyTranscript } from "../transcript.js";
+import { addEvent, addSoFar, emptyTranscript } from "../transcript.js";
 import { isLive, NO_USAGE, titleOf, withUsage } from "./fleet-state.js";
 
-const WAIT = 20; // s that the server waits for an event
 const RETRY_DELAY = 2_000; // ms after a failure
+const RENDER_DELAY = 40; // ms, for what arrives together
 const MAX_TITLE = 40; // characters of the tab's title
 
 export class FleetJobView {
@@ -66,13 +66,14 @@ export class FleetJobView {
 
   shown() {
     this.conversation.shown();
-    this.following = new AbortController();
-    void this.#follow(this.following.signal);
+    this.#follow();
   }
 
   hidden() {
     this.conversation.hidden();
-    this.following?.abort();
+    clearTimeout(this.retry);
+    this.stream?.close();
+    this.stream = null;
   }
 
   destroy() {
@@ -84,37 +85,42 @@ export class FleetJobView {
     (this.propose.hidden ? this.title : this.propose).focus();
   }
 
-  /** Read the journal to its end, and what is added to it. */
-  async #follow(signal) {
-    while (!signal.aborted) {
-      try {
-        if (await this.#read(signal)) return;
-      } catch (error) {
-        if (signal.aborted) return;
-        this.note.hidden = false;
-        setText(this.note, plain(error.message));
-        await new Promise((resolve) => setTimeout(resolve, RETRY_DELAY));
-      }
-    }
+  /** Read the journal from the last event that is known, and what is added to it. */
+  #follow() {
+    const stream = this.api.events(this.id, this.transcript.seq);
+    const on = (name, apply) => stream.addEventListener(name, ({ data, lastEventId }) => {
+      apply(JSON.parse(data), Number(lastEventId));
+      this.renderTimer ??= setTimeout(() => this.#render(), RENDER_DELAY);
+    });
+    on("job", (job) => { this.job = job; });
+    on("event", (event, seq) => this.#add(event, seq));
+    on("soFar", (soFar) => { this.transcript = addSoFar({ ...this.transcript, ready: true }, soFar); });
+    on("end", () => stream.close());
+    stream.onerror = () => stream.readyState === EventSource.CLOSED && this.#onRefused(stream);
+    this.stream = stream;
   }
 
-  /** Read what is new; returns whether the job has ended and nothing can follow. */
-  async #read(signal) {
-    this.job ??= await this.api.job(this.id);
-    const { events, state } = await this.api.events(this.id, this.transcript.seq, { wait: this.transcript.ready ? WAIT : 0, signal });
-    if (signal.aborted) return true;
-    for (const { seq, event } of events) {
-      this.transcript = addEvent(this.transcript, this.id, seq, event);
-      this.usage = withUsage(this.usage, event);
-      if (event.type === "folder_snapshot") this.snapshots += 1;
-    }
-    if (events.length > 0 || state !== this.engineState) this.job = await this.api.job(this.id);
-    this.engineState = state;
-    this.transcript = { ...this.transcript, ready: true };
-    this.note.hidden = true;
+  #add(event, seq) {
+    if (seq <= this.transcript.seq) return;
+    this.transcript = addEvent(this.transcript, this.id, seq, event);
+    this.usage = withUsage(this.usage, event);
+    if (event.type === "folder_snapshot") this.snapshots += 1;
+  }
+
+  /** Say why the server sends no events, and try again. */
+  async #onRefused(stream) {
+    const words = await this.api.job(this.id).then(() => "", (error) => error.message);
+    if (stream !== this.stream) return;
+    this.note.hidden = !words;
+    setText(this.note, plain(words));
+    this.retry = setTimeout(() => this.#follow(), RETRY_DELAY);
+  }
+
+  #render() {
+    this.renderTimer = undefined;
+    if (this.transcript.ready) this.note.hidden = true;
     this.#show();
     this.reader?.();
-    return events.length === 0 && !isLive(this.job.status);
   }
 
   #say(words) {

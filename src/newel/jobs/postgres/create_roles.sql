@@ -29,5 +29,5 @@ grant execute on function newel.shown_state to newel_control, newel_worker;
 
 grant execute on function
   newel.claim, newel.append, newel.renew, newel.finish, newel.release, newel.heartbeat, newel.clean,
-  newel.begin_request, newel.end_request, newel.expire, newel.claim_removals, newel.finish_removals
+  newel.begin_request, newel.end_request, newel.expire, newel.claim_removals, newel.finish_removals, newel.put_live
   to newel_worker;

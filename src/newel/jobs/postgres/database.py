@@ -135,3 +135,8 @@ class Database:
     def _check_open(self) -> None:
         if self._closed:
             raise EngineError(f"The engine {self.place} was closed.")
+
+
+def poll_interval() -> float:
+    """Seconds until a waiting process asks again: each at other times."""
+    return random.uniform(0.1, 0.25)  # noqa: S311

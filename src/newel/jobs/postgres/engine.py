@@ -41,27 +41,20 @@ from newel.jobs.placement import WorkerIdentity, WorkerInfo
 from newel.jobs.postgres.appends import Appends, PendingAppend
 from newel.jobs.postgres.budgets import PostgresBudgets
 from newel.jobs.postgres.bulletin import Bulletin
-from newel.jobs.postgres.database import PATIENCE_S, Connection, Database
+from newel.jobs.postgres.database import PATIENCE_S, Connection, Database, poll_interval
 from newel.jobs.postgres.failures import DatabaseUnavailable
 from newel.jobs.postgres.fleets import PostgresFleets
 from newel.jobs.postgres.leases import HeldLeases, taken_over
+from newel.jobs.postgres.live import PostgresLive
 from newel.jobs.postgres.retention import PostgresRetention
-from newel.jobs.postgres.rows import JOBS, iso, job_of
+from newel.jobs.postgres.rows import JOBS, fetch_entries, iso, job_of
 from newel.jobs.postgres.schema import migrate
-from newel.jobs.queries import MAX_READ_BYTES
 
 RENEW_WAIT_S: Final = 1.0
 """The longest until a cancellation is noticed whose notification was lost."""
 CLEAN_INTERVAL_S: Final = 60.0
 
 _CLAIM: Final = "SELECT * FROM newel.claim($1, $2, $3, $4, $5, $6)"
-_PAGE: Final = """
-    SELECT seq, data FROM (
-        SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before FROM (
-            SELECT seq, data FROM newel.events WHERE job = $1 AND seq > $2::bigint ORDER BY seq LIMIT $3
-        ) AS page
-    ) AS sized WHERE before <= $4 ORDER BY seq
-"""
 _WORKERS: Final = """
     SELECT name, machine, version, labels, slots, draining, expires > clock_timestamp() AS alive, seen,
         (SELECT count(*) FROM newel.jobs WHERE worker = name AND state = 'running') AS running
@@ -110,6 +103,7 @@ class PostgresEngine:
         self.budgets = PostgresBudgets(database, worker.name if worker is not None else "")
         self.fleets = PostgresFleets(database)
         self.retention = PostgresRetention(database)
+        self.live = PostgresLive(database, self._notifier, self._post)
         self._last_beat = -float("inf")
         self._closed = False
 
@@ -174,7 +168,7 @@ class PostgresEngine:
             leases = [_lease(row, worker) for row in rows]
             for lease in leases:
                 self._held.add(lease, started)
-            return leases, bool(leases), _poll_interval()
+            return leases, bool(leases), poll_interval()
 
         if free <= 0 or (queues is not None and not queues):
             return []
@@ -194,7 +188,7 @@ class PostgresEngine:
                     await self._appends(append)
                 except DatabaseUnavailable:
                     self._held.drop_expired([lease])
-                    await anyio.sleep(_poll_interval())
+                    await anyio.sleep(poll_interval())
                     continue
                 if is_due and append.seq is not None:
                     self._held.extend(lease, started)
@@ -282,12 +276,11 @@ class PostgresEngine:
             row = await connection.fetchrow("SELECT n, state FROM newel.jobs WHERE id = $1", job)
             if row is None:
                 return [], True
-            page = await connection.fetch(_PAGE, row["n"], after_seq, limit, MAX_READ_BYTES)
-            events = [JournalEntry(job=job, seq=seq, data=data) for seq, data in page]
-            return events, bool(events) or row["state"] in FINAL
+            entries = await fetch_entries(connection, row["n"], job, after_seq, limit)
+            return entries, bool(entries) or row["state"] in FINAL
 
         async def read() -> tuple[list[JournalEntry], bool, float]:
-            return *await self._database.call(query), _poll_interval()
+            return *await self._database.call(query), poll_interval()
 
         return await self._notifier.poll(read, wait, job, after_seq)
 
@@ -299,7 +292,7 @@ class PostgresEngine:
         async def check() -> tuple[bool, bool, float]:
             job_now = await self.get(job)
             is_released = job_now is None or job_now.state != "running"
-            return is_released, is_released, _poll_interval()
+            return is_released, is_released, poll_interval()
 
         return await self._notifier.poll(check, wait, job, NO_EVENT)
 
@@ -373,11 +366,6 @@ def _lease(row: Any, worker: str) -> Lease:
     values: dict[str, Any] = {**row, "worker": worker, "token": str(row["run"])}
     del values["run"]
     return Lease(**values)
-
-
-def _poll_interval() -> float:
-    """Waiting processes ask at different times."""
-    return random.uniform(0.1, 0.25)  # noqa: S311
 
 
 def _checked_seq(job: str, expect_seq: int, seq: int) -> int:

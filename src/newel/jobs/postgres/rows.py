@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from newel.jobs.engine import Job
+from newel.jobs.engine import Job, JournalEntry
 from newel.jobs.placement import Placement
+from newel.jobs.queries import MAX_READ_BYTES
 
 JOBS: Final = (
     "SELECT j.id, j.kind, j.queue, j.params, j.state, j.attempts, j.created, j.updated, j.reason,"
@@ -15,6 +16,13 @@ JOBS: Final = (
     " FROM newel.jobs j JOIN newel.task_queues q ON q.name = j.task_queue"
 )
 """Selects what these functions need."""
+_ENTRIES: Final = """
+    SELECT seq, data FROM (
+        SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before FROM (
+            SELECT seq, data FROM newel.events WHERE job = $1 AND seq > $2::bigint ORDER BY seq LIMIT $3
+        ) AS page
+    ) AS sized WHERE before <= $4 ORDER BY seq
+"""
 
 
 def job_of(row: Any) -> Job:
@@ -32,6 +40,16 @@ def placement_of(row: Any) -> Placement:
         worker=row["worker"],
         machine=row["machine"],
     )
+
+
+async def fetch_entries(
+    connection: Any, number: int, job: str, after_seq: int, limit: int
+) -> list[JournalEntry]:
+    """The events of job ``job``, whose row has that ``number``, after an event. A page of long ones is shorter than ``limit``: only an empty page is
+    the last.
+    """
+    rows = await connection.fetch(_ENTRIES, number, after_seq, limit, MAX_READ_BYTES)
+    return [JournalEntry(job=job, seq=seq, data=data) for seq, data in rows]
 
 
 def iso(when: datetime) -> str:

@@ -14,6 +14,7 @@ MIGRATIONS: Final = (
     ("fleets.sql",),
     ("retention.sql",),
     ("claims.sql",),
+    ("live.sql",),
 )
 """The scripts that lead to each next version, the first from an empty database. Only append to them."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from typing import Annotated, Protocol
 
 import anyio
@@ -14,14 +15,23 @@ from starlette.responses import Response
 from newel.agent.messages import Wire
 from newel.fleet.engine import FleetEngine
 from newel.fleet.job import FLEET_CONTRACT, read_job
+from newel.fleet.live import follow_job
 from newel.fleet.proposals import session_of
-from newel.jobs.engine import LIVE, JournalEntry
+from newel.jobs.engine import LIVE, EngineError, JournalEntry
 from newel.jobs.placement import FleetSummary, Placement, Spending, WorkerInfo
-from newel.runs.models import Contract
+from newel.runs.models import Contract, LiveSnapshot
 from newel.runs.run_events import Notice, decode, encode
 from newel.web.api.chat import EmptyBody
-from newel.web.api.runs import EventPage, RunEvent
-from newel.web.event_stream import MAX_WAIT, cancel_when_any
+from newel.web.api.runs import EventPage, RunEvent, RunState
+from newel.web.event_stream import (
+    MAX_WAIT,
+    Events,
+    EventStream,
+    LastEventId,
+    accepts_stream,
+    cancel_when_any,
+    resume_after,
+)
 from newel.web.http_schema import Json, read_body, route
 
 CANCELLED = "cancelled in the workbench"
@@ -112,7 +122,8 @@ KINDS: list[type] = [FleetPage, FleetJobs, FleetJobEntry, ProposedJob, Cancelled
 def fleet_routes(desk: FleetDesk, closing: anyio.Event) -> APIRouter:
     router = APIRouter()
     _add_lists(router, desk)
-    _add_job(router, desk, closing)
+    _add_job(router, desk)
+    _add_events(router, desk, closing)
     return router
 
 
@@ -152,38 +163,11 @@ def _add_lists(router: APIRouter, desk: FleetDesk) -> None:
         return Json(CancelledJobs(cancelled=sum(cancelled)))
 
 
-def _add_job(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
+def _add_job(router: APIRouter, desk: FleetDesk) -> None:
     @router.get("/api/fleet-jobs/{job}", **route("Get a job of a fleet", FleetJobEntry, 404, 409, 422))
     async def job(job: JobId) -> Response:
         async with desk.engine() as engine:
             return Json(_job_entry(await _placement(engine, job)))
-
-    @router.get("/api/fleet-jobs/{job}/events", **route("Get the events of a job", EventPage, 404, 409, 422))
-    async def events(
-        job: JobId,
-        *,
-        after: Annotated[
-            int, Query(ge=0, le=2**53, description="The number of the last event received.")
-        ] = 0,
-        limit: Annotated[int, Query(ge=1, le=1000, description="Events per page.")] = 100,
-        wait: Annotated[
-            float, Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none.")
-        ] = 0,
-    ) -> Response:
-        """Events come as soon as a worker has written them: messages when they are complete, results of tools with their folder."""
-        async with desk.engine() as engine:
-            await _placement(engine, job)
-            page: list[JournalEntry] = []
-            async with cancel_when_any(closing.wait):
-                page = await engine.read(job, after, limit=limit, wait=wait)
-            now = await engine.get(job)
-        return Json(
-            EventPage(
-                events=[RunEvent(seq=entry.seq, event=_event(entry)) for entry in page],
-                next=page[-1].seq if page else after,
-                state=now.state if now else "cancelled",
-            )
-        )
 
     @router.post(
         "/api/fleet-jobs/{job}/cancel", **route("Cancel a job", CancelledJobs, 404, 409, 422, body=EmptyBody)
@@ -205,6 +189,70 @@ def _add_job(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
         await read_body(request, EmptyBody)
         async with desk.engine() as engine:
             return Json(await desk.propose(engine, await _placement(engine, job)))
+
+
+def _add_events(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> None:
+    @router.get(
+        "/api/fleet-jobs/{job}/events",
+        **route(
+            "Get or stream the events of a job",
+            EventPage,
+            404,
+            409,
+            422,
+            stream=("job", "event", "soFar", "end"),
+        ),
+    )
+    async def events(
+        request: Request,
+        job: JobId,
+        *,
+        after: Annotated[
+            int, Query(ge=0, le=2**53, description="The number of the last event received.")
+        ] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000, description="Events per page.")] = 100,
+        wait: Annotated[
+            float, Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none.")
+        ] = 0,
+        last_event_id: LastEventId = None,
+    ) -> Response:
+        """Returns JSON, or a stream with ``Accept: text/event-stream``. In a stream, an ``event`` is permanent and sent exactly once; ``soFar``
+        replaces what came before of the message that is being written and of the output of running tools, several times a second; ``job`` is the
+        job, whenever its state has changed; ``end`` is the last. The first ``soFar`` comes once all events so far were sent.
+        """
+        async with desk.engine() as engine:
+            await _placement(engine, job)
+            if accepts_stream(request):
+                start = resume_after(last_event_id, after)
+                return EventStream(partial(_stream, engine, job, start), closing)
+            page: list[JournalEntry] = []
+            async with cancel_when_any(closing.wait):
+                page = await engine.read(job, after, limit=limit, wait=wait)
+            now = await engine.get(job)
+        return Json(
+            EventPage(
+                events=[RunEvent(seq=entry.seq, event=_event(entry)) for entry in page],
+                next=page[-1].seq if page else after,
+                state=now.state if now else "cancelled",
+            )
+        )
+
+
+async def _stream(engine: FleetEngine, job: str, after: int, events: Events) -> None:
+    try:
+        async with aclosing(follow_job(engine, job, after)) as updates:
+            async for update in updates:
+                match update:
+                    case Placement():
+                        await events("job", _job_entry(update))
+                    case JournalEntry():
+                        await events("event", _event(update), number=update.seq)
+                    case LiveSnapshot():
+                        await events("soFar", update)
+        now = await engine.get(job)
+    except EngineError:
+        return  # the reader comes again, and is told
+    await events("end", RunState(state=now.state if now else "cancelled", reason=now.reason if now else ""))
 
 
 async def _summary(engine: FleetEngine, fleet: str) -> FleetSummary:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from newel.agent.errors import NewelError
@@ -21,7 +21,15 @@ from newel.review_jobs import requests, responses
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import BadRequest, Unprocessable, status_of
 from newel.tools.review.clarify_user import NO_USER_ANSWER
-from newel.web.event_stream import MAX_WAIT, Events, EventStream, cancel_when_any, resume_after
+from newel.web.event_stream import (
+    MAX_WAIT,
+    Events,
+    EventStream,
+    LastEventId,
+    accepts_stream,
+    cancel_when_any,
+    resume_after,
+)
 from newel.web.http_schema import ApiError, Failure, Json, route
 
 if TYPE_CHECKING:  # the services take long to import, and the server starts without them
@@ -168,15 +176,13 @@ async def get_events(
     wait: Annotated[
         float, Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none.")
     ] = 0,
-    last_event_id: Annotated[
-        str | None, Header(description="The number of the last event received, for a stream.")
-    ] = None,
+    last_event_id: LastEventId = None,
 ) -> Response:
     """Returns JSON, or a stream with ``Accept: text/event-stream``. In a stream each ``event`` has its number as id, and
     ``end`` is the last.
     """
     closing = request.app.state.closing
-    if "text/event-stream" in request.headers.get("accept", ""):
+    if accepts_stream(request):
         await service.jobs.get(job_id)  # an unknown job is refused before the stream starts
         return EventStream(partial(_stream, service, job_id, resume_after(last_event_id, cursor)), closing)
     page = await service.jobs.events(job_id, cursor, limit=limit)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import anyio
 import msgspec
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -15,7 +15,15 @@ from newel.agent.messages import Wire
 from newel.jobs.engine import FINAL, JobState, JournalEntry
 from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import is_lasting
-from newel.web.event_stream import MAX_WAIT, Events, EventStream, cancel_when_any, resume_after
+from newel.web.event_stream import (
+    MAX_WAIT,
+    Events,
+    EventStream,
+    LastEventId,
+    accepts_stream,
+    cancel_when_any,
+    resume_after,
+)
 from newel.web.http_schema import Json, route
 from newel.workbench.workbench import Workbench
 
@@ -60,9 +68,7 @@ def run_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         wait: Annotated[
             float, Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none.")
         ] = 0,
-        last_event_id: Annotated[
-            str | None, Header(description="The number of the last event received, for a stream.")
-        ] = None,
+        last_event_id: LastEventId = None,
     ) -> Response:
         """Returns JSON, or a stream with ``Accept: text/event-stream``. In a stream, an ``event`` with an id is permanent and
         sent exactly once; one without is a delta of text or output; ``soFar`` replaces the deltas that a late reader
@@ -70,7 +76,7 @@ def run_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         """
         if await workbench.engine.get(run) is None:
             raise HTTPException(404, "No run has this id.")
-        if "text/event-stream" in request.headers.get("accept", ""):
+        if accepts_stream(request):
             start = resume_after(last_event_id, after)
 
             async def produce(events: Events) -> None:
