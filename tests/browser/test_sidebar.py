@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +112,26 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     expect(file(second, "plan.md")).to_contain_text("1 to save")
     file(second, "notes.md").get_by_role("button", name="Accept file notes.md").click()
     expect(hunks(first, "notes.md").locator(".hunk-where").last).to_contain_text("accepted")
+
+
+def test_a_job_that_ends_between_two_reads_of_a_slow_window_is_announced(workbench: Make) -> None:
+    bench, first = begun(workbench)
+    second = bench.page()
+    sidebar(second)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    later_pages = re.compile(r"/api/agent/jobs/.*/events\?.*cursor=[1-9]")
+    first.route(later_pages, hold)
+    instruct(first)
+    answer(second)
+    expect(second.locator(".job-state")).to_have_text("To review: 3 files")
+    assert held
+    first.unroute(later_pages)  # what is held goes on
+    expect(files(first)).to_have_count(3)
+    expect(first.locator("p[role=status]")).to_have_text("Job finished: 4 hunks in 3 files to review.")
 
 
 def test_a_file_changed_outside_is_a_conflict_and_the_job_can_be_rerun_on_it(workbench: Make) -> None:

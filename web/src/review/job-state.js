@@ -10,6 +10,7 @@ export const isLive = (status) => status === "queued" || status === "running" ||
 export const emptyJob = (id) => ({
   id,
   status: "queued",
+  isKnown: false, // whether the status is the server's
   cursor: 0,
   isRead: false, // whether all its events were read once
   since: "",
@@ -26,7 +27,7 @@ export const emptyJob = (id) => ({
 export function withPage(job, { status, next_cursor: cursor, events }) {
   const folded = events.reduce((now, event) => REDUCERS[event.type]?.(now, event) ?? now, job);
   const isRead = job.isRead || events.length === 0;
-  return { ...folded, status, cursor, isRead };
+  return { ...folded, status, isKnown: true, cursor, isRead };
 }
 
 const REDUCERS = {

@@ -188,7 +188,7 @@ export class ReviewSession {
     }
     if (job.status === before.status) return;
     this.poll();
-    if (!before.isRead) return; // it was in this state before this page was loaded
+    if (!before.isKnown) return; // it may have been in this state before this page was loaded
     if (job.status === "awaiting_review" && job.proposed) {
       const { hunks, files } = job.proposed;
       this.announce(`Job finished: ${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} to review.`);
