@@ -129,6 +129,16 @@ def _time_limit(item: pytest.Item) -> float:
     return float(mark.args[0]) if mark and mark.args else 0.0
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """A test that runs as root can replace the null device for the whole machine. This names it, or one that ran beside it."""
+    result = yield
+    if not Path(os.devnull).is_char_device():
+        remedy = f"rm -f {os.devnull}; mknod -m 666 {os.devnull} c 1 3"
+        pytest.fail(f"{os.devnull} is not a device any more. As root: `{remedy}`.")
+    return result
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
