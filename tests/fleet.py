@@ -74,7 +74,7 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
         self.model = model
         self.database = postgres.create_database()
         self.url = postgres.url(self.database)
-        self._postgres = postgres
+        self.postgres = postgres
         self._remote: dict[str, str] = {}
         self.project = folder / "project"
         self.project.mkdir()
@@ -84,9 +84,9 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
 
     def connect(self, network: Network) -> None:
         """Let workers on the machines of this network reach the database and the model."""
-        port = network.forward(self._postgres.port)
+        port = network.forward(self.postgres.port)
         self._remote = {
-            "NEWEL_ENGINE": self._postgres.url(self.database, host=SWITCH, port=port),
+            "NEWEL_ENGINE": self.postgres.url(self.database, host=SWITCH, port=port),
             "LLM_BASE_URL": f"http://{SWITCH}:{network.forward(self.model.port)}/v1",
         }
 
@@ -142,7 +142,7 @@ class FleetOfProcesses(AbstractContextManager["FleetOfProcesses"]):
 
     def query(self, sql: str) -> list[str]:
         """A line for each row. Much faster than a command of Newel, for a test that polls."""
-        return self._postgres.execute(sql, self.database).splitlines()
+        return self.postgres.execute(sql, self.database).splitlines()
 
     def state(self, job: str) -> str:
         return str(self.jobs(job)[0]["state"])

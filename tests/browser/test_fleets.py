@@ -118,6 +118,26 @@ def test_an_answer_on_another_machine_is_seen_word_by_word(open_desk: OpenDesk) 
     expect(state(page)).to_have_text("Completed", timeout=15_000)
 
 
+@pytest.mark.timeout(90)
+def test_a_database_that_is_away_is_said_and_the_answer_goes_on(open_desk: OpenDesk) -> None:
+    slow = {"token_delay_ms": 80, "response": {"content": "begin " + "word " * 200 + "end"}}
+    fleet, bench = open_desk(after(0, True), scenario("Tell", slow))
+    page = bench.page()
+    job = fleet.run("Tell")
+    fleet.worker("rack")
+    page.evaluate(f"location.hash = '#/fleet-job/{job}'")
+    answer = page.get_by_role("article", name="Assistant")
+    expect(answer).to_contain_text("begin word", timeout=15_000)
+    fleet.postgres.stop()
+    expect(page.get_by_text(re.compile("The database .* cannot be reached"))).to_be_visible(timeout=20_000)
+    expect(answer).to_contain_text("begin word")
+    fleet.postgres.start()
+    expect(answer).to_contain_text("word end", timeout=40_000)
+    expect(answer).to_have_count(1)
+    expect(state(page)).to_have_text("Completed", timeout=15_000)
+    expect(page.get_by_text("cannot be reached")).to_be_hidden()
+
+
 def test_what_others_have_submitted_hides_nothing_and_fits_a_phone(open_desk: OpenDesk) -> None:
     fleet, bench = open_desk()
     html = "<img src=x onerror=alert(1)>"

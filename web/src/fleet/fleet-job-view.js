@@ -96,7 +96,10 @@ export class FleetJobView {
     on("event", (event, seq) => this.#add(event, seq));
     on("soFar", (soFar) => { this.transcript = addSoFar({ ...this.transcript, ready: true }, soFar); });
     on("end", () => stream.close());
-    stream.onerror = () => stream.readyState === EventSource.CLOSED && this.#onRefused(stream);
+    stream.onerror = ({ data }) => { // from the server, or because the stream was cut, which the browser mends, or refused
+      if (data) this.#note(JSON.parse(data).message);
+      else if (stream.readyState === EventSource.CLOSED) this.#onRefused(stream);
+    };
     this.stream = stream;
   }
 
@@ -111,14 +114,19 @@ export class FleetJobView {
   async #onRefused(stream) {
     const words = await this.api.job(this.id).then(() => "", (error) => error.message);
     if (stream !== this.stream) return;
+    this.#note(words);
+    this.retry = setTimeout(() => this.#follow(), RETRY_DELAY);
+  }
+
+  /** Say what keeps the events from coming; "" for nothing. */
+  #note(words) {
     this.note.hidden = !words;
     setText(this.note, plain(words));
-    this.retry = setTimeout(() => this.#follow(), RETRY_DELAY);
   }
 
   #render() {
     this.renderTimer = undefined;
-    if (this.transcript.ready) this.note.hidden = true;
+    if (this.transcript.ready) this.#note("");
     this.#show();
     this.reader?.();
   }

@@ -32,7 +32,7 @@ from newel.web.event_stream import (
     cancel_when_any,
     resume_after,
 )
-from newel.web.http_schema import Json, read_body, route
+from newel.web.http_schema import Failure, Json, read_body, route
 
 CANCELLED = "cancelled in the workbench"
 UNREADABLE = "Event {} of this job cannot be read by this Newel."
@@ -200,7 +200,7 @@ def _add_events(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> Non
             404,
             409,
             422,
-            stream=("job", "event", "soFar", "end"),
+            stream=("job", "event", "soFar", "error", "end"),
         ),
     )
     async def events(
@@ -218,7 +218,7 @@ def _add_events(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> Non
     ) -> Response:
         """Returns JSON, or a stream with ``Accept: text/event-stream``. In a stream, an ``event`` is permanent and sent exactly once; ``soFar``
         replaces what came before of the message that is being written and of the output of running tools, several times a second; ``job`` is the
-        job, whenever its state has changed; ``end`` is the last. The first ``soFar`` comes once all events so far were sent.
+        job, whenever its state has changed; ``end`` is the last, or ``error``, after which you connect again. The first ``soFar`` comes once all events so far were sent.
         """
         async with desk.engine() as engine:
             await _placement(engine, job)
@@ -250,8 +250,9 @@ async def _stream(engine: FleetEngine, job: str, after: int, events: Events) -> 
                     case LiveSnapshot():
                         await events("soFar", update)
         now = await engine.get(job)
-    except EngineError:
-        return  # the reader comes again, and is told
+    except EngineError as error:  # the reader comes again
+        await events("error", Failure(error.code, str(error)))
+        return
     await events("end", RunState(state=now.state if now else "cancelled", reason=now.reason if now else ""))
 
 
