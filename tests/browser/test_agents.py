@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import Workbench, open_agent
@@ -76,7 +75,6 @@ def test_an_agent_is_stopped_keeps_its_output_and_is_started_again(workbench: Ma
     expect(state(page)).to_have_text("Completed")
 
 
-@pytest.mark.core
 def test_agents_run_at_the_same_time_and_closing_one_asks(workbench: Make) -> None:
     page = workbench(scenarios(answering("Wait", bash("sleep 20"), {"content": "Done."}))).page()
     for name in ("Agent-1", "Agent-2"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, say
@@ -26,7 +25,6 @@ def choose(page: Page, button: Locator, name: str) -> None:
     page.get_by_role("dialog").get_by_role("option").filter(has=page.get_by_text(name, exact=True)).click()
 
 
-@pytest.mark.core
 def test_the_modes_of_a_chat_are_switched_where_they_are_shown_and_kept(workbench: Make) -> None:
     bench = workbench(TALK, "--approve", "ask")
     page, window = bench.page(**NARROW), bench.page()

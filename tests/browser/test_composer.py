@@ -45,7 +45,6 @@ def shop(workbench: Make) -> tuple[Workbench, Page]:
     return bench, page
 
 
-@pytest.mark.core
 def test_a_file_is_completed_and_attached_by_the_server(shop: tuple[Workbench, Page]) -> None:
     bench, page = shop
     message_box(page).press_sequentially("What does @shcl")
@@ -105,7 +104,6 @@ def test_a_file_that_does_not_exist_is_named_and_none_is_attached(shop: tuple[Wo
     assert "THE CODE" not in json.dumps(last_request(bench))
 
 
-@pytest.mark.core
 def test_commands_and_templates_are_completed_with_what_they_do(shop: tuple[Workbench, Page]) -> None:
     bench, page = shop
     message_box(page).press_sequentially("/")

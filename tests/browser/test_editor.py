@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import pytest
 from playwright.sync_api import Locator, Page, Route
 
 from tests.browser.bench import NARROW, Workbench, find_flaws
@@ -78,7 +77,6 @@ def on_disk(path: Path, wanted: str) -> None:
     assert path.read_bytes().decode() == wanted
 
 
-@pytest.mark.core
 def test_a_user_decides_edits_undoes_and_saves_hunks(workbench: Make) -> None:
     _, page, path, text = proposed(workbench)
     expect(summary(page)).to_have_text("2 hunks to decide")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws, open_chat, open_menu
 from tests.browser.expecting import expect
 from tests.browser.scenarios import scenarios
@@ -14,7 +12,6 @@ from tests.support import BIN
 Make = Callable[..., Workbench]
 
 
-@pytest.mark.core
 def test_two_files_of_the_same_name_are_distinguishable(workbench: Make) -> None:
     bench = workbench(scenarios())
     for folder in ("a", "b"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, Page, Route
 
 from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, open_menu, say
@@ -41,7 +40,6 @@ def prepare(bench: Workbench) -> None:
     assert bench.newel("permissions", "add", "bash(npm test *)", "write(docs/**)").returncode == 0
 
 
-@pytest.mark.core
 def test_what_is_allowed_is_listed_and_what_answers_allowed_is_revoked(workbench: Make) -> None:
     bench = workbench(scenarios(answering("go", bash("npm test"), {"content": "Done."})), "--approve", "ask")
     bench.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, answers, find_flaws, message_box, open_chat, open_menu, say
@@ -39,7 +38,6 @@ def opened(page: Page) -> Locator:
     return dialog
 
 
-@pytest.mark.core
 def test_what_waits_is_shown_and_trusted_by_keyboard_and_runs_in_the_open_chat(workbench: Make) -> None:
     bench = make_bench(workbench)
     page = bench.page()

@@ -21,7 +21,6 @@ def denied(page: Page) -> None:
     expect(page.get_by_text("Sign in with the address that Newel printed.")).to_be_visible(timeout=20_000)
 
 
-@pytest.mark.core
 def test_an_open_page_works_after_a_restart_with_the_same_url(workbench: Make) -> None:
     bench = workbench(scenarios(PING), environ=NO_TOKEN)
     page = bench.page()

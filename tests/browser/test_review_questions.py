@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, find_flaws
@@ -58,7 +57,6 @@ def jobs(page: Page) -> dict[str, str]:
     return {job["instruction"]: job["status"] for job in ask(page, "GET", "jobs")["jobs"]}
 
 
-@pytest.mark.core
 def test_enter_in_the_instruction_answers_the_open_question(workbench: Make) -> None:
     _, page = begun(workbench)
     instruct(page, FIRST)
@@ -96,7 +94,6 @@ def test_text_typed_before_the_question_does_not_answer_it(workbench: Make) -> N
     assert jobs(page) == {FIRST: "waiting_for_user", SECOND: "queued"}
 
 
-@pytest.mark.core
 def test_an_answer_entered_while_the_connection_is_lost_is_sent_afterwards(workbench: Make) -> None:
     """Also in the moment between the page's two connections: the socket is back, the review is not."""
     _, page = begun(workbench)

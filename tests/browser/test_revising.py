@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, find_flaws
@@ -57,7 +56,6 @@ def second(page: Page) -> Locator:
     return page.get_by_role("group", name="Hunk 2 of 2")
 
 
-@pytest.mark.core
 def test_a_hunk_is_proposed_anew_by_one_sentence_and_the_other_decision_stands(workbench: Make) -> None:
     _, page, other, text = proposed(workbench, REVISE)
     page.keyboard.press("j")

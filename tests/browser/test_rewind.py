@@ -101,7 +101,6 @@ def test_a_file_that_changed_since_the_preview_is_shown_again(talked: tuple[Work
     bench.complaints[:] = [each for each in bench.complaints if "409" not in each]  # the browser logs it
 
 
-@pytest.mark.core
 def test_a_chat_goes_back_with_its_files_and_brings_all_of_it_back(
     talked: tuple[Workbench, Page, Path],
 ) -> None:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_agent, open_chat, say
@@ -53,7 +52,6 @@ def kept(bench: Workbench) -> list[str]:
     return json.loads(path.read_text()).get(str(bench.newel.project), []) if path.exists() else []
 
 
-@pytest.mark.core
 def test_a_server_is_reached_only_after_the_user_allowed_it(workbench: Make) -> None:
     """`auto` runs the command unasked: the limits of the sandbox are another question."""
     command = fetch("refused.invalid", "once.invalid:8443", "kept.invalid", "refused.invalid")

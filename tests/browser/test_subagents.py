@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, say
@@ -52,7 +51,6 @@ def finish(bench: Workbench) -> None:
     (bench.newel.project / "go").touch()
 
 
-@pytest.mark.core
 def test_its_last_call_is_shown_while_it_works_and_all_of_it_below_its_call(workbench: Make) -> None:
     bench = workbench(
         searching(
@@ -190,7 +188,6 @@ def test_hostile_text_of_a_subagent_stays_text(workbench: Make) -> None:
     expect(answers(page).last).to_contain_text("Two files write.")
 
 
-@pytest.mark.core
 def test_the_todo_list_is_there_while_the_model_works(workbench: Make) -> None:
     bench = workbench(
         scenarios(

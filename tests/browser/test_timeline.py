@@ -161,7 +161,6 @@ def test_thousands_of_hunks_can_be_browsed(workbench: Make) -> None:
     assert region.locator(".windowed-row").count() < 60
 
 
-@pytest.mark.core
 def test_a_run_lists_its_changes_and_can_be_undone_and_redone(workbench: Make) -> None:
     bench, page, job = begun(workbench)
     hunks = [hunk["hunk_id"] for file in job["diff_bundle"]["files"] for hunk in file["hunks"]]
