@@ -16,6 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
 from newel.concurrency import task_group
+from newel.text.json import decode_json
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -71,15 +72,15 @@ class _Incoming(msgspec.Struct):
     error: dict[str, Any] | None = None
 
 
-_decode = msgspec.json.Decoder(_Incoming).decode
+_incoming = msgspec.json.Decoder(_Incoming)
 _encode = msgspec.json.Encoder().encode
 
 
 def read_params(params: msgspec.Raw, kind: type[T]) -> T:
     """Decode parameters. Raises ``JsonRpcError`` with the place of the first mistake."""
     try:
-        return msgspec.json.decode(params, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return decode_json(params, kind)
+    except msgspec.DecodeError as error:
         raise JsonRpcError(INVALID_PARAMS, f"Invalid parameters: {error}.") from error
 
 
@@ -127,8 +128,8 @@ class JsonRpcConnection:
         if answer.error is not None:
             raise answer.error
         try:
-            return msgspec.json.decode(answer.result, type=kind)
-        except msgspec.MsgspecError as error:
+            return decode_json(answer.result, kind)
+        except msgspec.DecodeError as error:
             raise JsonRpcError(
                 INTERNAL_ERROR, f"The client's answer to {method} is not valid: {error}."
             ) from error
@@ -152,8 +153,8 @@ class JsonRpcConnection:
 
     async def _take(self, line: str, start: Callable[..., object]) -> None:
         try:
-            message = _decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            message = decode_json(line, _incoming)
+        except msgspec.DecodeError as error:
             is_json = isinstance(error, msgspec.ValidationError)
             number = INVALID_REQUEST if is_json else PARSE_ERROR
             what = "no JSON-RPC message" if is_json else "not JSON"

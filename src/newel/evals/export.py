@@ -10,6 +10,7 @@ from newel.evals.run import RunPlan, trial_folder
 from newel.evals.task import Task
 from newel.evals.trial import TRACE, TrialResult
 from newel.storage.files import read_regular
+from newel.text.json import decode_json
 
 
 class ExportedTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,6 @@ def export_line(plan: RunPlan, task: Task | None, result: TrialResult, folder: P
 
 def _event(line: str) -> msgspec.Raw | str:
     try:
-        return msgspec.json.decode(line, type=msgspec.Raw)
+        return decode_json(line, msgspec.Raw)
     except msgspec.MsgspecError:
         return line

@@ -14,7 +14,7 @@ from newel.agent.formatting import pluralize
 from newel.evals.review_driver import MOST_RERUNS
 from newel.evals.task import FILE, GOLDEN, Task, TaskError
 from newel.storage.files import read_regular, replace_file
-from newel.text.json import to_json
+from newel.text.json import decode_json, to_json
 
 BY_HAND: Final = "hand"
 FROM_REFERENCE: Final = "reference"
@@ -84,7 +84,7 @@ def load_trace(task: Task) -> GoldenTrace:
     """Raises ``TaskError`` for a file that cannot be used."""
     path = task.folder / GOLDEN
     try:
-        trace = msgspec.json.decode(read_regular(path), type=GoldenTrace)
+        trace = decode_json(read_regular(path), GoldenTrace)
     except FileNotFoundError:
         return _from_reference(task)
     except OSError as error:
@@ -102,7 +102,7 @@ def save_trace(task: Task, trace: GoldenTrace) -> bool:
     """Write the trace beside its task; False if it is there already, but for its day. Raises ``OSError``."""
     path = task.folder / GOLDEN
     try:
-        former = msgspec.json.decode(read_regular(path), type=GoldenTrace)
+        former = decode_json(read_regular(path), GoldenTrace)
     except (OSError, msgspec.MsgspecError):
         former = None
     if former is not None and msgspec.structs.replace(former, made_on=trace.made_on) == trace:

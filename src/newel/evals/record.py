@@ -20,7 +20,7 @@ from newel.evals.task import Task
 from newel.evals.trial import TRACE, OpenAgent, run_trial
 from newel.session.masking import Masker
 from newel.storage.files import read_regular
-from newel.text.json import as_dict, as_list, as_str
+from newel.text.json import as_dict, as_list, as_str, decode_json
 
 OpenReplay = Callable[[Callable[[Task], GoldenTrace]], OpenAgent]
 """Opens the agent for replays, by what loads the trace of a task."""
@@ -189,7 +189,7 @@ def _golden_call(block: dict[str, Any], piece: tuple[str, str] | None, where: st
         return GoldenCall(name, arguments)
     written, text = piece
     try:
-        return GoldenCall(written or name, msgspec.json.decode(text or "{}", type=dict[str, Any]))
+        return GoldenCall(written or name, decode_json(text or "{}", dict[str, Any]))
     except msgspec.MsgspecError:
         return GoldenCall(written or name, text)
 
@@ -207,7 +207,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Raises ``RecordError``."""
     try:
         lines = read_regular(path, None).splitlines()
-        events = [as_dict(msgspec.json.decode(line)) for line in lines]
+        events = [as_dict(decode_json(line, object)) for line in lines]
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}.") from error
     except msgspec.MsgspecError as error:

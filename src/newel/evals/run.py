@@ -26,6 +26,7 @@ from newel.jobs.engine import FINAL, Engine, EngineError, JobOutcome, JournalEnt
 from newel.jobs.sqlite import open_engine, open_reader
 from newel.jobs.worker import Worker
 from newel.storage.files import make_private, read_regular, replace_file
+from newel.text.json import decode_json
 
 PLAN: Final = "run.json"
 REPLAY: Final = "replay"
@@ -102,7 +103,7 @@ def save_plan(folder: Path, plan: RunPlan) -> None:
 def load_plan(folder: Path) -> RunPlan:
     """Raises ``RunError``."""
     try:
-        return msgspec.json.decode(read_regular(folder / PLAN), type=RunPlan)
+        return decode_json(read_regular(folder / PLAN), RunPlan)
     except OSError as error:
         raise RunError(f"There is no run in {folder}: {error.strerror}.") from error
     except msgspec.MsgspecError as error:

@@ -25,7 +25,7 @@ from newel.evals.checks import SETUP_TIMEOUT_S, CheckResult, OpenFolder, Reply, 
 from newel.evals.review_driver import MEANWHILE, MEANWHILE_DONE, ReviewPlan
 from newel.evals.task import Task, TaskError
 from newel.storage.files import read_regular, replace_file
-from newel.text.json import as_dict, as_list, as_str
+from newel.text.json import as_dict, as_list, as_str, decode_json
 from newel.text.toml import to_toml
 from newel.workspace.local import LocalWorkspace
 
@@ -333,7 +333,7 @@ def _total(values: Sequence[dict[str, Any]], name: str) -> int:
 
 def _decode(line: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(line, type=dict[str, Any])
+        return decode_json(line, dict[str, Any])
     except msgspec.MsgspecError:
         return {}  # cut off, when the agent was ended
 

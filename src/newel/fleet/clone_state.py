@@ -21,6 +21,7 @@ from newel.fleet.git_process import Git, GitFailed
 from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
 from newel.fleet.snapshot_repository import SnapshotRepository, kinds
 from newel.storage.files import replace_file
+from newel.text.json import decode_json
 from newel.workspace.git import LocalGit
 
 _FILES: Final = (
@@ -296,7 +297,10 @@ def restore_clone(repository: SnapshotRepository, tree: str, work: Path) -> None
     record_oid = repository.entry(tree, "record")
     if record_oid is None:
         raise SnapshotError("The snapshot lacks the record of its repository.")
-    record = msgspec.json.decode(repository.read(record_oid), type=CloneRecord)
+    try:
+        record = decode_json(repository.read(record_oid), CloneRecord)
+    except msgspec.DecodeError as error:
+        raise SnapshotError(f"The record of its repository in the snapshot is damaged: {error}.") from error
     files = {file.path.decode(): file.oid for file in repository.files_in(f"{tree}:files")}
     for file in repository.files_in(f"{tree}:tags"):
         data = repository.read(file.oid)

@@ -23,7 +23,7 @@ from newel.fleet.runner import FolderUnavailable
 from newel.fleet.snapshot_repository import SnapshotRef, begins_history
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.runs.run_events import FolderSnapshot
-from newel.text.json import to_json
+from newel.text.json import decode_json, to_json
 
 RETRY_S: Final = (1.0, 30.0)
 """Between attempts to reach a store: the first pause, and the longest."""
@@ -177,6 +177,6 @@ class JobFolders:
 def _read_ref(text: str) -> SnapshotRef:
     """Raises ``SnapshotError``."""
     try:
-        return msgspec.json.decode(text, type=SnapshotRef)
+        return decode_json(text, SnapshotRef)
     except msgspec.MsgspecError as error:
         raise SnapshotError(f"The journal names a snapshot that this Newel cannot read ({error}).") from error

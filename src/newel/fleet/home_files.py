@@ -20,6 +20,7 @@ from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
 from newel.fleet.snapshot_repository import SnapshotRepository
 from newel.storage.files import PRIVATE_FILE, make_private, open_regular, project_folder
 from newel.storage.sqlite import connect
+from newel.text.json import decode_json
 
 PARTS: Final = ("sessions", "review", "logs", "traces")
 """The folders of a home that travel."""
@@ -166,8 +167,8 @@ def placed_name(name: str, root: str) -> str:
 def _moved_session(data: bytes, root: str, earlier_root: str) -> bytes:
     """A session whose first line names the folder at its new place."""
     first, newline, rest = data.partition(b"\n")
-    with contextlib.suppress(msgspec.MsgspecError, UnicodeError):
-        line: dict[str, Any] = msgspec.json.decode(first, type=dict[str, Any])
+    with contextlib.suppress(msgspec.MsgspecError):
+        line: dict[str, Any] = decode_json(first, dict[str, Any])
         cwd = line.get("cwd")
         if isinstance(cwd, str) and (cwd == earlier_root or cwd.startswith(f"{earlier_root}/")):
             line["cwd"] = root + cwd.removeprefix(earlier_root)

@@ -9,6 +9,7 @@ import msgspec
 from newel.agent.messages import Wire
 from newel.permissions.approval import ApprovalMode
 from newel.runs.models import Contract
+from newel.text.json import decode_json
 
 FLEET_CONTRACT: Final = "fleet_contract"
 """The kind of these jobs."""
@@ -39,7 +40,7 @@ class FleetJob(Wire, frozen=True, kw_only=True):
 def read_job(params: bytes) -> FleetJob:
     """The job with these parameters, for lists. A submitter can send anything, so an unreadable job has the error as its contract."""
     try:
-        return msgspec.json.decode(params, type=FleetJob)
+        return decode_json(params, FleetJob)
     except msgspec.MsgspecError as error:
         contract = Contract(text=f"This Newel cannot read this job: {error}.")
         return FleetJob(fleet="", number=0, contract=contract, session="")

@@ -12,7 +12,7 @@ from newel.jobs.engine import FINAL, JournalEntry
 from newel.jobs.placement import JobPage, LiveData, Placement
 from newel.runs.event_hub import EventHub
 from newel.runs.models import LiveSnapshot
-from newel.text.json import to_json
+from newel.text.json import decode_json, to_json
 
 WAIT_S: Final = 1.0
 """A longer one would ask the worker later."""
@@ -61,6 +61,6 @@ def _snapshot(page: JobPage, seq: int) -> LiveSnapshot | None:
     if page.live.seq != seq:
         return None
     try:
-        return msgspec.json.decode(page.live.data, type=LiveSnapshot)
+        return decode_json(page.live.data, LiveSnapshot)
     except msgspec.DecodeError:
         return LiveSnapshot()

@@ -23,6 +23,7 @@ from msgspec import field
 from newel.agent.errors import ConfigError
 from newel.mcp import FILE, config_files
 from newel.storage.files import read_regular
+from newel.text.json import decode_json
 from newel.text.sanitize import HIDDEN, redact_url
 from newel.workspace.process.environment import is_secret
 
@@ -217,7 +218,7 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
         raise ConfigError(f"{origin}: a server's name has 1 to {MAX_NAME} visible characters, not {name!r}.")
     where = f"{origin}: '{name}'"
     try:
-        entry = msgspec.json.decode(raw, type=_ServerEntry)
+        entry = decode_json(raw, _ServerEntry)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{where} cannot be understood: {error}.") from None
     if (entry.command is None) == (entry.url is None):
@@ -247,13 +248,13 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
 def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:
     try:
         data = read_regular(path)
-        file = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_ConfigFile)
+        file = decode_json(data.removeprefix(b"\xef\xbb\xbf"), _ConfigFile)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         problems.append(f"Cannot read {path}: {error.strerror or error}.")
         return []
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         problems.append(f"{path} is not JSON of servers: {error}.")
         return []
     if file.inputs:

@@ -39,7 +39,7 @@ from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import EndpointDescription, read_error
 from newel.providers.http.client import HttpClient, HttpResponse
 from newel.providers.http.sse import EventParser, ServerEvent
-from newel.text.json import to_json
+from newel.text.json import decode_json, to_json
 
 PATH = "/api/transport/run"
 
@@ -112,7 +112,7 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 def _decode(event: ServerEvent, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return decoder.decode(event.data)
+        return decode_json(event.data, decoder)
     except msgspec.DecodeError as error:
         raise BadResponse(
             f"The Newel server sent a '{event.name}' event that is invalid: {error}."

@@ -21,7 +21,7 @@ from newel.agent.events import (
     ToolExecutionUpdate,
 )
 from newel.agent.messages import Usage
-from newel.text.json import to_json
+from newel.text.json import decode_json, to_json
 
 ContractStatus = Literal["ready", "running", "stopped", "completed", "failed"]
 
@@ -98,4 +98,4 @@ def encode(event: RunEvent) -> bytes:
 
 def decode(data: bytes) -> RunEvent:
     """Raises ``msgspec.DecodeError`` if the data is not an event."""
-    return _decoder.decode(data)
+    return decode_json(data, _decoder)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
+
+T = TypeVar("T")
 
 
 @cache
@@ -35,6 +37,18 @@ def parse(data: bytes | str, *, strict: bool = True) -> Any:
         return without_surrogates(json.loads(text.removeprefix("\ufeff"), strict=strict))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def decode_json(data: bytes | str, kind: type[T] | msgspec.json.Decoder[T]) -> T:
+    """Decode JSON that others wrote. Raises ``msgspec.DecodeError``, also for what is nested too deeply or not UTF-8."""
+    try:
+        if isinstance(kind, msgspec.json.Decoder):
+            return kind.decode(data)
+        return msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise msgspec.DecodeError("nested too deeply") from None
+    except UnicodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 MAX_REPAIR = 8 * 1024

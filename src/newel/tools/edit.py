@@ -10,6 +10,7 @@ from msgspec import Meta
 from newel.agent.errors import HostUnavailable, StaleFile, ToolError, WorkspaceError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
+from newel.text.json import decode_json
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, rename
 from newel.tools.file_tool import (
@@ -86,7 +87,7 @@ class EditTool(ChangingTool[EditParameters]):
         edits = values.get("edits")
         if isinstance(edits, str):
             try:
-                edits = msgspec.json.decode(edits)
+                edits = decode_json(edits, object)
             except msgspec.DecodeError as error:
                 raise self.invalid("argument `edits`: expected a list, not a string") from error
         if isinstance(edits, list):

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from newel.agent.errors import NewelError, ProviderError
 from newel.agent.messages import Wire
-from newel.text.json import to_json
+from newel.text.json import decode_json, to_json
 
 T = TypeVar("T")
 
@@ -56,8 +56,8 @@ class ApiError(HTTPException):
 async def read_body(request: Request, kind: type[T]) -> T:
     """The body as a struct. Raises ``HTTPException`` 422."""
     try:
-        return msgspec.json.decode(await request.body(), type=kind)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return decode_json(await request.body(), kind)
+    except msgspec.DecodeError as error:
         raise HTTPException(422, f"The body is invalid: {error}.") from error
 
 

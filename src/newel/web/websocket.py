@@ -25,7 +25,7 @@ from newel.concurrency import background_tasks
 from newel.providers.routing import read_agent_mode
 from newel.runs.event_hub import delta_of
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot, Tab
-from newel.text.json import to_json
+from newel.text.json import decode_json, to_json
 from newel.web import protocol
 from newel.workbench.tab_reader import Frame, follow
 from newel.workbench.tab_session import TabSession
@@ -168,8 +168,8 @@ class _Socket:
         while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
             data: str | bytes = message.get("text") or message.get("bytes") or b""
             try:
-                request = _decoder.decode(data)
-            except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+                request = decode_json(data, _decoder)
+            except msgspec.DecodeError as error:
                 await self._send(_malformed_request(data, error))
                 continue
             await self._slots.acquire()
@@ -422,8 +422,8 @@ def _failure(error: Exception, *, tab: str, re: str = "") -> protocol.ErrorMessa
 
 def _malformed_request(data: str | bytes, error: Exception) -> protocol.ErrorMessage:
     try:
-        request_id = _id_decoder.decode(data).id[:64]
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        request_id = decode_json(data, _id_decoder).id[:64]
+    except msgspec.DecodeError:
         request_id = ""
     return protocol.ErrorMessage(
         re=request_id,

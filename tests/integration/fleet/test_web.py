@@ -166,12 +166,16 @@ def test_jobs_are_cancelled_and_what_cannot_be_shown_is_said(
         unchanged = post(server, f"/api/fleet-jobs/{job}/propose")[1]
         assert unchanged["notices"] == [f"Job {job[:8]} has changed no file."]
         assert server.client.get(f"/api/fleet-jobs/{job[:-1]}").status_code == 404
-        postgres.execute("update newel.jobs set params = '{}'", fleet.database)
-        postgres.execute("insert into newel.events select n, 1, 'no json' from newel.jobs", fleet.database)
-        (event,) = get(server, f"/api/fleet-jobs/{job}/events")["events"]
-        assert event["event"]["message"] == "Event 1 of this job cannot be read by this Newel."
-        (listed,) = get(server, "/api/fleets")["fleets"]
-        assert listed["title"].startswith("This Newel cannot read this job")
+        deep = """('{"x":' || repeat('[', 100000) || repeat(']', 100000) || '}')::bytea"""
+        for seq, data in enumerate(("'no json'", "'\\xff'", deep), 1):
+            event = f"insert into newel.events select n, {seq}, {data} from newel.jobs"  # noqa: S608 — the test's own
+            postgres.execute(event, fleet.database)
+        said = [each["event"]["message"] for each in get(server, f"/api/fleet-jobs/{job}/events")["events"]]
+        assert said == [f"Event {seq} of this job cannot be read by this Newel." for seq in (1, 2, 3)]
+        for params in ("'{}'", "'\\xff'", deep):
+            postgres.execute(f"update newel.jobs set params = {params}", fleet.database)  # noqa: S608 — likewise
+            (listed,) = get(server, "/api/fleets")["fleets"]
+            assert listed["title"].startswith("This Newel cannot read this job")
         assert "cannot read this job" in fleet("fleet", "status").stdout
         assert server.client.get("/api/fleets/%25").status_code == 422
         assert (

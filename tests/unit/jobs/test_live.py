@@ -157,9 +157,11 @@ async def test_what_a_dead_worker_had_begun_to_say_vanishes(fleet: Fleet) -> Non
         LiveData(seq=2_000_000_000, data=to_json(said("early"))),
         LiveData(seq=0, data=b"no json"),
         LiveData(seq=0, data=b'{"message":3}'),
+        LiveData(seq=0, data=b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+        LiveData(seq=0, data=b'{"outputs":{"\xff":""}}'),
         LiveData(seq=0, data=os.urandom(MAX_BYTES + 1)),
     ],
-    ids=["of a later event", "no JSON", "no snapshot", "too long"],
+    ids=["of a later event", "no JSON", "no snapshot", "too deep", "no UTF-8", "too long"],
 )
 async def test_a_worker_that_writes_nonsense_costs_a_reader_nothing(fleet: Fleet, live: LiveData) -> None:
     async with fleet.machine() as (control, machine), anyio.create_task_group() as tasks:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from newel.text.json import decode_at, find_object, repair
+from newel.text.json import decode_at, decode_json, find_object, repair
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,16 @@ def test_a_duplicate_member_can_be_refused() -> None:
 @pytest.mark.parametrize("junk", ["[" * 200_000, '{"a": "' + "x" * 10_000, "\\" * 100_000])
 def test_an_overlong_value_is_not_repaired(junk: str) -> None:
     assert repair(junk) is None
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b'"a', b"\xff", b'"\xff"', b"[" * 100_000 + b"]" * 100_000, b'{"a":1}']
+)
+@pytest.mark.parametrize("kind", [list[int], msgspec.json.Decoder(list[int])], ids=["type", "decoder"])
+def test_what_others_wrote_fails_in_one_way(
+    text: bytes, kind: type[list[int]] | msgspec.json.Decoder[list[int]]
+) -> None:
+    """Otherwise each reader of a hostile file has to know three errors, and forgets one."""
+    assert decode_json(b"[1]", kind) == [1]
+    with pytest.raises(msgspec.DecodeError):
+        decode_json(text, kind)

@@ -24,7 +24,7 @@ from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.http.message_cache import MessageCache
 from newel.providers.openai.encoder import image_placeholder, move_result_images
 from newel.providers.signatures import own_signature
-from newel.text.json import regex, to_json
+from newel.text.json import decode_json, regex, to_json
 
 FIELD = "responses"
 """``ThinkingContent.field`` of this API's reasoning."""
@@ -162,7 +162,7 @@ def read_signature(part: ThinkingContent) -> ReasoningSignature | None:
     if part.field != FIELD or not part.signature:
         return None
     try:
-        signature = msgspec.json.decode(part.signature, type=ReasoningSignature)
+        signature = decode_json(part.signature, ReasoningSignature)
     except msgspec.DecodeError:
         return None
     return signature if signature.encrypted or (signature.is_raw and part.thinking) else None

@@ -14,6 +14,7 @@ from newel.agent.ports import ThinkingLevel
 from newel.providers.routing import AgentModeName, read_agent_mode
 from newel.terminal.rpc import protocol as p
 from newel.text.format import one_line
+from newel.text.json import decode_json
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Image types that models accept."""
@@ -103,8 +104,8 @@ def _decoder() -> msgspec.json.Decoder[AnyRequest]:
 def read_request(line: str) -> AnyRequest:
     """Parse a line of JSON. Raises ``InvalidRpcRequest``."""
     try:
-        request = _decoder().decode(line)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        request = decode_json(line, _decoder())
+    except msgspec.DecodeError as error:
         raise InvalidRpcRequest(
             f"Invalid request: {explain(error, line)}. It begins: {line[:200]}"
         ) from error

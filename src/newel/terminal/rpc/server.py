@@ -27,6 +27,7 @@ from newel.terminal.rpc.requests import command_of, explain, read_request
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.line_reader import LineHandler, LineReader, serve_lines
+from newel.text.json import decode_json
 
 if TYPE_CHECKING:
     from newel.terminal.prompt_record import HeldAnswer
@@ -173,8 +174,8 @@ class RpcMode:
 
     async def serve(self, line: str, _: int, /) -> None:
         try:
-            command = _command_decoder().decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            command = decode_json(line, _command_decoder())
+        except msgspec.DecodeError as error:
             name, request_id = _head_of(line)
             problem = InvalidCommand(_explain(error, line, name))
             self._respond(name, request_id, problem)
@@ -208,12 +209,11 @@ class _CommandId(msgspec.Struct, frozen=True):
 
 def _head_of(line: str) -> tuple[str | None, p.RequestId | None]:
     """The name and the id of an invalid command, as far as they can be read."""
-    unreadable = (msgspec.MsgspecError, UnicodeError, RecursionError)
     name, request_id = None, None
-    with contextlib.suppress(*unreadable):
-        name = msgspec.json.decode(line, type=_CommandName).type[:100]
-    with contextlib.suppress(*unreadable):
-        request_id = msgspec.json.decode(line, type=_CommandId).id
+    with contextlib.suppress(msgspec.DecodeError):
+        name = decode_json(line, _CommandName).type[:100]
+    with contextlib.suppress(msgspec.DecodeError):
+        request_id = decode_json(line, _CommandId).id
     return name, request_id
 
 

@@ -10,6 +10,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.messages import ImageContent, TextContent, UserMessage
 from newel.terminal.rpc.requests import IMAGES
+from newel.text.json import decode_json
 
 
 class InvalidInputLine(NewelError, code="bad_request"):
@@ -72,8 +73,8 @@ def _decoder() -> msgspec.json.Decoder[InputLine]:
 def read_line(line: str) -> InputLine:
     """Parse a line. Raises ``InvalidInputLine``."""
     try:
-        return _decoder().decode(line)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return decode_json(line, _decoder())
+    except msgspec.DecodeError as error:
         reason = "it ends too early" if "truncated" in str(error) else str(error)
         raise InvalidInputLine(f"Invalid input: {reason}. It begins: {line[:200]}") from error
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import new_id
 from newel.agent.ports import OnOutput, ToolResult
+from newel.text.json import decode_json
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.review.base import ProjectLimits, in_project, normalize
 from newel.workspace.glob import is_text
@@ -134,7 +135,7 @@ class ProposeTool(TypedTool[ProposeParameters]):
         edits: Any = arguments.get("edits", [arguments] if "file_path" in arguments else None)
         if isinstance(edits, str):
             try:
-                edits = msgspec.json.decode(edits)
+                edits = decode_json(edits, object)
             except msgspec.DecodeError as error:
                 raise self.invalid("argument `edits`: expected a list of edits, not a string") from error
         if not isinstance(edits, list) or not edits:

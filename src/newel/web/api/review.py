@@ -20,6 +20,7 @@ from newel.review.serialize import CheckpointView
 from newel.review_jobs import requests, responses
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import BadRequest, Unprocessable, status_of
+from newel.text.json import decode_json
 from newel.tools.review.clarify_user import NO_USER_ANSWER
 from newel.web.event_stream import (
     MAX_WAIT,
@@ -86,10 +87,10 @@ def _route(
 async def _read(request: Request, kind: type[T]) -> T:
     """The body as a struct; an empty one is ``{}``. Raises ``BadRequest`` and ``Unprocessable``."""
     try:
-        return msgspec.json.decode(await request.body() or b"{}", type=kind)
+        return decode_json(await request.body() or b"{}", kind)
     except msgspec.ValidationError as error:
         raise Unprocessable(f"The body is invalid: {error}.") from error
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise BadRequest(f"The body is not valid JSON: {error}.") from error
 
 

@@ -13,6 +13,7 @@ import msgspec
 from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
 from newel.storage.file_lock import lock
 from newel.storage.files import MOST, read_regular
+from newel.text.json import decode_json
 
 TRIES: Final = 20
 """How often a change is repeated because another process was faster."""
@@ -72,8 +73,8 @@ def _check(path: Path, data: bytes, kind: type[object]) -> None:
     if not data:
         return
     try:
-        msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        decode_json(data, kind)
+    except msgspec.DecodeError as error:
         raise ConfigError(
             f"{path} is damaged, and was left as it is: {error}. Correct it, or delete it."
         ) from error
@@ -81,8 +82,8 @@ def _check(path: Path, data: bytes, kind: type[object]) -> None:
 
 def _decode(data: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return decode_json(data, kind)
+    except msgspec.DecodeError:
         return kind()
 
 
