@@ -11,7 +11,7 @@ GIT = ("git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "
 
 
 def git(place: Path, *words: str, stdin: bytes = b"") -> bytes:
-    environ = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+    environ = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "", "GIT_CONFIG_NOSYSTEM": "1"}
     done = subprocess.run(
         [*GIT, *words], cwd=place, check=False, capture_output=True, input=stdin, env=environ
     )

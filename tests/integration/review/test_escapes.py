@@ -205,7 +205,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (home / ".bashrc").write_text("# mine\n")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OUT", str(tmp_path / "outside"))
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "none"))
     yield
     subprocess.run(["pkill", "-f", str(tmp_path)], check=False)
 
