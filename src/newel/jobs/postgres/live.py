@@ -25,6 +25,8 @@ ASK_INTERVAL_S: Final = 1.0
 ASKED_S: Final = 5.0
 """How long a worker writes after it was asked."""
 WRITE_INTERVAL_S: Final = 0.2
+WRITE_WITHIN_S: Final = 5.0
+"""The longest that one write may hold up the end of a job."""
 MAX_BYTES: Final = 1_000_000
 """Of a job's live data; longer data is not passed on."""
 BYTES_PER_S: Final = 500_000
@@ -65,8 +67,9 @@ class PostgresLive:
         """Returns whether the database has it: what it lacks is written a moment later, or superseded."""
         data = live.data if len(live.data) <= MAX_BYTES else b""
         query = "SELECT newel.put_live($1, $2::text::uuid, $3, $4)"
+        values = (lease.job, lease.token, live.seq, data)
         try:
-            await self._database.rows(query, lease.job, lease.token, live.seq, data, patience=0)
+            await self._database.rows(query, *values, patience=0, within=WRITE_WITHIN_S)
         except EngineError:
             return False
         self._post(lease.job)
