@@ -17,7 +17,7 @@ from tests.fleet import FleetOfProcesses
 from tests.integration.agents.support import verdict
 from tests.support import bash
 
-STEPS = 4
+STEPS = 5
 MAX_CALLS = 40
 """Between two failures of the acceptance command."""
 _NEXT = f"""
