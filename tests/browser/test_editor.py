@@ -10,7 +10,7 @@ from random import Random
 from playwright.sync_api import Locator, Page, Route
 
 from tests.browser.bench import NARROW, Workbench, find_flaws
-from tests.browser.expecting import expect
+from tests.browser.expecting import PATIENCE_S, expect
 from tests.browser.proposals import NOTES, add_file, ask, proposal_scenarios, propose, replace_line
 
 Make = Callable[..., Workbench]
@@ -54,7 +54,7 @@ def content(page: Page, name: str = "notes.md") -> str:
 
 def becomes(page: Page, wanted: str) -> None:
     """Wait until the server has this buffer: the page shows a decision before the server has it."""
-    until = time.monotonic() + 8
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and content(page) != wanted:
         time.sleep(0.02)
     assert content(page) == wanted
@@ -71,7 +71,7 @@ def were_refused(bench: Workbench) -> None:
 
 
 def on_disk(path: Path, wanted: str) -> None:
-    until = time.monotonic() + 8
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and (not path.exists() or path.read_bytes() != wanted.encode()):
         time.sleep(0.02)
     assert path.read_bytes().decode() == wanted

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Error, Locator, Page, Route
 
 from tests.browser.bench import Workbench
-from tests.browser.expecting import expect
+from tests.browser.expecting import PATIENCE_S, expect
 from tests.browser.proposals import ask
 from tests.browser.review_scenarios import NOTES, PLAN, STORY, answer, files, hunks, instruct, sidebar
 from tests.browser.test_editor import were_refused
@@ -112,7 +112,7 @@ class Told:
         for window in (self.page, self.other):
             sidebar(window)
         self.other.evaluate("(place) => { location.hash = place; }", self.page.evaluate("location.hash"))
-        until = time.monotonic() + 8
+        until = time.monotonic() + PATIENCE_S
         while (found := self._differences(before)) and time.monotonic() < until:
             self.page.wait_for_timeout(30)
         assert found == {}, found
