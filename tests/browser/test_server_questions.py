@@ -247,7 +247,7 @@ def test_a_tool_server_in_a_sandbox_asks_in_the_tab_that_called_it(workbench: Ma
     expect(answers(page).last).to_contain_text("Two.")
     assert "502" in printed(bench)[-1]
     page.keyboard.press("Alt+2")
-    expect(answers(page)).to_have_count(0)  # it is shown, and its message box takes what is said
+    expect(answers(page)).to_have_count(0)  # the other tab is shown now
     say(page, "other")
     question(page, "forecast.invalid").get_by_role("button", name="Refuse", exact=True).click()
     expect(answers(page).last).to_contain_text("Three.")

@@ -59,6 +59,10 @@ class Fleet:
         """The jobs whose live data is in the database."""
         return int(self._postgres.execute("select count(*) from newel.live", self._database))
 
+    def clean(self) -> None:
+        """What a worker does once a minute."""
+        self._postgres.execute("select newel.clean()", self._database)
+
     @asynccontextmanager
     async def machine(self, *, lease: float = 30) -> AsyncGenerator[tuple[PostgresEngine, Machine]]:
         """A reader's engine, and a machine that runs a job."""
@@ -147,7 +151,7 @@ async def test_what_a_dead_worker_had_begun_to_say_vanishes(fleet: Fleet) -> Non
             await control.finish(lease, DONE)
             assert isinstance([each async for each in updates][-1], Placement)
         assert fleet.stored() == 1
-        await control._database.value("SELECT newel.clean()")  # pyright: ignore[reportPrivateUsage]  # once a minute
+        fleet.clean()
         assert fleet.stored() == 0
 
 

@@ -96,7 +96,7 @@ export class FleetJobView {
     on("event", (event, seq) => this.#add(event, seq));
     on("soFar", (soFar) => { this.transcript = addSoFar({ ...this.transcript, ready: true }, soFar); });
     on("end", () => stream.close());
-    stream.onerror = ({ data }) => { // from the server, or because the stream was cut, which the browser mends, or refused
+    stream.onerror = ({ data }) => { // an event of the server; or the stream was cut, and the browser reconnects; or it was refused
       if (data) this.#note(JSON.parse(data).message);
       else if (stream.readyState === EventSource.CLOSED) this.#onRefused(stream);
     };
