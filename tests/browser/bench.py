@@ -209,6 +209,11 @@ def say(page: Page, text: str) -> None:
     message_box(page).press("Enter")
 
 
+def expect_end_of_run(page: Page) -> None:
+    """Wait until the chat has no run. The run ends a little after the last word of its answer is shown."""
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+
+
 def answers(page: Page) -> Locator:
     return page.get_by_role("article", name="Assistant")
 

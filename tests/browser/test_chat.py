@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.browser.bench import NARROW, Workbench, answers, message_box, open_chat, overflow_px, say
+from tests.browser.bench import (
+    NARROW,
+    Workbench,
+    answers,
+    expect_end_of_run,
+    message_box,
+    open_chat,
+    overflow_px,
+    say,
+)
 from tests.browser.expecting import expect
 from tests.browser.scenarios import SLOW, WAIT, WORK, answering, scenarios
 from tests.support import bash
@@ -133,15 +142,26 @@ def test_a_message_sent_during_a_run_is_queued_and_answered(workbench: Make) -> 
 
 
 def test_an_edited_message_replaces_what_followed(workbench: Make) -> None:
-    page = workbench(
-        scenarios(answering("blue", {"content": "It is blue."}), answering("red", {"content": "It is red."}))
-    ).page()
+    bench = workbench(
+        scenarios(
+            answering("blue", {"content": "It is blue."}),
+            answering("red", bash(WAIT), {"content": "It is red."}),
+        )
+    )
+    page = bench.page()
     open_chat(page)
     say(page, "say red")
-    expect(page.get_by_text("It is red.")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
     page.get_by_role("article", name="You").hover()
     page.get_by_role("button", name="Edit message").click()
-    page.get_by_role("textbox", name="Edit your message").fill("say blue")
+    edited = page.get_by_role("textbox", name="Edit your message")
+    edited.fill("say blue")
+    page.get_by_role("button", name="Resend").click()
+    expect(page.get_by_text("Stop the run before you edit a message")).to_be_visible()
+    (bench.newel.project / "go").touch()
+    expect(page.get_by_text("It is red.")).to_be_visible()
+    expect_end_of_run(page)
+    expect(edited).to_have_value("say blue")
     page.get_by_role("button", name="Resend").click()
     expect(page.get_by_text("It is blue.")).to_be_visible()
     expect(page.get_by_text("It is red.")).to_have_count(0)

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, answers, find_flaws, message_box, open_chat, say
+from tests.browser.bench import (
+    NARROW,
+    Workbench,
+    answers,
+    expect_end_of_run,
+    find_flaws,
+    message_box,
+    open_chat,
+    say,
+)
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 
@@ -132,7 +141,7 @@ def test_arrow_up_in_the_empty_box_edits_the_last_message(shop: tuple[Workbench,
     _, page = shop
     say(page, "What does it do?")
     expect(answers(page).last).to_contain_text("It runs.")
-    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()  # the run has ended
+    expect_end_of_run(page)
     message_box(page).press("ArrowUp")
     edit = page.get_by_role("textbox", name="Edit your message")
     expect(edit).to_be_focused()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.bench import Workbench, answers, message_box, open_agent, open_chat, say
+from tests.browser.bench import Workbench, answers, expect_end_of_run, message_box, open_agent, open_chat, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 from tests.support import bash
@@ -57,7 +57,7 @@ def test_messages_sent_offline_are_sent_once_after_reconnecting(workbench: Make)
     open_chat(page)
     say(page, "hello")
     expect(answers(page)).to_have_count(1)
-    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)  # else it is queued
+    expect_end_of_run(page)  # else the next message is queued
     bench.kill()
     expect(page.get_by_text("Reconnecting…")).to_be_visible()
     say(page, "are you there")

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, answers, find_flaws, message_box, open_chat, say
+from tests.browser.bench import (
+    NARROW,
+    Workbench,
+    answers,
+    expect_end_of_run,
+    find_flaws,
+    message_box,
+    open_chat,
+    say,
+)
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, call, scenarios
 from tests.support import bash
@@ -51,7 +60,7 @@ def talked(workbench: Make) -> tuple[Workbench, Page, Path]:
     for number, (text, answer) in enumerate((("add a flag", "is there."), ("and a test", "Tested.")), 1):
         say(page, text)
         expect(answers(page).last).to_contain_text(answer)
-        expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()  # the run has ended
+        expect_end_of_run(page)
         expect(changes(page)).to_have_count(number)
     return bench, page, path
 

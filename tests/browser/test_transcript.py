@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, find_flaws, message_box, open_chat, say
+from tests.browser.bench import NARROW, Workbench, expect_end_of_run, find_flaws, message_box, open_chat, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import SLOW, answering, scenarios
 
@@ -184,7 +184,7 @@ def test_no_queued_message_is_lost_by_a_double_click_or_by_closing_its_tab(workb
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name="Stop now").click()
     expect(queue(page)).to_contain_text("held")
-    expect(page.locator(".stop:visible")).to_have_count(0)  # the run has ended
+    expect_end_of_run(page)
     expect(page.get_by_role("alert").filter(has_text="withdrawn")).to_have_count(0)
     page.keyboard.press("Alt+w")
     dialog = page.get_by_role("dialog", name="Close tell me endlessly?")

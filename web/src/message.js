@@ -142,7 +142,7 @@ const attachment = (file) =>
 export class UserView {
   /**
    * `edit(item, text)` resends an edited message, `goBack(item)` goes to before it, `show(id)` to another version of it;
-   * `mayEdit()` returns whether that is possible, and reports why not.
+   * `mayEdit()` returns whether these are possible now, and reports why not.
    */
   constructor({ edit, goBack, show, mayEdit }) {
     Object.assign(this, { edit, goBack, show, mayEdit });
@@ -184,7 +184,6 @@ export class UserView {
   }
 
   #edit() {
-    if (!this.mayEdit()) return;
     const area = h("textarea", { class: "edit-area", "aria-label": "Edit your message", value: this.text, rows: "3" });
     const back = () => {
       form.replaceWith(this.body);
@@ -192,6 +191,7 @@ export class UserView {
       this.actions.firstChild.focus();
     };
     const send = () => {
+      if (!this.mayEdit()) return; // what was typed stays
       if (area.value.trim()) this.edit(this.item, area.value);
       back();
     };
