@@ -128,7 +128,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     paths: async (part) => (await connection.request("getPaths", { part })).paths ?? [],
     models: async (tab) => (await connection.request("getModels", { tab })).models ?? [],
     /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */
-    useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],
+    useServer: async (fields) => ((await connection.request("useServer", fields)).models ?? []).map(({ name }) => name),
     setServer: (server, change) => ask("setServer", { server, ...change }, { what: `${server} was not changed` }),
     setTool: (server, tool, enabled) => ask("setTool", { server, tool, enabled }, { what: `${tool} was not switched` }),
     usage: ({ by, since, scope }) => fetchJson(`/api/usage?${new URLSearchParams({ by, since, scope })}`),

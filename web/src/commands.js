@@ -3,7 +3,7 @@
 
 import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 import { askText, confirm } from "./dialog.js";
-import { formatTime, plain, pluralize } from "./format.js";
+import { describeModel, formatTime, plain, pluralize } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { openPalette, showKeys } from "./palette.js";
 import { pick } from "./picker.js";
@@ -60,7 +60,11 @@ export function createCommands({ store, state, actions, router, review, notifica
     if (!chat) return;
     const current = chat.model ?? store.get().hello.model;
     const choices = actions.models(chat.id).then((models) =>
-      models.map((name) => ({ title: plain(name), detail: name === current ? "current" : "", value: name })));
+      models.map((model) => ({
+        title: plain(model.name),
+        detail: [model.name === current && "current", describeModel(model)].filter(Boolean).join(" · "),
+        value: model.name,
+      })));
     const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: "The server lists no models." });
     if (model) actions.setModel(chat.id, model);
   }

@@ -1,8 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage,
+  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage, describeModel,
 } from "../src/format.js";
+
+test("a model's facts are one line, of what is known", () => {
+  const unknown = { contextWindow: null, inputPrice: null, outputPrice: null, hasTiers: false, thinking: null };
+  assert.equal(describeModel(unknown), "");
+  assert.equal(describeModel({ ...unknown, contextWindow: 200_000 }), "200k");
+  assert.equal(describeModel({ ...unknown, inputPrice: 0, outputPrice: 0, thinking: true }), "$0 / $0 per M · thinking");
+  assert.equal(describeModel({ ...unknown, inputPrice: 1.25, outputPrice: 10, hasTiers: true }), "$1.25 / $10+ per M");
+});
 
 test("a call's line has its name and parameters, and at most 80 characters", () => {
   assert.equal(formatCall("read", { file_path: "src/auth.py" }), "read src/auth.py");

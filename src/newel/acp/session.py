@@ -154,7 +154,7 @@ class AcpSession:
 
     async def _list_models(self) -> None:
         with anyio.move_on_after(LIST_MODELS_S), suppress(NewelError):
-            self._models = (await self.agent.list_models())[:MAX_MODELS]
+            self._models = (await self.agent.models.list_models())[:MAX_MODELS]
             self._show_options()
 
     # -- events -----------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ def header(agent: CodingAgent, settings: Settings, keymap: Keymap) -> str:
     facts = [
         f"newel {VERSION}",
         short_folder(agent.workspace.name),
-        " ".join(filter(None, (agent.state.model.id, agent.where))) + (" (/model)" if is_newcomer else ""),
+        " ".join(filter(None, (agent.state.model.id, agent.models.where)))
+        + (" (/model)" if is_newcomer else ""),
         "" if is_newcomer else f"approve: {agent.approve}",
         f"sandbox: {agent.sandbox}",
         agent.instructions,

@@ -24,6 +24,7 @@ from newel.text.sanitize import redact_url, sanitize
 if TYPE_CHECKING:
     from newel.config.hosts import HostModel
     from newel.config.jexida import Through
+    from newel.config.known_models import KnownModel
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
     from newel.workspace.execution_host import ExecutionHost
@@ -79,7 +80,8 @@ class NoModelOnHost(NoModelConfigured, code="nothing_there"):
 class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The model of agents that work in the mode ``agent_mode``. ``provider`` sends requests to ``server``, and retries them.
     ``name`` is the model's, ``small_name`` that of the model for summaries, if configured. ``where`` describes the model's
-    location; it is empty for a configured server. ``is_on_host`` means that the model runs on the agents' host.
+    location; it is empty for a configured server. ``is_on_host`` means that the model runs on the agents' host; then ``base_url``, the server's
+    address, is empty.
     ``tool_calls`` tells how a model calls tools.
     """
 
@@ -90,6 +92,7 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     agent_mode: AgentMode = "remote"
     small_name: str | None = None
     where: str = ""
+    base_url: str = ""
     is_on_host: bool = False
     tool_calls: Callable[[str], ToolCallMode] = lambda _: "native"
 
@@ -102,6 +105,12 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     async def list_models(self) -> list[str]:
         """The names of the server's models. Raises ``ProviderError``."""
         return await self.server.models()
+
+    async def list_known(self) -> list[KnownModel]:
+        """The server's models with sizes, prices and abilities. Raises ``ProviderError``."""
+        from newel.config.known_models import find_known
+
+        return await find_known(await self.server.list_models(), self.base_url, self.facts)
 
     async def find_window(self, name: str) -> int | None:
         """The size of a model's context in tokens, None if unknown."""
@@ -220,6 +229,7 @@ async def _connect(
         resolved,
         small_name=small_name and await find_model(settings, small_name, endpoint, server),
         where=f"of {endpoint.found_as}" if endpoint.found_as else "",
+        base_url=endpoint.base_url,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,7 @@ from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
+    from newel.config.known_models import KnownModel
     from newel.context.file_completion import FileCompleter
     from newel.providers.api_client import ListedModel
 
@@ -323,9 +324,17 @@ class WorkbenchAgentFactory:
 
     async def list_models(self, mode: AgentMode | None = None) -> list[str]:
         in_use = await self._in_mode(mode)
-        monitor = self.host.monitor if in_use.is_on_host else None
-        with monitor.request_deadline() if monitor else nullcontext():
+        with self._deadline(in_use):
             return await in_use.list_models()
+
+    async def list_known(self, mode: AgentMode | None = None) -> list[KnownModel]:
+        in_use = await self._in_mode(mode)
+        with self._deadline(in_use):
+            return await in_use.list_known()
+
+    def _deadline(self, in_use: ResolvedModel) -> AbstractContextManager[None]:
+        monitor = self.host.monitor if in_use.is_on_host else None
+        return monitor.request_deadline() if monitor else nullcontext()
 
     async def list_templates(self) -> dict[str, Template]:
         from newel.app.known_context import load_prompts

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import anyio
 import msgspec
@@ -17,17 +17,14 @@ from newel.agent.errors import BadResponse, ProviderError
 from newel.app.extensions import open_server
 from newel.app.model_resolver import default_model, expanded_name, find_endpoint
 from newel.cli.options import Parser
+from newel.config.known_models import KnownModel, find_known, known_model
 from newel.config.settings import EndpointSettings, Flags, ModelFacts, Settings, load_settings
 from newel.providers.api_client import ListedModel
-from newel.providers.catalog.model_catalog import CatalogModel, Price, load_catalog
+from newel.providers.catalog.model_catalog import load_catalog
 from newel.providers.families import Api
-from newel.providers.http.urls import ollama_http_url
 from newel.providers.ollama.model_info import full_name
 from newel.text.format import short_number
 from newel.text.sanitize import escape_line, redact_url
-
-if TYPE_CHECKING:
-    from newel.providers.pricing import PriceList
 
 NO_LIST: Final = frozenset({404, 405, 501})
 """The statuses of servers that have no list of models."""
@@ -36,18 +33,9 @@ HEADER: Final = ("model", "context", "output", "$ in", "$ out", "tools", "thinki
 INDENT: Final = "    "
 
 
-class ModelRow(msgspec.Struct, frozen=True, rename="camel"):
-    """A model; sizes are in tokens, prices in US dollars per million tokens, without tiers. None is unknown."""
+class ModelRow(KnownModel, frozen=True):
+    """A model in the list."""
 
-    name: str
-    context_window: int | None
-    max_output: int | None
-    input_price: float | None
-    output_price: float | None
-    has_tiers: bool
-    tools: bool | None
-    thinking: bool | None
-    images: bool | None
     in_use: bool = False
 
 
@@ -98,7 +86,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 def _all_rows() -> list[ModelRow]:
     catalog = load_catalog()
     return [
-        _row(ListedModel(f"{vendor.id}/{model.id}"), model, ModelFacts())
+        _row(known_model(ListedModel(f"{vendor.id}/{model.id}"), model, ModelFacts()))
         for vendor in catalog.vendors
         for model in catalog.models(vendor)
         if model.writes_text
@@ -108,7 +96,6 @@ def _all_rows() -> list[ModelRow]:
 async def _server_rows(settings: Settings) -> list[ModelRow]:
     """The models of the configured server, that in use among them even if it is not listed."""
     endpoint = await find_endpoint(settings)
-    prices = _price_list(endpoint.base_url)
     async with aclosing(open_server(settings, endpoint)) as server:
         try:
             listed, problem = await server.list_models(), ""
@@ -125,13 +112,8 @@ async def _server_rows(settings: Settings) -> list[ModelRow]:
     if in_use and full_name(in_use) not in map(full_name, names):
         listed = [ListedModel(in_use), *listed]
     return [
-        _row(
-            model,
-            prices.find(model.name) if prices else None,
-            settings.models.get(model.name, ModelFacts()),
-            in_use=in_use is not None and full_name(model.name) == full_name(in_use),
-        )
-        for model in listed
+        _row(model, in_use=in_use is not None and full_name(model.name) == full_name(in_use))
+        for model in await find_known(listed, endpoint.base_url, settings.models)
     ]
 
 
@@ -143,41 +125,8 @@ def _catalogued(endpoint: EndpointSettings, problem: str) -> list[ListedModel]:
     return [ListedModel(model.id) for model in models]
 
 
-def _price_list(base_url: str) -> PriceList | None:
-    """The catalogue, for a server whose models are not of its user or of Ollama."""
-    from newel.providers.pricing import price_list_for
-
-    return None if ollama_http_url(base_url) else price_list_for(base_url)
-
-
-def _row(
-    listed: ListedModel, catalogued: CatalogModel | None, facts: ModelFacts, *, in_use: bool = False
-) -> ModelRow:
-    """The facts in the settings, else those that the server tells, else those of the catalogue."""
-    known = catalogued or CatalogModel("")
-    prices = known.prices_at()
-    input_price, output_price, tiers = None, None, False
-    if facts.rates is not None:
-        input_price, output_price = facts.rates.input, facts.rates.output
-    elif prices is not None:
-        input_price, output_price = _basic(prices.input), _basic(prices.output)
-        tiers = isinstance(prices.input, list) or isinstance(prices.output, list)
-    return ModelRow(
-        listed.name,
-        facts.context_window or listed.context_window or known.context_window,
-        facts.max_output or listed.max_output or known.max_output,
-        input_price,
-        output_price,
-        has_tiers=tiers,
-        tools=known.has("tools") if listed.tools is None else listed.tools,
-        thinking=known.has("thinking") if listed.thinking is None else listed.thinking,
-        images=known.has("images") if listed.images is None else listed.images,
-        in_use=in_use,
-    )
-
-
-def _basic(price: Price | None) -> float:
-    return price[0] if isinstance(price, list) else price or 0
+def _row(model: KnownModel, *, in_use: bool = False) -> ModelRow:
+    return ModelRow(**msgspec.structs.asdict(model), in_use=in_use)
 
 
 # -- the output ---------------------------------------------------------------------------------------

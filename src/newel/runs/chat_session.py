@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
@@ -28,6 +28,9 @@ from newel.session.message_tree import BranchPoint
 from newel.session.reader import read_session
 from newel.session.totals import NOTHING_USED, SessionTotals
 from newel.workspace.git_worktree import Worktree
+
+if TYPE_CHECKING:
+    from newel.config.known_models import KnownModel
 
 ChatChange = Literal["questions", "message", "branch"]
 """A question was asked or answered, a message or verdict was recorded, or the history became another one."""
@@ -196,6 +199,10 @@ class AgentFactory(Protocol):
         """The names of the models of a mode's server, by default the configured mode's. Raises ``ProviderError``, and ``HostUnreachable`` if it runs on a host that does not
         answer.
         """
+        ...
+
+    async def list_known(self, mode: AgentMode | None = None) -> list[KnownModel]:
+        """The same models with sizes, prices and abilities, which may take the server longer. Raises as ``list_models``."""
         ...
 
     async def list_templates(self) -> dict[str, Template]:

@@ -16,6 +16,7 @@ from newel.session.manager import SessionManager
 from newel.session.totals import SessionTotals, totals
 
 if TYPE_CHECKING:
+    from newel.config.known_models import KnownModel
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
     from newel.context.skill_book import SkillBook
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 
 class ModelAccess(Protocol):
-    """The model of a mode. ``small`` writes the summaries; the others are as in ``CodingAgent``."""
+    """The model of a mode, and its server's models. ``small`` writes the summaries, ``where`` is the model's location, where its name does not
+    say it.
+    """
 
     @property
     def model(self) -> Model: ...
@@ -39,9 +42,17 @@ class ModelAccess(Protocol):
     @property
     def where(self) -> str: ...
 
-    def describe(self, name: str, /) -> Model: ...
+    def describe(self, name: str, /) -> Model:
+        """One of the server's models, listed or not."""
+        ...
 
-    async def list_models(self) -> list[str]: ...
+    async def list_models(self) -> list[str]:
+        """The names of the server's models. Raises ``ProviderError``."""
+        ...
+
+    async def list_known(self) -> list[KnownModel]:
+        """The server's models with sizes, prices and abilities. Raises ``ProviderError``."""
+        ...
 
     async def find_window(self, name: str, /) -> int | None: ...
 
@@ -58,11 +69,9 @@ class CodingAgent(Agent):
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
     ``attachable`` bounds which files a prompt may attach, ``attachable_by_prompts`` which the text of a prompt template may. ``open_session`` opens a session by its id, or a new one for None.
-    ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode,
-    ``find_policy`` the policy of an approval mode.
-    Screens show ``approve`` (the approval mode), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that),
-    ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
-    location, where its name does not say it). ``rules`` are the permission rules and ``background`` the commands in the background, if there
+    ``models`` are those of the server in use, ``find_model`` finds the model of a mode, ``find_policy`` the policy of an approval mode.
+    Screens show ``approve`` (the approval mode), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that)
+    and ``instructions`` (the AGENTS.md files in force). ``rules`` are the permission rules and ``background`` the commands in the background, if there
     can be any. ``journal`` is awaited with each event before the session gets it.
     """
 
@@ -83,8 +92,7 @@ class CodingAgent(Agent):
         workspace: Workspace,
         session: SessionManager,
         open_session: Callable[[str | None], SessionManager],
-        list_models: Callable[[], Awaitable[list[str]]],
-        describe_model: Callable[[str], Model],
+        models: ModelAccess,
         templates: dict[str, Template],
         find_model: Callable[[AgentMode], Awaitable[ModelAccess]] | None = None,
         find_policy: Callable[[ApprovalMode], Policy] | None = None,
@@ -94,7 +102,6 @@ class CodingAgent(Agent):
         sandbox: SandboxMode = "off",
         sandbox_problem: str = "",
         instructions: str = "",
-        where: str = "",
         works_in: Workspace | None = None,
         attachable: Attachable | None = None,
     ) -> None:
@@ -103,8 +110,7 @@ class CodingAgent(Agent):
         self.attachable_by_prompts: Attachable = self.attachable
         self.works_in: Workspace = works_in or workspace
         self.session: SessionManager = session
-        self.list_models: Callable[[], Awaitable[list[str]]] = list_models
-        self.describe_model: Callable[[str], Model] = describe_model
+        self.models: ModelAccess = models
         self._find_model = find_model
         self._find_policy = find_policy
         self.templates = templates
@@ -113,7 +119,6 @@ class CodingAgent(Agent):
         self.sandbox: SandboxMode = sandbox
         self.sandbox_problem = sandbox_problem
         self.instructions = instructions
-        self.where: str = where
         self.secrets: Callable[[], Sequence[str]] = tuple
         """Returns the values that an export must mask."""
         self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
@@ -181,7 +186,7 @@ class CodingAgent(Agent):
         """Use another model of the same server from the next request on; a name is enough."""
         before = self.state.model
         if isinstance(model, str):
-            model = self.describe_model(model)
+            model = self.models.describe(model)
         super().set_model(model)
         if self.compactor is not None:
             self.compactor.follow(model, before=before)
@@ -198,7 +203,7 @@ class CodingAgent(Agent):
         found = await self._find_model(mode)
         keeps_model = "local" not in {mode, before}
         model = self.state.model if keeps_model else found.model
-        self.list_models, self.describe_model, self.where = found.list_models, found.describe, found.where
+        self.models = found
         if self.compactor is not None:
             self.compactor.agent_mode = mode
             if not keeps_model:

@@ -16,7 +16,7 @@ async def expand_model_name(agent: CodingAgent, name: str) -> str:
     """
     from newel.providers.catalog.aliases import ALIASES, expand_alias
 
-    if name not in ALIASES or agent.describe_model(name).id != name:
+    if name not in ALIASES or agent.models.describe(name).id != name:
         return name
     return expand_alias(name, await listed_models(agent))
 
@@ -24,6 +24,6 @@ async def expand_model_name(agent: CodingAgent, name: str) -> str:
 async def listed_models(agent: CodingAgent) -> list[str]:
     """The server's models; none if it fails to list them, which the next prompt will show."""
     try:
-        return await agent.list_models()
+        return await agent.models.list_models()
     except NewelError:
         return []

@@ -56,8 +56,8 @@ async def run_prompts(
     notice = RunNotice(agent, format_command, sums_up=sys.stderr.isatty())
     if not isinstance(agent.workspace, RecordingWorkspace):
         _print_notice(NOT_RECORDING)
-    if agent.where:
-        _print_notice(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
+    if agent.models.where:
+        _print_notice(f"The model is {one_line(agent.state.model.id)} {agent.models.where}.")
     try:
         run = _PromptRun(agent, renderer, answers or AnswerOutput(), report, held)
         code = await run.run(prompts, approver)

@@ -18,6 +18,7 @@ import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.agent.ports import AgentMode, ThinkingLevel
+from newel.config.known_models import KnownModel
 from newel.mcp.types import ServerStatus
 from newel.providers.routing import AgentModeName
 from newel.runs.models import (
@@ -212,7 +213,7 @@ class GetSessions(SocketRequest, frozen=True, kw_only=True, tag="getSessions"):
 
 
 class GetModels(SocketRequest, frozen=True, kw_only=True, tag="getModels"):
-    """Get the names of the models of a tab's server, by default the configured one, as the reply's ``models``."""
+    """Get the models of a tab's server, by default the configured one, as the reply's ``models``."""
 
     tab: Id | None = None
 
@@ -423,7 +424,7 @@ class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
     messages: list[AppMessage] | None = None
     more: bool | None = None
     sessions: list[SessionInfo] | None = None
-    models: list[str] | None = None
+    models: list[KnownModel] | None = None
     prompts: list[PromptInfo] | None = None
     paths: list[str] | None = None
 

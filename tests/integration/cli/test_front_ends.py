@@ -232,7 +232,7 @@ def test_every_slash_command_works(with_model: Make, open_terminal: Callable[...
         ("/agent-mode local", "The agent mode is local: requests go to mock-model."),
         ("/agent-mode remote", "The agent mode is remote: requests go to mock-model."),
         ("/agent-mode", "Modes: local, remote, hybrid_auto."),
-        ("/model", "1  mock-model  (in use)"),
+        ("/model", "1  mock-model       (in use)"),
         ("2", "The next prompt goes to mock-model-mini."),
         (
             "/model gpt-typo",

@@ -261,6 +261,21 @@ def test_an_alias_can_be_chosen_in_a_conversation(with_model: Make) -> None:
     assert model_asked(newel) == "claude-opus-4-5-20251101"
 
 
+def test_a_model_is_chosen_in_a_conversation_by_what_it_costs(with_model: Make, public: PublicServer) -> None:
+    newel = with_model()
+    public.answer = {"data": [{"id": "gpt-4o"}, {"id": "o3"}, {"id": "unheard-of"}]}
+    environ = newel.environ | public.environ | {"LLM_DEFAULT_MODEL": "gpt-4o"}
+    with Tmux(["newel"], newel.project, environ, columns=100) as screen:
+        screen.wait_for(PROMPT)
+        screen.type("/model", "Enter")
+        screen.wait_for("Models · context in tokens, $ per million tokens in / out")
+        screen.wait_for("unheard-of")
+        assert f"{PROMPT} gpt-4o      128k  $2.5 / $10            (in use)\n" in screen.text
+        assert "  o3          200k  $2 / $8     thinking\n" in screen.text
+        screen.type("o3", "Enter")
+        screen.wait_for("The next prompt goes to o3.")
+
+
 def test_an_alias_can_be_chosen_by_a_program(with_model: Make) -> None:
     newel = with_model({"models": FAMILY, **scenario("hello", {"content": "Hi."})})
     requests = '{"type":"set_model","model":"opus"}\n{"type":"message","content":"hello"}\n'

@@ -15,6 +15,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.tools import coding_tools
 from newel.workspace.tracked import TrackedWorkspace
+from tests.scripted_models import ScriptedModels
 from tests.scripted_provider import Answer, ScriptedProvider
 
 
@@ -29,9 +30,6 @@ async def recorded_agent(
     def open_session(session: str | None) -> SessionManager:
         return SessionManager(directory=home / "sessions", cwd=workspace.root, session=session)
 
-    async def list_models() -> list[str]:
-        return ["m"]
-
     agent = CodingAgent(
         transport=ProviderTransport(ScriptedProvider(script)),
         config=RunConfig(
@@ -43,8 +41,7 @@ async def recorded_agent(
         workspace=recording,
         session=open_session(None),
         open_session=open_session,
-        list_models=list_models,
-        describe_model=lambda name: Model(name, "script"),
+        models=ScriptedModels("m"),
         templates={},
     )
     recording.attend(agent)

@@ -50,6 +50,7 @@ from newel.terminal.ui.approval import Approver
 from newel.tools import coding_tools
 from newel.tools.todo import TodoTool
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_models import ScriptedModels
 from tests.scripted_provider import deltas
 
 ESSAY = """\
@@ -176,9 +177,6 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
     def open_session(session: str | None) -> SessionManager:
         return SessionManager(directory=home / "sessions", cwd=str(cwd), session=session)
 
-    async def list_models() -> list[str]:
-        return ["obedient", "other"]
-
     def find_policy(mode: ApprovalMode) -> Any:
         places = SecretPaths(str(cwd), home=str(cwd))
         return approval_policy(mode, ask=approver, folder=str(cwd), places=places)
@@ -197,8 +195,7 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
         find_policy=find_policy,
         session=open_session(os.environ.get("PROGRAM_SESSION")),
         open_session=open_session,
-        list_models=list_models,
-        describe_model=lambda name: Model(name, "script"),
+        models=ScriptedModels("obedient", "other"),
         templates=await load_templates([WorkspaceFolder(workspace, f"{workspace.root}/.newel/prompts")]),
     )
     workspace.attend(agent)

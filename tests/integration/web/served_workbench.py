@@ -16,6 +16,7 @@ from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
+from newel.config.known_models import KnownModel
 from newel.context.built_in_prompts import BUILT_IN
 from newel.context.file_completion import FileCompleter
 from newel.context.prompt_templates import Template
@@ -44,8 +45,10 @@ from newel.workbench.tab_log import TabLog
 from newel.workbench.workbench import TabChange, Workbench
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_models import ScriptedModels
 from tests.scripted_provider import deltas
 
+MODELS = ("scripted", "another")
 TOKEN = "the-token-of-all-these-tests-0123456789"
 ABOUT = ServerInfo(
     newel="0.1.0", project="/home/me/shop", approve="auto", sandbox="workspace", ephemeral=True
@@ -95,9 +98,6 @@ class ScriptedAgents:
                 directory=self.home / "sessions", cwd=spec.folder, own_id=session, settle=False
             )
 
-        async def list_models() -> list[str]:
-            return await self.list_models()
-
         workspace = LocalWorkspace(spec.folder)
         return CodingAgent(
             transport=ProviderTransport(self.provider),
@@ -115,8 +115,7 @@ class ScriptedAgents:
             workspace=workspace,
             session=open_session(spec.session),
             open_session=open_session,
-            list_models=list_models,
-            describe_model=Model,
+            models=ScriptedModels(*MODELS, provider="openai"),
             templates={},
             journal=spec.record,
         )
@@ -137,7 +136,10 @@ class ScriptedAgents:
         return Model("scripted")
 
     async def list_models(self, mode: AgentMode | None = None) -> list[str]:
-        return ["scripted", "another"]
+        return list(MODELS)
+
+    async def list_known(self, mode: AgentMode | None = None) -> list[KnownModel]:
+        return [KnownModel(name, context_window=200_000, input_price=3, output_price=15) for name in MODELS]
 
     sandbox_problem = ""
 

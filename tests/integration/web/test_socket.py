@@ -225,7 +225,8 @@ async def test_lists_are_sent_only_to_the_page_that_asks(tmp_path: Path) -> None
         for n in range(3):
             await one.ask("send", tab=tab, messageId=f"m{n}", text=f"Message {n}")
             await one.event("agent_end")
-        assert (await one.ask("getModels"))["models"] == ["scripted", "another"]
+        models = (await one.ask("getModels"))["models"]
+        assert [(model["name"], model["inputPrice"]) for model in models] == [("scripted", 3), ("another", 3)]
         session = (await one.ask("getSessions"))["sessions"][0]
         assert (session["title"], session["messages"]) == ("Message 0", 6)
         history = await one.ask("getHistory", tab=tab, before="m2", limit=3)

@@ -21,6 +21,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_models import ScriptedModels
 from tests.scripted_provider import Answer, ScriptedProvider
 
 MODEL = Model("worker")
@@ -82,8 +83,7 @@ class Work:
             workspace=workspace,
             session=session,
             open_session=lambda _: session,
-            list_models=_no_models,
-            describe_model=Model,
+            models=ScriptedModels(MODEL.id),
             templates={},
             journal=self.keep,
         )
@@ -115,7 +115,3 @@ class Work:
 
     def told(self, *kinds: type[Any]) -> list[Any]:
         return [event for event in self.journal if isinstance(event, kinds)]
-
-
-async def _no_models() -> list[str]:
-    return []

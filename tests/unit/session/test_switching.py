@@ -14,6 +14,7 @@ from newel.agent.transform import Transformer
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_models import ScriptedModels
 
 
 @pytest.mark.anyio
@@ -34,17 +35,13 @@ async def test_a_session_that_could_not_be_opened_is_not_locked(tmp_path: Path) 
                 agent.resume(other.get_id())
             return AssistantMessage(content=[TextContent("Done.")])
 
-    async def list_models() -> list[str]:
-        return ["scripted"]
-
     agent = CodingAgent(
         transport=ProviderTransport(Busy()),
         config=RunConfig(model=Model("scripted"), transform=Transformer()),
         workspace=LocalWorkspace(str(tmp_path)),
         session=open_session(None),
         open_session=open_session,
-        list_models=list_models,
-        describe_model=Model,
+        models=ScriptedModels("scripted"),
         templates={},
     )
     with anyio.fail_after(5):

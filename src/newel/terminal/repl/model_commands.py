@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, get_args
 
 from newel.agent.errors import NewelError
 from newel.agent.ports import AgentMode, ThinkingLevel
@@ -11,6 +12,11 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext
 from newel.terminal.model_names import expand_model_name, listed_models
 from newel.text.format import one_line, short_number
+
+if TYPE_CHECKING:
+    from newel.config.known_models import KnownModel
+
+NAME_COLUMNS = 44
 
 
 async def model(context: CommandContext, argument: str) -> None:
@@ -26,14 +32,15 @@ async def model(context: CommandContext, argument: str) -> None:
 
 async def _pick_model(context: CommandContext) -> str | None:
     """One of the server's models; None if the user chooses none, or there are none."""
-    names, current = await context.agent.list_models(), context.agent.state.model.id
-    if not names:
+    models, current = await context.agent.models.list_known(), context.agent.state.model.id
+    if not models:
         context.say(
             f"The server lists no models. {one_line(current)} is in use; /model NAME switches to another."
         )
         return None
+    names = [model.name for model in models]
     selected = names.index(current) if current in names else 0
-    picked = await context.pick("Models", [_row(context.agent, name) for name in names], selected)
+    picked = await context.pick(_title("Models", models), _rows(models, current), selected)
     return None if picked is None else names[picked]
 
 
@@ -44,18 +51,42 @@ async def _resolve(context: CommandContext, typed: str) -> str | None:
     agent = context.agent
     name = await expand_model_name(agent, typed)
     names = await listed_models(agent)
-    near = [listed for listed in names if name.lower() in listed.lower()]
-    if name in names or not near or agent.describe_model(name).id != name:
+    if name in names or agent.models.describe(name).id != name:
         return name
-    rows = [*(_row(agent, listed) for listed in near), f"{one_line(name)}  (the server does not list it)"]
-    picked = await context.pick(f"Models with {one_line(name, 40)} in their names", rows)
-    return None if picked is None else [*near, name][picked]
+    if not any(name.lower() in listed.lower() for listed in names):
+        return name
+    near = [known for known in await agent.models.list_known() if name.lower() in known.name.lower()]
+    rows = [*_rows(near, agent.state.model.id), f"{one_line(name)}  (the server does not list it)"]
+    picked = await context.pick(_title(f"Models with {one_line(name, 40)} in their names", near), rows)
+    return None if picked is None else [*(known.name for known in near), name][picked]
 
 
-def _row(agent: CodingAgent, name: str) -> str:
-    window = agent.describe_model(name).context_window
-    size = f"  {short_number(window)} tokens" if window else ""
-    return f"{one_line(name)}{size}{'  (in use)' if name == agent.state.model.id else ''}"
+def _title(words: str, models: Sequence[KnownModel]) -> str:
+    is_priced = any(model.input_price is not None for model in models)
+    return f"{words} · context in tokens, $ per million tokens in / out" if is_priced else words
+
+
+def _rows(models: Sequence[KnownModel], current: str) -> list[str]:
+    """A row for each model, in columns; what is known of none has no column."""
+    columns = zip(*(_cells(model, current) for model in models), strict=True)
+    padded = [[cell.ljust(_width(column)) for cell in column] for column in columns if any(column)]
+    return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
+
+
+def _cells(model: KnownModel, current: str) -> tuple[str, ...]:
+    price = f"${model.input_price:g} / ${model.output_price:g}" if model.input_price is not None else ""
+    return (
+        one_line(model.name),
+        short_number(model.context_window) if model.context_window else "",
+        f"{price}{'+' if model.has_tiers else ''}",
+        "thinking" if model.thinking else "",
+        "(in use)" if model.name == current else "",
+    )
+
+
+def _width(column: Sequence[str]) -> int:
+    """Of the longest cell. A very long name does not push the prices of the others out of sight."""
+    return min(max(map(len, column)), NAME_COLUMNS)
 
 
 async def _unlisted_note(agent: CodingAgent, name: str) -> str:
@@ -102,5 +133,5 @@ async def agent_mode(context: CommandContext, name: str) -> None:
 
 
 def _working_mode(agent: CodingAgent) -> str:
-    model = " ".join(filter(None, (agent.state.model.id, agent.where)))
+    model = " ".join(filter(None, (agent.state.model.id, agent.models.where)))
     return f"The agent mode is {agent.state.agent_mode}: requests go to {one_line(model)}."

@@ -47,7 +47,7 @@ async def session(context: CommandContext, argument: str) -> None:
         ("file", str(path) if path else "kept in memory only"),
         ("folder", agent.workspace.name),
         ("messages", str(agent.message_count)),
-        ("model", " ".join(filter(None, (agent.state.model.id, agent.where)))),
+        ("model", " ".join(filter(None, (agent.state.model.id, agent.models.where)))),
         ("thinking", agent.state.thinking_level),
         ("approve", agent.approve),
         ("sandbox", agent.sandbox),

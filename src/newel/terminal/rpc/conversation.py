@@ -259,7 +259,7 @@ class Conversation:
                     raise InvalidRpcRequest("The name of the model is empty.")
                 agent.set_model(await expand_model_name(agent, command.model))
                 model = agent.state.model
-                return p.ModelData(model=model.id, provider=model.provider, where=agent.where)
+                return p.ModelData(model=model.id, provider=model.provider, where=agent.models.where)
             case p.ThinkingCommand():
                 agent.set_thinking_level(command.level)
                 return p.ThinkingData(level=command.level)
@@ -279,14 +279,14 @@ class Conversation:
 
     async def _set_agent_mode(self, mode: AgentMode) -> p.AgentModeData:
         await self.agent.set_agent_mode(mode)
-        return p.AgentModeData(mode=mode, model=self.agent.state.model.id, where=self.agent.where)
+        return p.AgentModeData(mode=mode, model=self.agent.state.model.id, where=self.agent.models.where)
 
     def state(self) -> p.StateData:
         agent, state, totals = self.agent, self.agent.state, self.agent.totals()
         path = agent.session.get_file_path()
         return p.StateData(
             model=state.model.id,
-            where=agent.where,
+            where=agent.models.where,
             provider=state.model.provider,
             thinking_level=state.thinking_level,
             agent_mode=state.agent_mode,
