@@ -13,6 +13,7 @@ from newel.providers.api_client import ListedModel
 from newel.providers.catalog.model_catalog import CatalogModel, Price
 from newel.providers.http.urls import ollama_http_url
 from newel.providers.pricing import price_list_for
+from newel.text.format import short_number
 
 
 class KnownModel(msgspec.Struct, frozen=True, rename="camel"):
@@ -27,6 +28,20 @@ class KnownModel(msgspec.Struct, frozen=True, rename="camel"):
     tools: bool | None = None
     thinking: bool | None = None
     images: bool | None = None
+
+    @property
+    def price(self) -> str:
+        """``$3 / $15``: input and output; ``+`` if large inputs cost more. Empty if unknown."""
+        if self.input_price is None:
+            return ""
+        return f"${self.input_price:g} / ${self.output_price:g}{'+' if self.has_tiers else ''}"
+
+    @property
+    def summary(self) -> str:
+        """``200k · $3 / $15 per M · thinking``: what is known, on one line."""
+        size = short_number(self.context_window) if self.context_window else ""
+        price = f"{self.price} per M" if self.price else ""
+        return " · ".join(filter(None, (size, price, "thinking" if self.thinking else "")))
 
 
 async def find_known(

@@ -279,11 +279,20 @@ async def test_a_killed_agent_leaves_no_command_behind(with_model: WithModel) ->
 
 
 async def test_the_models_of_the_server_and_thinking_can_be_chosen(with_model: WithModel) -> None:
-    newel = with_model(scenario("hello", {"content": "Hello!"}))
+    newel = with_model({"models": ["thrifty"], **scenario("hello", {"content": "Hello!"})})
+    (newel.home / ".newel").mkdir(exist_ok=True)
+    (newel.home / ".newel" / "config.toml").write_text(
+        '[models."thrifty"]\ncontext_window = 64_000\ninput_price = 0.1\noutput_price = 0.4\n'
+    )
     async with editing(newel) as ide:
         answer = await ide.new_session()
         assert [option.id for option in answer.config_options] == ["mode", "model", "thinking"]
         await ide.editor.until(lambda: ide.editor.of_kind("config_option_update"))
+        model = ide.editor.of_kind("config_option_update")[-1]["configOptions"][1]
+        assert {each["name"]: each.get("description") for each in model["options"]} == {
+            "mock-model": None,
+            "thrifty": "64k · $0.1 / $0.4 per M",
+        }
         options = await ide.agent.set_config_option(
             session_id=ide.session, config_id="model", value="another-model"
         )

@@ -74,11 +74,10 @@ def _rows(models: Sequence[KnownModel], current: str) -> list[str]:
 
 
 def _cells(model: KnownModel, current: str) -> tuple[str, ...]:
-    price = f"${model.input_price:g} / ${model.output_price:g}" if model.input_price is not None else ""
     return (
         one_line(model.name),
         short_number(model.context_window) if model.context_window else "",
-        f"{price}{'+' if model.has_tiers else ''}",
+        model.price,
         "thinking" if model.thinking else "",
         "(in use)" if model.name == current else "",
     )
