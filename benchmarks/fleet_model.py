@@ -387,7 +387,7 @@ def main() -> None:
     if options.measure:
         from fleet_costs import measure
 
-        costs = anyio.run(measure)
+        costs = Costs(**anyio.run(measure))
         text = msgspec.json.format(msgspec.json.encode(costs)).decode()
         print(text)
         if options.save is not None:

@@ -415,7 +415,7 @@ def _prepare_commands(
     if isinstance(transport, ProviderTransport) and recording and context.host.connection is None:
         from newel.review.tracking.early_scan import EarlyScan
 
-        agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, recording.scan_early))
+        agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, recording))
 
 
 def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Attachable:

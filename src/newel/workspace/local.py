@@ -119,7 +119,7 @@ class LocalWorkspace:
         await anyio.to_thread.run_sync(files.remove_folder, path)
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
-        from newel.workspace.process.launcher import DIRECT, WithLimits
+        from newel.workspace.process.launcher import DIRECT
         from newel.workspace.process.runner import run_process
 
         find_launcher, environ = self._find_launcher, self._environ
@@ -137,7 +137,7 @@ class LocalWorkspace:
         else:
             run = partial(run_process, **options)
         done = await run(argv, cwd=self._root, environ=environ, limits=self._limits, launcher=launcher)
-        for line in launcher.reached() if isinstance(launcher, WithLimits) else []:
+        for line in launcher.reached():
             separator = "" if done.stderr.endswith("\n") or not done.stderr else "\n"
             done = msgspec.structs.replace(done, stderr=f"{done.stderr}{separator}{line}\n")
         return done

@@ -43,7 +43,7 @@ class Place:
             transport, workspace = agent.agent.transport, agent.workspace
             assert isinstance(transport, ProviderTransport)
             assert isinstance(workspace, RecordingWorkspace)
-            agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, workspace.scan_early))
+            agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, workspace))
             yield agent
 
 
@@ -110,16 +110,19 @@ async def test_no_answer_waits_for_the_scan() -> None:
         await has_begun.wait()
         return says("Done.")
 
-    async def scan() -> None:
-        has_begun.set()
-        await anyio.sleep_forever()
+    class Endless:
+        has_scanned = False
+
+        async def scan_early(self) -> None:
+            has_begun.set()
+            await anyio.sleep_forever()
 
     async def on_delta(_: ProviderEvent) -> None:
         pass
 
     request = ModelRequest(model=Model("m", "script"), system_prompt="", messages=[])
     with anyio.fail_after(8):
-        done = await EarlyScan(ScriptedProvider([answer]), scan).complete(request, on_delta)
+        done = await EarlyScan(ScriptedProvider([answer]), Endless()).complete(request, on_delta)
     assert done.text == "Done."
 
 

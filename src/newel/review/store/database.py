@@ -59,7 +59,7 @@ class LedgerDatabase:
         self._lock_file = lock_file
         self._lock = threading.RLock()
         self._is_batch = False
-        self._file = _identity(folder)
+        self._file = self._identity()
         self.rollbacks = 0
         """How many transactions failed: what was cached within one of them is not in the file."""
 
@@ -102,7 +102,7 @@ class LedgerDatabase:
 
     def is_removed(self) -> bool:
         """Whether the file has been removed or replaced since it was opened."""
-        return self._file != _identity(self.folder)
+        return self._file != self._identity()
 
     def is_alone(self) -> bool:
         """Whether no other process has the ledger open. Call it within ``writing``: a process that opens the ledger meanwhile
@@ -149,13 +149,13 @@ class LedgerDatabase:
             raise LedgerBusy(f"Another thread is using the review ledger {self._path}.")
         try:
             with self._map_errors():
+                if self._is_batch:
+                    yield self._connection
+                    return
                 if self.is_removed():
                     raise LedgerError(
                         f"{self._path}, the record of changes here, was removed or replaced by something other than Newel."
                     )
-                if self._is_batch:
-                    yield self._connection
-                    return
                 with self._settings(flush, wait):
                     self._begin_transaction(wait)
                     try:
@@ -167,6 +167,14 @@ class LedgerDatabase:
                         raise
         finally:
             self._lock.release()
+
+    def _identity(self) -> tuple[int, int] | None:
+        """What identifies the file; None if there is none."""
+        try:
+            status = os.stat(self._path) if self.folder else None  # noqa: PTH116 — asked for each transaction
+        except OSError:
+            return None
+        return (status.st_dev, status.st_ino) if status else None
 
     @contextmanager
     def _settings(self, flush: bool, wait: bool) -> Generator[None]:
@@ -199,15 +207,6 @@ class LedgerDatabase:
             raise LedgerError(f"The review ledger {self._path} was closed.") from error
         except sqlite3.Error as error:
             raise LEDGER.failure(self._path, error) from error
-
-
-def _identity(folder: Path | None) -> tuple[int, int] | None:
-    """What identifies the file in a folder; None if there is none."""
-    try:
-        status = (folder / FILE).stat() if folder else None
-    except OSError:
-        return None
-    return (status.st_dev, status.st_ino) if status else None
 
 
 class _HasRun(msgspec.Struct):

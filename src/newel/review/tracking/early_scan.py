@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -15,17 +14,28 @@ _START_S: Final = 0.1
 """By then the request is sent, and nothing delays it."""
 
 
-class EarlyScan:
-    """A ``Provider`` that passes on requests, and meanwhile awaits ``begin_scan``, until the end of the answer at the latest."""
+class Scanning(Protocol):
+    """A project that is scanned by the first command at the latest."""
 
-    def __init__(self, provider: Provider, begin_scan: Callable[[], Awaitable[None]]) -> None:
+    @property
+    def has_scanned(self) -> bool: ...
+
+    async def scan_early(self) -> None: ...
+
+
+class EarlyScan:
+    """A ``Provider`` that passes on requests, and meanwhile has the project scanned, until the end of the answer at the latest."""
+
+    def __init__(self, provider: Provider, project: Scanning) -> None:
         self._provider = provider
-        self._begin_scan = begin_scan
+        self._project = project
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
-        async with background_tasks(self._begin):
+        if self._project.has_scanned:
+            return await self._provider.complete(request, on_delta)
+        async with background_tasks(self._scan):
             return await self._provider.complete(request, on_delta)
 
-    async def _begin(self) -> None:
+    async def _scan(self) -> None:
         await anyio.sleep(_START_S)
-        await self._begin_scan()
+        await self._project.scan_early()

@@ -202,7 +202,8 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         self._run: TrackedRun | None = None
         self._failed: TrackedRun | None = None
         self._reported: set[str] = set()
-        self._has_scanned = False
+        self.has_scanned: bool = False
+        """Whether a command has waited for the first scan of the project."""
         self._outside: OutsideWatch | None = None
 
     def attend(self, attended: AgentSession) -> None:
@@ -236,7 +237,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
     async def scan_early(self) -> None:
         """Begin to scan the project, which the first command would have to wait for. Errors are left to that command."""
-        if self._run is not None and self._run is not self._failed and not self._has_scanned:
+        if self._run is not None and self._run is not self._failed and not self.has_scanned:
             with contextlib.suppress(NewelError, OSError):
                 (await self.recorder()).scan_early()
 
@@ -277,7 +278,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
     async def look(self) -> None:
         """Record what commands in the background have changed until now."""
-        if not self._has_scanned:
+        if not self.has_scanned:
             return
         try:
             for notice in await (await self.recorder()).look():
@@ -378,12 +379,12 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         operation = TrackedOperation(run, name, expect=expect)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._report, operation)
-            if name is not None or self._has_scanned:  # later scans are quick
+            if name is not None or self.has_scanned:  # later scans are quick
                 await self._track(stack, operation)
             else:
                 async with self.progress(SCANNING.format(root=self.root)):
                     await self._track(stack, operation)
-                self._has_scanned = True
+                self.has_scanned = True
             await self._report(operation)
             yield operation
 

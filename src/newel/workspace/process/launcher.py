@@ -12,7 +12,9 @@ Stream = int | IO[bytes]
 
 
 class StartedProcess(Protocol):
-    """The first process of a command. ``pid`` is its number here, ``returncode`` as of ``subprocess.Popen``."""
+    """The first process of a command. ``pid`` is its number here, ``returncode`` as of ``subprocess.Popen``. If it has a ``descriptor``, that
+    is a pidfd of its own.
+    """
 
     @property
     def pid(self) -> int: ...
@@ -28,28 +30,11 @@ class StartedProcess(Protocol):
 
 
 @runtime_checkable
-class WithDescriptor(Protocol):
-    """A started process with a pidfd of its own."""
-
-    @property
-    def descriptor(self) -> int: ...
-
-
-@runtime_checkable
 class Preparable(Protocol):
     """A launcher that takes time to start."""
 
     def prepare(self) -> None:
         """Begin to start it, and return at once."""
-        ...
-
-
-@runtime_checkable
-class WithLimits(Protocol):
-    """A launcher whose processes have limits together."""
-
-    def reached(self) -> list[str]:
-        """What limits have stopped since the last call, for the user and the model."""
         ...
 
 
@@ -69,6 +54,10 @@ class ProcessLauncher(Protocol[P_co]):
         mark: str,
     ) -> P_co:
         """Start a program with these standard streams. Raises what ``Popen`` raises."""
+        ...
+
+    def reached(self) -> list[str]:
+        """What limits of all processes together have stopped since the last call, for the user and the model."""
         ...
 
 
@@ -106,6 +95,9 @@ class DirectLauncher:
                 pass_fds=self._descriptors,
                 start_new_session=True,
             )
+
+    def reached(self) -> list[str]:
+        return []
 
 
 DIRECT = DirectLauncher()

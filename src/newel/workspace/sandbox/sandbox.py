@@ -189,7 +189,6 @@ class Sandbox:
             return self._ask(forbidden)
 
     def reached(self) -> list[str]:
-        """Implements ``newel.workspace.process.launcher.WithLimits``."""
         if self._group is None and not self._reached:
             return []
         with self._lock:

@@ -29,6 +29,9 @@ class LauncherThatFillsMemory:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         return process
 
+    def reached(self) -> list[str]:
+        return []
+
 
 def test_a_command_that_runs_is_followed_although_its_entry_cannot_be_updated(
     tmp_path: Path, request: pytest.FixtureRequest
