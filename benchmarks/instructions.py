@@ -1,7 +1,8 @@
 """The instructions that Newel's process executes up to its first request: a count that depends on neither load nor clock.
 
     python benchmarks/instructions.py                     without the sandbox, and in it
-    python benchmarks/instructions.py --steps             also for each step: a run of 50 less one of 10, divided by 40
+    python benchmarks/instructions.py --steps             also for each step: a run of 50 less one of 10, divided by 40. Without the
+                                                          sandbox only: valgrind refuses `pidfd_open`, and without it none starts
     python benchmarks/instructions.py --checkout ../main  of another checkout, with its own .venv
 
 Needs valgrind. Prints millions of instructions, in a folder and a home of an earlier run. Two runs of the same code differ by less than 1 in
@@ -87,7 +88,7 @@ def main() -> None:
     checkout = options.checkout.resolve()
     for name, words in MODES.items():
         print(f"{name}: start {count(checkout, UP_TO_REQUEST, words, 1):.0f}", end="", flush=True)
-        if options.steps:
+        if options.steps and words:
             few, many = (count(checkout, WHOLE, words, steps) for steps in (FEW, MANY))
             print(f", step {(many - few) / (MANY - FEW):.2f}", end="")
         print()
