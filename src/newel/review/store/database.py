@@ -152,14 +152,12 @@ class LedgerDatabase:
                 if self._is_batch:
                     yield self._connection
                     return
-                if self.is_removed():
-                    raise LedgerError(
-                        f"{self._path}, the record of changes here, was removed or replaced by something other than Newel."
-                    )
+                self._require_file()
                 with self._settings(flush, wait):
                     self._begin_transaction(wait)
                     try:
                         yield self._connection
+                        self._require_file()
                         self._connection.execute("COMMIT")
                     except BaseException:
                         self.rollbacks += 1
@@ -167,6 +165,12 @@ class LedgerDatabase:
                         raise
         finally:
             self._lock.release()
+
+    def _require_file(self) -> None:
+        if self.is_removed():
+            raise LedgerError(
+                f"{self._path}, the record of changes here, was removed or replaced by something other than Newel."
+            )
 
     def _identity(self) -> tuple[int, int] | None:
         """What identifies the file; None if there is none."""

@@ -161,6 +161,21 @@ def test_a_batch_is_stored_completely_or_not_at_all(tmp_path: Path) -> None:
         )  # the rolled back change is not in the journal either
 
 
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_nothing_is_acknowledged_that_goes_into_a_removed_ledger(tmp_path: Path, when: str) -> None:
+    def write() -> None:
+        with ledger.batch():
+            begun(ledger, "g")
+            (tmp_path / FILE).unlink(missing_ok=True)
+
+    with Ledger.open(tmp_path) as ledger:
+        begun(ledger)
+        if when == "before":
+            (tmp_path / FILE).unlink()
+        with pytest.raises(LedgerError, match="was removed or replaced"):
+            write()
+
+
 def test_a_read_returns_the_latest_save_of_another_process(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
         begun(mine)
