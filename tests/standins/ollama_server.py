@@ -43,7 +43,7 @@ class OllamaServer:
         {"trigger": "…", "answer": "…", "constrained": "the answer to a format", "thinking": "…", "tool_calls": […],
          "fault": "hang", "times": how often the fault occurs}
 
-    ``requests`` are the bodies of chats, ``seen`` the messages that the model saw in each, ``loads`` counts how often a
+    A model that ``stalls`` is never described. ``requests`` are the bodies of chats, ``seen`` the messages that the model saw in each, ``loads`` counts how often a
     model was loaded; ``registry`` names the models that can be pulled.
     """
 
@@ -174,6 +174,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def _show(self, model: dict[str, Any]) -> None:
+        if "stalls" in model:
+            with suppress(OSError):
+                self._hang()
+            return
         shown: dict[str, Any] = {"model_info": {"general.architecture": "llama"}}
         if "context_length" in model:
             shown["model_info"]["llama.context_length"] = model["context_length"]

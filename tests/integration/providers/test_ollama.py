@@ -308,6 +308,16 @@ async def test_a_foreign_server_is_recognised(serve: Serve, answer: bytes) -> No
     await client.aclose()
 
 
+async def test_a_list_of_models_does_not_wait_for_one_that_is_not_described(start: Start) -> None:
+    """A user waits for the list. A server on a slow machine, or one that is busy, may take seconds for each model."""
+    stuck = {f"stuck-{number}:latest": {"stalls": True} for number in range(4)}
+    _, client = start(models=stuck | MODELS, describe_timeout=0.5)
+    models = {model.name: model.tools for model in await client.list_models()}
+    assert list(models) == [*stuck, *MODELS]
+    assert [models[name] for name in stuck] == [None] * 4
+    assert models["llama3.2:latest"] is True
+
+
 async def test_an_endless_line_is_read_in_bounded_memory(serve: Serve) -> None:
     head = b"HTTP/1.1 200 OK\r\n\r\n"
     server = serve(http(b"{}"), http(b"{}"), floods(head + b'{"message": {"content": "', b"x" * 65_536))

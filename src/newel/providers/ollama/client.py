@@ -23,6 +23,7 @@ from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError, Req
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
+from newel.concurrency import task_group
 from newel.providers.errors import (
     MAX_ERROR_BODY,
     EndpointDescription,
@@ -57,6 +58,11 @@ VERSION = "/api/version"
 QUERY_TIMEOUT_S = 10.0
 """Seconds for a query."""
 
+DESCRIBE_TIMEOUT_S = 5.0
+"""Seconds to describe all models of a list, for which a user waits. By then each has its name at least."""
+
+DESCRIBED_AT_ONCE = 8
+
 AFTER_DONE_S = 0.25
 PULL_SUCCEEDED = "success"
 MAX_QUERY_BYTES = 8 * 2**20
@@ -73,7 +79,7 @@ class Ollama:
     """A ``ModelServer`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
 
     ``api_key`` is for Ollama's cloud or a gateway; ``place`` names the server for users; ``timeout`` is in
-    seconds without a byte. Features that a server rejects are omitted from then on; a ``Retry`` without delay
+    seconds without a byte, ``describe_timeout`` for the facts about all models of a list. Features that a server rejects are omitted from then on; a ``Retry`` without delay
     reports it.
 
     Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded without asking.
@@ -91,6 +97,7 @@ class Ollama:
         place: str = "",
         name: str = "ollama",
         timeout: float = TIMEOUT_S,
+        describe_timeout: float = DESCRIBE_TIMEOUT_S,
     ) -> None:
         headers = {
             "Accept": "application/x-ndjson",
@@ -103,6 +110,7 @@ class Ollama:
             headers["Authorization"] = f"Bearer {self._secret}"
         self.name = name
         self._http = HttpClient(base_url, headers=headers, timeout=timeout, socket=socket, display_name=place)
+        self._describe_timeout = describe_timeout
         self._encoder = MessageEncoder(name)
         self._profiles: dict[str, ModelProfile] = {}
 
@@ -133,8 +141,20 @@ class Ollama:
         ]
 
     async def list_models(self) -> list[ListedModel]:
-        """The server's models with their facts, in its order. Raises ``ProviderError``."""
-        return [await self._describe(name) for name in await self.models()]
+        """The server's models, in its order, with the facts that it tells in time. Raises ``ProviderError``."""
+        names = await self.models()
+        described: dict[str, ListedModel] = {}
+        limit = anyio.CapacityLimiter(DESCRIBED_AT_ONCE)
+
+        async def describe(name: str) -> None:
+            async with limit:
+                described[name] = await self._describe(name)
+
+        with anyio.move_on_after(self._describe_timeout):
+            async with task_group() as tasks:
+                for name in names:
+                    tasks.start_soon(describe, name)
+        return [described.get(name) or describe_model(name, _NOTHING) for name in names]
 
     async def version(self) -> str:
         """The server's version; only an Ollama server has one. Raises ``ProviderError``."""
