@@ -26,6 +26,7 @@ from newel.app.setup_questions import (
 from newel.config.editing import FILE, check_config, save
 from newel.config.endpoint import EndpointSettings, Place, choose_endpoint
 from newel.config.keys import KeyStore, check_key, key_name, vendors
+from newel.config.known_models import KnownModel, find_known
 from newel.config.settings import Flags, Settings, load_settings, mask_secret
 from newel.providers.http.urls import is_private
 from newel.providers.model_server import connect
@@ -72,8 +73,8 @@ def run_setup(home: Path) -> None:
         reached = _reach(home, written, server)
         if reached is None:
             continue
-        key, names = reached
-        model = _choose_model(server, names)
+        key, models = reached
+        model = _choose_model(server, models)
         if model is None:
             continue
         say(f"Trying {model} with one request of a few tokens …")
@@ -142,7 +143,7 @@ def _ask_address(typed: str = "") -> ServerChoice:
 
 def _reach(
     home: Path, written: Mapping[str, Any], server: ServerChoice
-) -> tuple[ChosenKey, list[str]] | None:
+) -> tuple[ChosenKey, list[KnownModel]] | None:
     """A key that the server accepts for its list of models, and the list. None to choose another server."""
     known = _known_key(home, written, server)
     is_rejected = False
@@ -197,9 +198,9 @@ def _ask_key(server: ServerChoice, known: ChosenKey, *, is_rejected: bool) -> Ch
         return ChosenKey(key, is_new=True)
 
 
-async def _models(endpoint: EndpointSettings) -> list[str]:
+async def _models(endpoint: EndpointSettings) -> list[KnownModel]:
     async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
-        return await client.models()
+        return await find_known(await client.list_models(), endpoint.base_url, {})
 
 
 async def _try(endpoint: EndpointSettings, model: str) -> ModelTrial:
@@ -207,13 +208,15 @@ async def _try(endpoint: EndpointSettings, model: str) -> ModelTrial:
         return await try_model(endpoint, client, model)
 
 
-def _choose_model(server: ServerChoice, names: list[str]) -> str | None:
+def _choose_model(server: ServerChoice, models: Sequence[KnownModel]) -> str | None:
+    facts = {model.name: model.summary for model in models}
+    names = list(facts)
     if len(names) == 1:
         return names[0]
     if not names:
         say("The server lists no models.")
         return ask_line("Name of the model (Enter: another server): ") or None
-    return choose_name(f"Which model of {server.label}?", names)
+    return choose_name(f"Which model of {server.label}?", names, facts=facts)
 
 
 def _save(home: Path, written: Mapping[str, Any], server: ServerChoice, key: ChosenKey, model: str) -> bool:

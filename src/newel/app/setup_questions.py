@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from newel.agent.errors import NewelError
@@ -12,6 +13,9 @@ from newel.text.sanitize import escape_line, sanitize
 
 SHOWN: Final = 20
 """Names of a long list that are printed."""
+
+NAME_COLUMNS: Final = 44
+NO_FACTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class SetupCancelled(NewelError):
@@ -69,13 +73,21 @@ def choose_or_type(title: str, rows: Sequence[str], is_typed: Callable[[str], bo
         say(f"Enter one of the numbers 1 to {len(rows)}, or a part of one name.")
 
 
-def choose_name(title: str, names: Sequence[str], *, otherwise: str = "another server") -> str | None:
-    """One of the names, by its number, or by letters that narrow the list. None if the user wants none of them."""
+def choose_name(
+    title: str,
+    names: Sequence[str],
+    *,
+    facts: Mapping[str, str] = NO_FACTS,
+    otherwise: str = "another server",
+) -> str | None:
+    """One of the names, by its number, or by letters that narrow the list; ``facts`` are printed beside them. None if the user wants none."""
     shown = list(names)
     while True:
         say(title)
-        for number, name in enumerate(shown[:SHOWN], 1):
-            say(f"  {number:>2}  {escape_line(name)}")
+        rows = [escape_line(name) for name in shown[:SHOWN]]
+        width = min(max(map(len, rows), default=0), NAME_COLUMNS)
+        for number, (row, name) in enumerate(zip(rows, shown, strict=False), 1):
+            say(f"  {number:>2}  {row:<{width}}  {facts.get(name, '')}".rstrip())
         more = len(shown) - SHOWN
         if more > 0:
             say(f"  and {more} more: type a part of the name")

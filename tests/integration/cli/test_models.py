@@ -276,6 +276,22 @@ def test_a_model_is_chosen_in_a_conversation_by_what_it_costs(with_model: Make, 
         screen.wait_for("The next prompt goes to o3.")
 
 
+def test_a_newcomer_chooses_a_model_by_what_it_costs(with_model: Make, public: PublicServer) -> None:
+    newel = with_model()
+    public.answer = {"data": [{"id": "gpt-4o"}, {"id": "o3"}, {"id": "unheard-of"}]}
+    proxy = {"HTTP_PROXY": public.environ["HTTP_PROXY"]}
+    environ = {name: value for name, value in newel.environ.items() if not name.startswith("LLM_")} | proxy
+    with Tmux(["newel", "setup"], newel.project, environ, columns=100) as screen:
+        screen.wait_for("Number, 1 to ")
+        screen.type(public.URL, "Enter")
+        screen.wait_for("Key for")
+        screen.type("", "Enter")
+        screen.wait_for("a part of the name")
+        assert "   1  gpt-4o      128k · $2.5 / $10 per M\n" in screen.text
+        assert "   2  o3          200k · $2 / $8 per M · thinking\n   3  unheard-of\n" in screen.text
+        screen.type("", "C-c")
+
+
 def test_an_alias_can_be_chosen_by_a_program(with_model: Make) -> None:
     newel = with_model({"models": FAMILY, **scenario("hello", {"content": "Hi."})})
     requests = '{"type":"set_model","model":"opus"}\n{"type":"message","content":"hello"}\n'
