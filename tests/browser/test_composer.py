@@ -113,6 +113,15 @@ def test_a_file_that_does_not_exist_is_named_and_none_is_attached(shop: tuple[Wo
     assert "THE CODE" not in json.dumps(last_request(bench))
 
 
+TYPED_FASTER_THAN_THE_LIST = """box => {
+    box.value = "/hel";
+    box.setSelectionRange(4, 4);
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+    box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
+}"""
+"""The list still shows what begins with "/" when Enter is pressed: it must not run the first of those."""
+
+
 def test_commands_and_templates_are_completed_with_what_they_do(shop: tuple[Workbench, Page]) -> None:
     bench, page = shop
     message_box(page).press_sequentially("/")
@@ -126,9 +135,9 @@ def test_commands_and_templates_are_completed_with_what_they_do(shop: tuple[Work
     message_box(page).press("Enter")
     expect(answers(page).last).to_contain_text("None.")
     assert "Find faults in: the importer" in json.dumps(last_request(bench))
-    message_box(page).press_sequentially("/hel")
-    expect(choices(page)).to_contain_text(["/help"])
-    message_box(page).press("Enter")
+    message_box(page).press_sequentially("/")
+    expect(choices(page).first).not_to_contain_text("/help")
+    message_box(page).evaluate(TYPED_FASTER_THAN_THE_LIST)
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
     page.keyboard.press("Escape")
     expect(message_box(page)).to_have_value("")

@@ -4,6 +4,7 @@ import { fill, h, setAttr } from "./dom.js";
 import { matchScore, plain, revealPath } from "./format.js";
 
 const MAX_SHOWN = 8;
+const PATIENCE_MS = 1_000; // for the list of what was typed, before a key means the text as it stands
 const MENTION = /(?:^|[\s([{<'"`])(@(?:"(?<quoted>[^"\n]*)|(?<bare>[^\s"'`@]*)))$/;
 const COMMAND = /^\/(?<name>[\w.-]*)$/;
 
@@ -51,6 +52,7 @@ export class Completion {
     this.choices = [];
     this.at = 0;
     this.asked = 0;
+    this.pending = null; // resolves when the list is that of the text
     this.id = `completion-${Math.random().toString(36).slice(2)}`;
     this.el = h("div", { class: "completion", role: "listbox", id: this.id, "aria-label": "Completions", hidden: true });
     area.addEventListener("blur", () => this.close());
@@ -62,19 +64,24 @@ export class Completion {
   }
 
   /** Complete what stands before the cursor now. */
-  async update() {
+  update() {
     const { selectionStart: cursor, selectionEnd, value } = this.area;
     const found = cursor === selectionEnd ? completedPart(value.slice(0, cursor)) : null;
-    const number = (this.asked += 1);
     if (!found) return this.close();
+    this.asked += 1;
+    this.pending = this.#list(found, this.asked);
+  }
+
+  async #list(found, number) {
     const choices = await (found.kind === "file" ? this.#filesFor(found.part) : this.#commandsFor(found.part)).catch(() => []);
     if (number !== this.asked) return;
-    Object.assign(this, { found, choices: choices.slice(0, MAX_SHOWN), at: 0 });
+    Object.assign(this, { found, choices: choices.slice(0, MAX_SHOWN), at: 0, pending: null });
     this.#show();
   }
 
   close() {
     this.asked += 1;
+    this.pending = null;
     this.choices = [];
     this.#show();
   }
@@ -82,6 +89,11 @@ export class Completion {
   /** Handle a key of the message box; returns whether it was meant for the list. */
   key(event) {
     if (!this.isOpen || event.isComposing) return false;
+    if (this.pending && ((event.key === "Enter" && !event.shiftKey && !event.altKey) || event.key === "Tab")) {
+      event.preventDefault();
+      this.#repeat(event.key);
+      return true;
+    }
     const count = this.choices.length;
     if (event.key === "ArrowDown") this.at = (this.at + 1) % count;
     else if (event.key === "ArrowUp") this.at = (this.at + count - 1) % count;
@@ -94,6 +106,15 @@ export class Completion {
     event.preventDefault();
     if (this.isOpen) this.#mark();
     return true;
+  }
+
+  /** Press a key again once the list is that of the text; the one that is shown is of what stood there before. */
+  async #repeat(key) {
+    const { value } = this.area;
+    await Promise.race([this.pending, new Promise((done) => setTimeout(done, PATIENCE_MS))]);
+    if (this.area.value !== value) return; // the user has typed on
+    if (this.pending) this.close();
+    this.area.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
   }
 
   /** Whether a choice is what stands there already. */
