@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from newel.agent.ports import Model
-from newel.config.known_models import KnownModel
+from newel.config.model_details import ModelDetails
 
 
 class ScriptedModels:
@@ -29,8 +29,8 @@ class ScriptedModels:
     async def list_models(self) -> list[str]:
         return list(self._names)
 
-    async def list_known(self) -> list[KnownModel]:
-        return [KnownModel(name) for name in self._names]
+    async def list_details(self) -> list[ModelDetails]:
+        return [ModelDetails(name) for name in self._names]
 
     async def find_window(self, name: str) -> int | None:
         return None

@@ -124,7 +124,7 @@ export function formatUsage({ input, output, cached, context, window, cost }) {
 /** US dollars: "$0.0042", "$1.20". */
 export const formatCost = (dollars) => `$${dollars < 0.01 ? dollars.toFixed(4) : dollars.toFixed(2)}`;
 
-/** What is known of a model: "200k · $3 / $15 per M · thinking"; prices are of input and output, "+" stands for higher ones beyond a size. */
+/** The known details of a model: "200k · $3 / $15 per M · thinking"; prices are of input and output, "+" stands for higher ones beyond a size. */
 export function describeModel({ contextWindow, inputPrice, outputPrice, hasTiers, thinking }) {
   const price = inputPrice !== null && `$${inputPrice} / $${outputPrice}${hasTiers ? "+" : ""} per M`;
   return [contextWindow && formatCount(contextWindow), price, thinking && "thinking"].filter(Boolean).join(" · ");

@@ -4,7 +4,7 @@ import {
   formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage, describeModel,
 } from "../src/format.js";
 
-test("a model's facts are one line, of what is known", () => {
+test("a model's known details are one line", () => {
   const unknown = { contextWindow: null, inputPrice: null, outputPrice: null, hasTiers: false, thinking: null };
   assert.equal(describeModel(unknown), "");
   assert.equal(describeModel({ ...unknown, contextWindow: 200_000 }), "200k");

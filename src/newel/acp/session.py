@@ -24,7 +24,7 @@ from newel.agent.formatting import describe_error
 from newel.agent.messages import AssistantMessage, Usage, now
 from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
-from newel.config.known_models import KnownModel
+from newel.config.model_details import ModelDetails
 from newel.permissions.approval import ApprovalMode, Ask
 from newel.review.tracking.recording_workspace import title_of
 from newel.session.coding_agent import CodingAgent
@@ -97,7 +97,7 @@ class AcpSession:
         self._asker = PermissionAsker(client, self._translator)
         self._parts = SessionParts(self._asker, self._translator.in_terminal)
         self._mode_before: ApprovalMode = mode
-        self._models: list[KnownModel] = []
+        self._models: list[ModelDetails] = []
         self._ended = anyio.Event()
         self._is_released = False
 
@@ -155,7 +155,7 @@ class AcpSession:
 
     async def _list_models(self) -> None:
         with anyio.move_on_after(LIST_MODELS_S), suppress(NewelError):
-            self._models = (await self.agent.models.list_known())[:MAX_MODELS]
+            self._models = (await self.agent.models.list_details())[:MAX_MODELS]
             self._show_options()
 
     # -- events -----------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class AcpSession:
 
     def options(self) -> list[p.ConfigOption]:
         state = self.agent.state
-        listed = {known.name: known.summary for known in self._models}
+        listed = {model.name: model.summary for model in self._models}
         models = {state.model.id: listed.get(state.model.id, "")} | listed
         modes = [
             p.ConfigChoice(value=mode, name=name, description=text) for mode, (name, text) in MODES.items()

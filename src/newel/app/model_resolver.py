@@ -24,7 +24,7 @@ from newel.text.sanitize import redact_url, sanitize
 if TYPE_CHECKING:
     from newel.config.hosts import HostModel
     from newel.config.jexida import Through
-    from newel.config.known_models import KnownModel
+    from newel.config.model_details import ModelDetails
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
     from newel.workspace.execution_host import ExecutionHost
@@ -106,11 +106,11 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
         """The names of the server's models. Raises ``ProviderError``."""
         return await self.server.models()
 
-    async def list_known(self) -> list[KnownModel]:
+    async def list_details(self) -> list[ModelDetails]:
         """The server's models with sizes, prices and abilities. Raises ``ProviderError``."""
-        from newel.config.known_models import find_known
+        from newel.config.model_details import find_details
 
-        return await find_known(await self.server.list_models(), self.base_url, self.facts)
+        return await find_details(await self.server.list_models(), self.base_url, self.facts)
 
     async def find_window(self, name: str) -> int | None:
         """The size of a model's context in tokens, None if unknown."""

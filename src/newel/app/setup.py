@@ -26,7 +26,7 @@ from newel.app.setup_questions import (
 from newel.config.editing import FILE, check_config, save
 from newel.config.endpoint import EndpointSettings, Place, choose_endpoint
 from newel.config.keys import KeyStore, check_key, key_name, vendors
-from newel.config.known_models import KnownModel, find_known
+from newel.config.model_details import ModelDetails, find_details
 from newel.config.settings import Flags, Settings, load_settings, mask_secret
 from newel.providers.http.urls import is_private
 from newel.providers.model_server import connect
@@ -143,7 +143,7 @@ def _ask_address(typed: str = "") -> ServerChoice:
 
 def _reach(
     home: Path, written: Mapping[str, Any], server: ServerChoice
-) -> tuple[ChosenKey, list[KnownModel]] | None:
+) -> tuple[ChosenKey, list[ModelDetails]] | None:
     """A key that the server accepts for its list of models, and the list. None to choose another server."""
     known = _known_key(home, written, server)
     is_rejected = False
@@ -198,9 +198,9 @@ def _ask_key(server: ServerChoice, known: ChosenKey, *, is_rejected: bool) -> Ch
         return ChosenKey(key, is_new=True)
 
 
-async def _models(endpoint: EndpointSettings) -> list[KnownModel]:
+async def _models(endpoint: EndpointSettings) -> list[ModelDetails]:
     async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
-        return await find_known(await client.list_models(), endpoint.base_url, {})
+        return await find_details(await client.list_models(), endpoint.base_url, {})
 
 
 async def _try(endpoint: EndpointSettings, model: str) -> ModelTrial:
@@ -208,7 +208,7 @@ async def _try(endpoint: EndpointSettings, model: str) -> ModelTrial:
         return await try_model(endpoint, client, model)
 
 
-def _choose_model(server: ServerChoice, models: Sequence[KnownModel]) -> str | None:
+def _choose_model(server: ServerChoice, models: Sequence[ModelDetails]) -> str | None:
     facts = {model.name: model.summary for model in models}
     names = list(facts)
     if len(names) == 1:

@@ -45,7 +45,7 @@ from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
-    from newel.config.known_models import KnownModel
+    from newel.config.model_details import ModelDetails
     from newel.context.file_completion import FileCompleter
     from newel.providers.api_client import ListedModel
 
@@ -327,10 +327,10 @@ class WorkbenchAgentFactory:
         with self._deadline(in_use):
             return await in_use.list_models()
 
-    async def list_known(self, mode: AgentMode | None = None) -> list[KnownModel]:
+    async def list_details(self, mode: AgentMode | None = None) -> list[ModelDetails]:
         in_use = await self._in_mode(mode)
         with self._deadline(in_use):
-            return await in_use.list_known()
+            return await in_use.list_details()
 
     def _deadline(self, in_use: ResolvedModel) -> AbstractContextManager[None]:
         monitor = self.host.monitor if in_use.is_on_host else None

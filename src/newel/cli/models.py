@@ -17,7 +17,7 @@ from newel.agent.errors import BadResponse, ProviderError
 from newel.app.extensions import open_server
 from newel.app.model_resolver import default_model, expanded_name, find_endpoint
 from newel.cli.options import Parser
-from newel.config.known_models import KnownModel, find_known, known_model
+from newel.config.model_details import ModelDetails, find_details, merge_details
 from newel.config.settings import EndpointSettings, Flags, ModelFacts, Settings, load_settings
 from newel.providers.api_client import ListedModel
 from newel.providers.catalog.model_catalog import load_catalog
@@ -33,7 +33,7 @@ HEADER: Final = ("model", "context", "output", "$ in", "$ out", "tools", "thinki
 INDENT: Final = "    "
 
 
-class ModelRow(KnownModel, frozen=True):
+class ModelRow(ModelDetails, frozen=True):
     """A model in the list."""
 
     in_use: bool = False
@@ -86,7 +86,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 def _all_rows() -> list[ModelRow]:
     catalog = load_catalog()
     return [
-        _row(known_model(ListedModel(f"{vendor.id}/{model.id}"), model, ModelFacts()))
+        _row(merge_details(ListedModel(f"{vendor.id}/{model.id}"), model, ModelFacts()))
         for vendor in catalog.vendors
         for model in catalog.models(vendor)
         if model.writes_text
@@ -113,7 +113,7 @@ async def _server_rows(settings: Settings) -> list[ModelRow]:
         listed = [ListedModel(in_use), *listed]
     return [
         _row(model, in_use=in_use is not None and full_name(model.name) == full_name(in_use))
-        for model in await find_known(listed, endpoint.base_url, settings.models)
+        for model in await find_details(listed, endpoint.base_url, settings.models)
     ]
 
 
@@ -125,7 +125,7 @@ def _catalogued(endpoint: EndpointSettings, problem: str) -> list[ListedModel]:
     return [ListedModel(model.id) for model in models]
 
 
-def _row(model: KnownModel, *, in_use: bool = False) -> ModelRow:
+def _row(model: ModelDetails, *, in_use: bool = False) -> ModelRow:
     return ModelRow(**msgspec.structs.asdict(model), in_use=in_use)
 
 

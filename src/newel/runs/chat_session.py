@@ -30,7 +30,7 @@ from newel.session.totals import NOTHING_USED, SessionTotals
 from newel.workspace.git_worktree import Worktree
 
 if TYPE_CHECKING:
-    from newel.config.known_models import KnownModel
+    from newel.config.model_details import ModelDetails
 
 ChatChange = Literal["questions", "message", "branch"]
 """A question was asked or answered, a message or verdict was recorded, or the history became another one."""
@@ -201,7 +201,7 @@ class AgentFactory(Protocol):
         """
         ...
 
-    async def list_known(self, mode: AgentMode | None = None) -> list[KnownModel]:
+    async def list_details(self, mode: AgentMode | None = None) -> list[ModelDetails]:
         """The same models with sizes, prices and abilities, which may take the server longer. Raises as ``list_models``."""
         ...
 

@@ -16,7 +16,7 @@ from newel.session.manager import SessionManager
 from newel.session.totals import SessionTotals, totals
 
 if TYPE_CHECKING:
-    from newel.config.known_models import KnownModel
+    from newel.config.model_details import ModelDetails
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
     from newel.context.skill_book import SkillBook
@@ -50,7 +50,7 @@ class ModelAccess(Protocol):
         """The names of the server's models. Raises ``ProviderError``."""
         ...
 
-    async def list_known(self) -> list[KnownModel]:
+    async def list_details(self) -> list[ModelDetails]:
         """The server's models with sizes, prices and abilities. Raises ``ProviderError``."""
         ...
 

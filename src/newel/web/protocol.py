@@ -18,7 +18,7 @@ import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.agent.ports import AgentMode, ThinkingLevel
-from newel.config.known_models import KnownModel
+from newel.config.model_details import ModelDetails
 from newel.mcp.types import ServerStatus
 from newel.providers.routing import AgentModeName
 from newel.runs.models import (
@@ -424,7 +424,7 @@ class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
     messages: list[AppMessage] | None = None
     more: bool | None = None
     sessions: list[SessionInfo] | None = None
-    models: list[KnownModel] | None = None
+    models: list[ModelDetails] | None = None
     prompts: list[PromptInfo] | None = None
     paths: list[str] | None = None
 

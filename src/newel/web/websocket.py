@@ -22,7 +22,7 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
-from newel.config.known_models import KnownModel
+from newel.config.model_details import ModelDetails
 from newel.providers.routing import read_agent_mode
 from newel.runs.event_hub import delta_of
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot, Tab
@@ -313,7 +313,7 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
             return protocol.ReplyMessage(re=request.id, sessions=sessions)
         case protocol.GetModels():
             mode = workbench.tab(request.tab).state.agent_mode if request.tab else None
-            return protocol.ReplyMessage(re=request.id, models=await workbench.factory.list_known(mode))
+            return protocol.ReplyMessage(re=request.id, models=await workbench.factory.list_details(mode))
         case protocol.GetPrompts():
             prompts = [
                 protocol.PromptInfo(
@@ -349,7 +349,7 @@ async def run_command(workbench: Workbench, request: protocol.Command) -> protoc
             await workbench.close(request.tab)
         case protocol.UseServer():
             names = await workbench.use_server(request.base_url, request.api_key, request.model)
-            return protocol.ReplyMessage(re=request.id, models=[KnownModel(name) for name in names])
+            return protocol.ReplyMessage(re=request.id, models=[ModelDetails(name) for name in names])
         case protocol.SetServer(server=server):
             if request.trusted is not None:
                 await workbench.servers.set_trusted(server, request.trusted)

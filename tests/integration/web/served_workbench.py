@@ -16,7 +16,7 @@ from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
-from newel.config.known_models import KnownModel
+from newel.config.model_details import ModelDetails
 from newel.context.built_in_prompts import BUILT_IN
 from newel.context.file_completion import FileCompleter
 from newel.context.prompt_templates import Template
@@ -138,8 +138,8 @@ class ScriptedAgents:
     async def list_models(self, mode: AgentMode | None = None) -> list[str]:
         return list(MODELS)
 
-    async def list_known(self, mode: AgentMode | None = None) -> list[KnownModel]:
-        return [KnownModel(name, context_window=200_000, input_price=3, output_price=15) for name in MODELS]
+    async def list_details(self, mode: AgentMode | None = None) -> list[ModelDetails]:
+        return [ModelDetails(name, context_window=200_000, input_price=3, output_price=15) for name in MODELS]
 
     sandbox_problem = ""
 

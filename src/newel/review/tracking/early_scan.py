@@ -14,7 +14,7 @@ _START_S: Final = 0.1
 """By then the request is sent, and nothing delays it."""
 
 
-class Scanning(Protocol):
+class ScannedProject(Protocol):
     """A project that is scanned by the first command at the latest."""
 
     @property
@@ -26,7 +26,7 @@ class Scanning(Protocol):
 class EarlyScan:
     """A ``Provider`` that passes on requests, and meanwhile has the project scanned, until the end of the answer at the latest."""
 
-    def __init__(self, provider: Provider, project: Scanning) -> None:
+    def __init__(self, provider: Provider, project: ScannedProject) -> None:
         self._provider = provider
         self._project = project
 

@@ -14,7 +14,7 @@ from newel.terminal.model_names import expand_model_name, listed_models
 from newel.text.format import one_line, short_number
 
 if TYPE_CHECKING:
-    from newel.config.known_models import KnownModel
+    from newel.config.model_details import ModelDetails
 
 NAME_COLUMNS = 44
 
@@ -32,7 +32,7 @@ async def model(context: CommandContext, argument: str) -> None:
 
 async def _pick_model(context: CommandContext) -> str | None:
     """One of the server's models; None if the user chooses none, or there are none."""
-    models, current = await context.agent.models.list_known(), context.agent.state.model.id
+    models, current = await context.agent.models.list_details(), context.agent.state.model.id
     if not models:
         context.say(
             f"The server lists no models. {one_line(current)} is in use; /model NAME switches to another."
@@ -55,25 +55,25 @@ async def _resolve(context: CommandContext, typed: str) -> str | None:
         return name
     if not any(name.lower() in listed.lower() for listed in names):
         return name
-    near = [known for known in await agent.models.list_known() if name.lower() in known.name.lower()]
+    near = [known for known in await agent.models.list_details() if name.lower() in known.name.lower()]
     rows = [*_rows(near, agent.state.model.id), f"{one_line(name)}  (the server does not list it)"]
     picked = await context.pick(_title(f"Models with {one_line(name, 40)} in their names", near), rows)
     return None if picked is None else [*(known.name for known in near), name][picked]
 
 
-def _title(words: str, models: Sequence[KnownModel]) -> str:
+def _title(words: str, models: Sequence[ModelDetails]) -> str:
     is_priced = any(model.input_price is not None for model in models)
     return f"{words} · context in tokens, $ per million tokens in / out" if is_priced else words
 
 
-def _rows(models: Sequence[KnownModel], current: str) -> list[str]:
-    """A row for each model, in columns; what is known of none has no column."""
+def _rows(models: Sequence[ModelDetails], current: str) -> list[str]:
+    """A row for each model, in columns. A detail that no model has gets no column."""
     columns = zip(*(_cells(model, current) for model in models), strict=True)
     padded = [[cell.ljust(_width(column)) for cell in column] for column in columns if any(column)]
     return ["  ".join(cells).rstrip() for cells in zip(*padded, strict=True)]
 
 
-def _cells(model: KnownModel, current: str) -> tuple[str, ...]:
+def _cells(model: ModelDetails, current: str) -> tuple[str, ...]:
     return (
         one_line(model.name),
         short_number(model.context_window) if model.context_window else "",

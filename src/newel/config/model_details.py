@@ -1,4 +1,4 @@
-"""What is known of a server's models: by the user's settings, else by the server, else by the catalogue of models."""
+"""Sizes, prices and abilities of a server's models: from the user's settings, else from the server, else from the model catalogue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from newel.providers.pricing import price_list_for
 from newel.text.format import short_number
 
 
-class KnownModel(msgspec.Struct, frozen=True, rename="camel"):
+class ModelDetails(msgspec.Struct, frozen=True, rename="camel"):
     """A model; sizes are in tokens, prices in US dollars per million tokens, those of the lowest tier. None is unknown."""
 
     name: str
@@ -38,35 +38,35 @@ class KnownModel(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def summary(self) -> str:
-        """``200k · $3 / $15 per M · thinking``: what is known, on one line."""
+        """The known details on one line: ``200k · $3 / $15 per M · thinking``."""
         size = short_number(self.context_window) if self.context_window else ""
         price = f"{self.price} per M" if self.price else ""
         return " · ".join(filter(None, (size, price, "thinking" if self.thinking else "")))
 
 
-async def find_known(
+async def find_details(
     listed: Sequence[ListedModel], base_url: str, facts: Mapping[str, ModelFacts]
-) -> list[KnownModel]:
-    """``known_models`` in a thread: for the six hundred names of a large gateway the catalogue takes 0.2 s."""
-    return await anyio.to_thread.run_sync(known_models, listed, base_url, facts, abandon_on_cancel=True)
+) -> list[ModelDetails]:
+    """``collect_details`` in a thread: for the six hundred names of a large gateway the catalogue takes 0.2 s."""
+    return await anyio.to_thread.run_sync(collect_details, listed, base_url, facts, abandon_on_cancel=True)
 
 
-def known_models(
+def collect_details(
     listed: Sequence[ListedModel], base_url: str, facts: Mapping[str, ModelFacts]
-) -> list[KnownModel]:
-    """What is known of the models that a server lists; ``base_url`` is its address, empty on another host. Reads the catalogue,
+) -> list[ModelDetails]:
+    """The details of the models that a server lists; ``base_url`` is its address, empty on another host. Reads the catalogue,
     except for Ollama and private servers, whose models have no public prices.
     """
     is_public = base_url and not ollama_http_url(base_url)
     prices = price_list_for(base_url) if is_public else None
     return [
-        known_model(model, prices.find(model.name) if prices else None, facts.get(model.name, ModelFacts()))
+        merge_details(model, prices.find(model.name) if prices else None, facts.get(model.name, ModelFacts()))
         for model in listed
     ]
 
 
-def known_model(listed: ListedModel, catalogued: CatalogModel | None, facts: ModelFacts) -> KnownModel:
-    """What is known of a model."""
+def merge_details(listed: ListedModel, catalogued: CatalogModel | None, facts: ModelFacts) -> ModelDetails:
+    """The details of one model, each from the first source that has it."""
     public = catalogued or CatalogModel("")
     prices = public.prices_at()
     input_price, output_price, tiers = None, None, False
@@ -75,7 +75,7 @@ def known_model(listed: ListedModel, catalogued: CatalogModel | None, facts: Mod
     elif prices is not None:
         input_price, output_price = _basic(prices.input), _basic(prices.output)
         tiers = isinstance(prices.input, list) or isinstance(prices.output, list)
-    return KnownModel(
+    return ModelDetails(
         listed.name,
         facts.context_window or listed.context_window or public.context_window,
         facts.max_output or listed.max_output or public.max_output,
