@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from newel.agent.ports import Model
-from newel.config.model_details import ModelDetails
+from newel.providers.listed_models import ModelDetails
 
 
 class ScriptedModels:

@@ -250,10 +250,23 @@ export interface FileProblem {
   reason: string;
 }
 
-/** The names that the server lists, and the one in use. */
+/** The models that the server lists, and the name of the one in use. */
 export interface ModelsData {
-  models: string[];
+  models: ModelDetails[];
   current: string;
+}
+
+/** A model; sizes are in tokens, prices in US dollars per million tokens, those of the lowest tier. None is unknown. */
+export interface ModelDetails {
+  name: string;
+  contextWindow?: number | null;
+  maxOutput?: number | null;
+  tools?: boolean | null;
+  thinking?: boolean | null;
+  images?: boolean | null;
+  inputPrice?: number | null;
+  outputPrice?: number | null;
+  hasTiers?: boolean;
 }
 
 /** The latest first. */

@@ -5,7 +5,7 @@ import { CommandFailed, ProcessEnded, type ApprovalAsked, type FileProblem, type
 import * as vscode from "vscode";
 import { Folder, NotInstalled, type Answer, type Launch } from "./folder.ts";
 import { Changes, type Node } from "./changes.ts";
-import { choices, describeCall, icons, label, promptAbout, question, status, Transcript } from "./text.ts";
+import { choices, describeCall, describeModel, icons, label, promptAbout, question, status, Transcript } from "./text.ts";
 
 const MODES: [string, string][] = [
   ["ask", "Ask before each change and each command"],
@@ -324,9 +324,13 @@ class Extension {
     const opened = await this.#pick();
     if (!opened) return;
     const { models, current } = await (await opened.folder.client()).models();
-    const items = models.map((model) => ({ label: label(model), description: model === current ? "in use" : "", model }));
+    const items = models.map((model) => ({
+      label: label(model.name),
+      description: [describeModel(model), model.name === current ? "in use" : ""].filter(Boolean).join(" · "),
+      name: model.name,
+    }));
     const chosen = await vscode.window.showQuickPick(items, { title: "Model, from the next request on" });
-    if (chosen) await opened.folder.chooseModel(chosen.model);
+    if (chosen) await opened.folder.chooseModel(chosen.name);
   }
 
   async #chooseApproval(): Promise<void> {

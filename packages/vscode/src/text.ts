@@ -1,7 +1,7 @@
 // What people see: the transcript in the output channel, and short texts for messages. Text of models and tools is hostile:
 // control characters, hidden characters and the markup of VS Code's labels are made visible or harmless.
 
-import type { ApprovalAsked, RpcEvent, StateData, ToolExecutionEnd } from "newel-client";
+import type { ApprovalAsked, ModelDetails, RpcEvent, StateData, ToolExecutionEnd } from "newel-client";
 
 /** Control characters but tab and line feed; what reverses or hides text. */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e007f}]/gu;
@@ -76,6 +76,19 @@ export function choices(asked: ApprovalAsked): Choice[] {
 
 export function money(cost: number | null | undefined): string {
   return cost == null ? "" : `$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
+}
+
+/** What is known of a model, such as `200k · $3 / $15 per M · thinking`: the prices of input and output, `+` for higher ones beyond a size. */
+export function describeModel({ contextWindow, inputPrice, outputPrice, hasTiers, thinking }: ModelDetails): string {
+  const price = inputPrice == null ? "" : `$${inputPrice} / $${outputPrice ?? 0}${hasTiers ? "+" : ""} per M`;
+  return [contextWindow ? count(contextWindow) : "", price, thinking ? "thinking" : ""].filter(Boolean).join(" · ");
+}
+
+/** `812`, `4.1k`, `200k`, `1M`. */
+function count(number: number): string {
+  if (number < 1_000) return `${number}`;
+  const [size, unit] = number < 999_950 ? [number / 1_000, "k"] : [number / 1_000_000, "M"];
+  return `${Number(size.toFixed(1))}${unit}`;
 }
 
 export type Activity = "idle" | "working" | "asking" | "ended";

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { applyPatches, changedLines, firstLine } from "../src/patch.ts";
-import { choices, clean, label, promptAbout, question, status, Transcript } from "../src/text.ts";
+import { choices, clean, describeModel, label, promptAbout, question, status, Transcript } from "../src/text.ts";
 
 const patch = (header, ...lines) => `diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ ${header} @@\n${lines.join("\n")}\n`;
 const numbered = Array.from({ length: 20 }, (_, index) => `l${index + 1}\n`).join("");
@@ -12,6 +12,13 @@ test("hidden characters are shown, and labels carry no links, commands or icons"
   assert.equal(clean("a\u001b[31mb\r\nc\u202ed\u{e0041}"), "a\\u{1b}[31mb\nc\\u{202e}d\\u{e0041}");
   assert.equal(label("[run](command:evil)\n $(flame)"), "[run] (command:evil) $ (flame)");
   assert.equal([...label("😀".repeat(400))].length, 300);
+});
+
+test("whoever chooses a model sees its size and prices, as far as they are known", () => {
+  const model = { name: "m", contextWindow: 200_000, inputPrice: 3, outputPrice: 15, hasTiers: true, thinking: true };
+  assert.equal(describeModel(model), "200k · $3 / $15+ per M · thinking");
+  assert.equal(describeModel({ ...model, contextWindow: 1_048_576, hasTiers: false, thinking: null }), "1M · $3 / $15 per M");
+  assert.equal(describeModel({ name: "m", contextWindow: null, inputPrice: null, outputPrice: null, hasTiers: false, thinking: null }), "");
 });
 
 test("a prompt about a selection says where it is, and its fence cannot be closed by the text", () => {

@@ -24,8 +24,8 @@ from newel.agent.formatting import describe_error
 from newel.agent.messages import AssistantMessage, Usage, now
 from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
-from newel.config.model_details import ModelDetails
 from newel.permissions.approval import ApprovalMode, Ask
+from newel.providers.listed_models import ModelDetails
 from newel.review.tracking.recording_workspace import title_of
 from newel.session.coding_agent import CodingAgent
 from newel.session.typed_prompt import Prompt, prepare

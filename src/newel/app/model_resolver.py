@@ -24,7 +24,7 @@ from newel.text.sanitize import redact_url, sanitize
 if TYPE_CHECKING:
     from newel.config.hosts import HostModel
     from newel.config.jexida import Through
-    from newel.config.model_details import ModelDetails
+    from newel.providers.listed_models import ModelDetails
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
     from newel.workspace.execution_host import ExecutionHost

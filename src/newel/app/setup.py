@@ -26,9 +26,10 @@ from newel.app.setup_questions import (
 from newel.config.editing import FILE, check_config, save
 from newel.config.endpoint import EndpointSettings, Place, choose_endpoint
 from newel.config.keys import KeyStore, check_key, key_name, vendors
-from newel.config.model_details import ModelDetails, find_details
+from newel.config.model_details import find_details
 from newel.config.settings import Flags, Settings, load_settings, mask_secret
 from newel.providers.http.urls import is_private
+from newel.providers.listed_models import ModelDetails
 from newel.providers.model_server import connect
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url

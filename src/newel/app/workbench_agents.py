@@ -45,9 +45,8 @@ from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
-    from newel.config.model_details import ModelDetails
     from newel.context.file_completion import FileCompleter
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel, ModelDetails
 
 
 @asynccontextmanager

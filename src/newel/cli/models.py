@@ -17,11 +17,11 @@ from newel.agent.errors import BadResponse, ProviderError
 from newel.app.extensions import open_server
 from newel.app.model_resolver import default_model, expanded_name, find_endpoint
 from newel.cli.options import Parser
-from newel.config.model_details import ModelDetails, find_details, merge_details
+from newel.config.model_details import find_details, merge_details
 from newel.config.settings import EndpointSettings, Flags, ModelFacts, Settings, load_settings
-from newel.providers.api_client import ListedModel
 from newel.providers.catalog.model_catalog import load_catalog
 from newel.providers.families import Api
+from newel.providers.listed_models import ListedModel, ModelDetails
 from newel.providers.ollama.model_info import full_name
 from newel.text.format import short_number
 from newel.text.sanitize import escape_line, redact_url

@@ -6,42 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 import anyio.to_thread
-import msgspec
 
 from newel.config.settings import ModelFacts
-from newel.providers.api_client import ListedModel
 from newel.providers.catalog.model_catalog import CatalogModel, Price
 from newel.providers.http.urls import ollama_http_url
+from newel.providers.listed_models import ListedModel, ModelDetails
 from newel.providers.pricing import price_list_for
-from newel.text.format import short_number
-
-
-class ModelDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """A model; sizes are in tokens, prices in US dollars per million tokens, those of the lowest tier. None is unknown."""
-
-    name: str
-    context_window: int | None = None
-    max_output: int | None = None
-    input_price: float | None = None
-    output_price: float | None = None
-    has_tiers: bool = False
-    tools: bool | None = None
-    thinking: bool | None = None
-    images: bool | None = None
-
-    @property
-    def price(self) -> str:
-        """``$3 / $15``: input and output; ``+`` if large inputs cost more. Empty if unknown."""
-        if self.input_price is None:
-            return ""
-        return f"${self.input_price:g} / ${self.output_price:g}{'+' if self.has_tiers else ''}"
-
-    @property
-    def summary(self) -> str:
-        """The known details on one line: ``200k · $3 / $15 per M · thinking``."""
-        size = short_number(self.context_window) if self.context_window else ""
-        price = f"{self.price} per M" if self.price else ""
-        return " · ".join(filter(None, (size, price, "thinking" if self.thinking else "")))
 
 
 async def find_details(
@@ -79,12 +49,12 @@ def merge_details(listed: ListedModel, catalogued: CatalogModel | None, facts: M
         listed.name,
         facts.context_window or listed.context_window or public.context_window,
         facts.max_output or listed.max_output or public.max_output,
-        input_price,
-        output_price,
-        has_tiers=tiers,
         tools=public.has("tools") if listed.tools is None else listed.tools,
         thinking=public.has("thinking") if listed.thinking is None else listed.thinking,
         images=public.has("images") if listed.images is None else listed.images,
+        input_price=input_price,
+        output_price=output_price,
+        has_tiers=tiers,
     )
 
 

@@ -13,7 +13,7 @@ from newel.extensions.api import ExtensionProvider
 from newel.hooks.user_function import describe_failure
 
 if TYPE_CHECKING:
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
 
 
 class ExtensionServer:
@@ -52,7 +52,7 @@ class ExtensionServer:
         return [*self._registered.models]
 
     async def list_models(self) -> list[ListedModel]:
-        from newel.providers.api_client import ListedModel
+        from newel.providers.listed_models import ListedModel
 
         return [ListedModel(name, self._registered.context_window) for name in self._registered.models]
 

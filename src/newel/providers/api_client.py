@@ -20,6 +20,7 @@ from newel.text.json import as_dict, as_list, parse
 
 if TYPE_CHECKING:
     from newel.providers.errors import EndpointDescription
+    from newel.providers.listed_models import ListedModel
     from newel.providers.response_reader import Accumulator
 
 LIST_TIMEOUT_S = 10.0
@@ -34,17 +35,6 @@ class Compat(Protocol):
     def adapted_to(self, error: ProviderError, request: ModelRequest, /) -> tuple[Self, str] | None:
         """Return the features to try next and a description; None if the rejection has another reason."""
         ...
-
-
-class ListedModel(msgspec.Struct, frozen=True):
-    """A model in a server's list, with sizes in tokens and features; None if the list does not say."""
-
-    name: str
-    context_window: int | None = None
-    max_output: int | None = None
-    tools: bool | None = None
-    thinking: bool | None = None
-    images: bool | None = None
 
 
 class ClientOptions(TypedDict, total=False):

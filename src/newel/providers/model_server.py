@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from newel.providers.api_client import ClientOptions
 
 if TYPE_CHECKING:
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
 
 
 class ModelServer(Provider, Protocol):

@@ -19,7 +19,7 @@ from newel.agent.ports import ModelRequest, OnDelta, ProviderEvent
 from newel.text.json import to_json
 
 if TYPE_CHECKING:
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
     from newel.providers.model_server import ModelServer
 
 REST_S: Final = 20.0

@@ -30,7 +30,7 @@ from newel.session.totals import NOTHING_USED, SessionTotals
 from newel.workspace.git_worktree import Worktree
 
 if TYPE_CHECKING:
-    from newel.config.model_details import ModelDetails
+    from newel.providers.listed_models import ModelDetails
 
 ChatChange = Literal["questions", "message", "branch"]
 """A question was asked or answered, a message or verdict was recorded, or the history became another one."""

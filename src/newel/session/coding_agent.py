@@ -16,13 +16,13 @@ from newel.session.manager import SessionManager
 from newel.session.totals import SessionTotals, totals
 
 if TYPE_CHECKING:
-    from newel.config.model_details import ModelDetails
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
     from newel.context.skill_book import SkillBook
     from newel.hooks.hook_listing import HookRow
     from newel.permissions.approval import ApprovalMode
     from newel.permissions.rule_book import RuleBook
+    from newel.providers.listed_models import ModelDetails
     from newel.workspace.background import BackgroundCommands
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxMode

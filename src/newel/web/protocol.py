@@ -18,8 +18,8 @@ import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.agent.ports import AgentMode, ThinkingLevel
-from newel.config.model_details import ModelDetails
 from newel.mcp.types import ServerStatus
+from newel.providers.listed_models import ModelDetails
 from newel.providers.routing import AgentModeName
 from newel.runs.models import (
     Contract,

@@ -22,7 +22,7 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
-from newel.config.model_details import ModelDetails
+from newel.providers.listed_models import ModelDetails
 from newel.providers.routing import read_agent_mode
 from newel.runs.event_hub import delta_of
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot, Tab

@@ -25,7 +25,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import Model
-from newel.providers.api_client import ListedModel
+from newel.providers.listed_models import ListedModel
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 from tests.integration.providers.gemini_wire import Connect, answer, bash, chunk, error, script

@@ -63,6 +63,16 @@ async def test_queued_runs_have_results_of_their_own(client: Make) -> None:
     assert results == {"touch the file": "Touched.", "hello there": "Hello from the model."}
 
 
+async def test_whoever_offers_the_models_can_say_what_they_cost(client: Make, newel: Newel) -> None:
+    settings = '[models."mock-model"]\ncontext_window = 64_000\ninput_price = 0.1\noutput_price = 0.4\n'
+    (newel.home / ".newel").mkdir(exist_ok=True)
+    (newel.home / ".newel" / "config.toml").write_text(settings)
+    async with client() as opened:
+        listed = await opened.models()
+    (model,) = [each for each in listed.models if each.name == listed.current]
+    assert (model.context_window, model.input_price, model.output_price) == (64_000, 0.1, 0.4)
+
+
 async def test_each_command_has_a_method(client: Make) -> None:
     methods = {p.name_of(command) for command in p.COMMANDS}
     assert {name for name in methods if callable(getattr(RpcClient, name, None))} == methods
@@ -72,7 +82,7 @@ async def test_each_command_has_a_method(client: Make) -> None:
         assert (await newel.model("other")).model == "other"
         assert (await newel.thinking("low")).level == "low"
         assert (await newel.agent_mode("remote")).mode == "remote"
-        assert "mock-model" in (await newel.models()).models
+        assert "mock-model" in [model.name for model in (await newel.models()).models]
         assert (await newel.name_session("mine")).name == "mine"
         assert (await newel.compact()).summary
         assert (await newel.fork()).session_id != first

@@ -16,7 +16,6 @@ from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
-from newel.config.model_details import ModelDetails
 from newel.context.built_in_prompts import BUILT_IN
 from newel.context.file_completion import FileCompleter
 from newel.context.prompt_templates import Template
@@ -29,6 +28,7 @@ from newel.permissions.project_permissions import ProjectPermissions
 from newel.permissions.rule_book import RuleBook
 from newel.permissions.rules import RuleSet
 from newel.permissions.secret_paths import SecretPaths
+from newel.providers.listed_models import ModelDetails
 from newel.runs.chat_session import AgentSpec, approval_handler
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, ModelStatus

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from newel.agent.ports import ModelRequest
 from newel.providers.anthropic.compat import MessagesCompat
 from newel.providers.anthropic.encoder import MessagesEncoder
-from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions
 from newel.text.json import as_count, as_str
 
 if TYPE_CHECKING:
+    from newel.providers.listed_models import ListedModel
     from newel.providers.response_reader import Accumulator
 
 VERSION = "2023-06-01"
@@ -68,6 +69,8 @@ class AnthropicMessages(ApiClient[MessagesCompat]):
         return AnthropicAccumulator(request.tools)
 
     def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
+        from newel.providers.listed_models import ListedModel
+
         window = as_count(fields.get("max_input_tokens")) or None
         return ListedModel(as_str(fields.get("id")), window, as_count(fields.get("max_tokens")) or None)
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import quote
 
 from newel.agent.ports import ModelRequest
-from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions
 from newel.providers.gemini.encoder import GeminiCompat, GeminiEncoder, model_name
 from newel.text.json import as_count, as_list, as_str, regex
 
 if TYPE_CHECKING:
+    from newel.providers.listed_models import ListedModel
     from newel.providers.response_reader import Accumulator
 
 VERSION = "/v1beta"
@@ -61,6 +62,8 @@ class Gemini(ApiClient[GeminiCompat]):
         return f"/{collection}{quote(model)}:{method}"
 
     def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
+        from newel.providers.listed_models import ListedModel
+
         methods = fields.get("supportedGenerationMethods")
         if methods is not None and METHOD not in as_list(methods):
             return None

@@ -14,7 +14,7 @@ import msgspec
 from newel.agent.errors import ConnectionFailed, RequestRejected, ServerFailed
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.api_client import ListedModel
+from newel.providers.listed_models import ListedModel
 from newel.providers.llamacpp.model_file import ModelFile, available_memory, load_model_file
 from newel.providers.llamacpp.process import OnProgress, ServerProcess
 from newel.providers.llamacpp.server_main import ServerOptions

@@ -45,7 +45,7 @@ from newel.text.json import regex, to_json
 from newel.workspace.port import ProgramEnded
 
 if TYPE_CHECKING:
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
 
 SMALLEST = 4_096
 """The default context of a server with little memory, in tokens."""
@@ -159,7 +159,7 @@ class OllamaCli:
 
     async def list_models(self) -> list[ListedModel]:
         """The host's models, without facts: each would need a program of its own. Raises ``ProviderError``."""
-        from newel.providers.api_client import ListedModel
+        from newel.providers.listed_models import ListedModel
 
         return [ListedModel(name) for name in await self.models()]
 

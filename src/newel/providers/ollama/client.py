@@ -47,7 +47,7 @@ from newel.text.json import as_count, as_dict, as_list, as_str, is_cut, parse, r
 from newel.text.lines import LineSplitter
 
 if TYPE_CHECKING:
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
 
 URL = "http://127.0.0.1:11434"
 PATH = "/api/chat"

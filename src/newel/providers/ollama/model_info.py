@@ -23,7 +23,7 @@ from newel.agent.ports import ModelRequest
 from newel.text.json import as_count, as_dict, as_list, as_str, regex
 
 if TYPE_CHECKING:
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
 
 DEFAULT_MAX_CONTEXT = 32_768
 """The maximum context in tokens, unless the model's settings set another one. A context uses memory on the host, and
@@ -144,7 +144,7 @@ def parse_profile(details: dict[str, Any], loaded_models: dict[str, Any], model:
 
 def describe_model(model: str, details: dict[str, Any]) -> ListedModel:
     """A model with the facts in the answer of ``/api/show``. Its context is the largest that will be requested."""
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
 
     window = parse_profile(details, {}, model).limit(None) if details else None
     capabilities = details.get("capabilities")

@@ -14,7 +14,7 @@ from newel.providers.ollama.client import Ollama
 from newel.providers.ollama.model_info import is_cloud_model
 
 if TYPE_CHECKING:
-    from newel.providers.api_client import ListedModel
+    from newel.providers.listed_models import ListedModel
 
 Way = Literal["forwarded /api/chat", "ollama run"]
 

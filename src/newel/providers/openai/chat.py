@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from newel.agent.ports import ModelRequest
-from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions
 from newel.providers.openai.encoder import Encoder, ServerCompat
 
 if TYPE_CHECKING:
+    from newel.providers.listed_models import ListedModel
     from newel.providers.response_reader import Accumulator
 
 

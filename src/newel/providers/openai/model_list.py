@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from newel.providers.api_client import ListedModel
+from newel.providers.listed_models import ListedModel
 from newel.text.json import as_count, as_dict, as_str
 
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from newel.agent.ports import ModelRequest
-from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions
 from newel.providers.openai.chat import bearer
 from newel.providers.openai.responses_encoder import ResponsesCompat, ResponsesEncoder
 
 if TYPE_CHECKING:
+    from newel.providers.listed_models import ListedModel
     from newel.providers.response_reader import Accumulator
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from newel.agent.errors import ProviderError
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import ApiClient, ClientOptions
 from newel.providers.http.urls import is_private
 from newel.providers.openai.encoder import is_for_responses
+
+if TYPE_CHECKING:
+    from newel.providers.listed_models import ListedModel
 
 Api = Literal["chat", "responses"]
 

@@ -14,7 +14,7 @@ from newel.terminal.model_names import expand_model_name, listed_models
 from newel.text.format import one_line, short_number
 
 if TYPE_CHECKING:
-    from newel.config.model_details import ModelDetails
+    from newel.providers.listed_models import ModelDetails
 
 NAME_COLUMNS = 44
 

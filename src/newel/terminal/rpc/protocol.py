@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from newel.agent.events import AgentEvent, Event
 from newel.agent.messages import AppMessage, Attachment, Usage, Wire
 from newel.agent.ports import AgentMode, ThinkingLevel, Touch
+from newel.providers.listed_models import ModelDetails
 from newel.workspace.sandbox.policy import SandboxMode
 
 Data = TypeVar("Data")
@@ -139,9 +140,9 @@ class ModelData(RpcData, frozen=True):
 
 
 class ModelsData(RpcData, frozen=True):
-    """The names that the server lists, and the one in use."""
+    """The models that the server lists, and the name of the one in use."""
 
-    models: list[str]
+    models: list[ModelDetails]
     current: str
 
 

@@ -113,7 +113,7 @@ async def perform(agent: CodingAgent, command: p.ConcurrentCommand) -> p.RpcData
     """Data that takes reading. Raises ``NewelError`` and ``OSError``."""
     match command:
         case p.ModelsCommand():
-            return p.ModelsData(models=await agent.models.list_models(), current=agent.state.model.id)
+            return p.ModelsData(models=await agent.models.list_details(), current=agent.state.model.id)
         case p.SessionsCommand():
             return await anyio.to_thread.run_sync(_sessions, agent, command)
         case p.ExportCommand():

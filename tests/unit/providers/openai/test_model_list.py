@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from newel.providers.api_client import ListedModel
+from newel.providers.listed_models import ListedModel
 from newel.providers.openai.model_list import listed_model
 
 
