@@ -293,6 +293,7 @@ def test_scripts_are_not_offered_it_unasked(with_model: Make) -> None:
     assert "run_in_background" not in offered["bash"]["parameters"]["properties"]
 
 
+@pytest.mark.slow  # a second of a core
 def test_on_a_host_it_is_recorded_and_ends_as_well(with_model: Make, sshd: Sshd) -> None:
     project = sshd.project("background")
     command, mark = stubborn()

@@ -111,6 +111,7 @@ def test_a_contract_is_confined(with_model: WithModel, sshd: Sshd, project: Path
     assert (project / "made.txt").exists()
 
 
+@pytest.mark.slow  # a second of a core
 def test_an_agent_with_a_worktree_works_there(with_model: WithModel, sshd: Sshd, project: Path) -> None:
     newel = unchosen(
         with_model, sshd, bash("git log --format=%s && echo x > x.txt && cat x.txt; touch ../beside")

@@ -238,6 +238,7 @@ def test_without_a_model_no_run_begins(suite: Suite, with_model: WithModel) -> N
     assert newel("eval", "run", "--resume", replayed.name).returncode == 0
 
 
+@pytest.mark.slow  # a second of a core
 def test_two_runs_in_one_folder_are_refused(suite: Suite, with_model: WithModel) -> None:
     suite.add("slow", {"delay_ms": 60_000, "response": DONE})
     newel = begin(suite, with_model)

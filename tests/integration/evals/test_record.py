@@ -78,6 +78,7 @@ def runs(newel: Newel) -> list[str]:
     return sorted(path.name for path in (newel.home / ".newel" / "evals").iterdir())
 
 
+@pytest.mark.slow  # a second of a core
 def test_what_a_model_answered_is_recorded_and_replayed(suite: Suite, with_model: WithModel) -> None:
     suite.add("good", MADE | {"content": "I will."}, DONE)
     suite.add("other", DONE)

@@ -75,6 +75,7 @@ def trials_on(home: Path) -> list[Path]:
     return [*home.glob(".newel/fleet/trials/*/trial/project")]
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_run_on_a_fleet_is_kept_as_one_of_this_machine(make_fleet: MakeFleet) -> None:
     look = bash(f"echo made > made.txt; echo {KEY} > leaked; ls ../.. ../../* > seen; ln -s /etc/passwd out")
     fleet = make_fleet(scenario("Do good", look, DONE), scenario("Do bad", bash("echo no > made.txt"), DONE))

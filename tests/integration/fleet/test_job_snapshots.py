@@ -22,7 +22,7 @@ from tests.job_folders import GIT, git, git_state, make_source, seen
 Open = Callable[[Path], SnapshotStore]
 
 
-@pytest.fixture(params=["bundles", "mirror"])
+@pytest.fixture(params=[pytest.param("bundles", marks=pytest.mark.slow), "mirror"])  # half of the time
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SnapshotStore:
     opened: Open = folder_store if request.param == "bundles" else lambda place: GitStore(str(place))
     return opened(tmp_path / "store")

@@ -39,7 +39,7 @@ from tests.support import bash, scenario
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["bundles", "mirror"])
+@pytest.fixture(params=[pytest.param("bundles", marks=pytest.mark.slow), "mirror"])  # half of the time
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SnapshotStore:
     place = tmp_path / "store"
     return folder_store(place) if request.param == "bundles" else GitStore(str(place))

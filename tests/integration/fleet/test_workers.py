@@ -17,6 +17,7 @@ from tests.support import bash, scenario
 MakeFleet = Callable[..., FleetOfProcesses]
 
 
+@pytest.mark.slow  # a second of a core
 def test_a_contract_runs_on_a_worker_and_its_changes_are_kept_here(make_fleet: MakeFleet) -> None:
     fleet = make_fleet(after(1, True), scenario("Greet", bash("echo hello >> greeting; echo new > other")))
     (fleet.project / "greeting").write_text("good day\n")

@@ -51,6 +51,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.iterdir())}
 
 
+@pytest.mark.slow  # a second of a core
 def test_changes_of_a_models_command_are_recorded_and_undone(
     sshd: Sshd, folder: Path, tmp_path: Path, begin: Begin
 ) -> None:

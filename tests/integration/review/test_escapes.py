@@ -192,8 +192,13 @@ ROOM = {
     "large files, moved": trick("mkdir away; mv data* away"),
 }
 
-HEAVY = {"a known file when the room is full", "large known files"}
-"""They write up to 180 MB: three and seven seconds of a core."""
+HEAVY = {
+    "a known file that grows large, twice",
+    "a known file when the room is full",
+    "large files, moved",
+    "large known files",
+}
+"""They write up to 180 MB: one to seven seconds of a core."""
 
 TRICKS = LINKS | LATER | IGNORED | NAMED | KINDS | ROOM
 

@@ -189,6 +189,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow  # a second of a core
 async def test_a_commands_changes_on_a_host_can_be_undone_after_newel_was_killed(
     sshd: Sshd, tmp_path: Path
 ) -> None:

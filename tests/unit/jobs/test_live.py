@@ -130,6 +130,7 @@ async def test_nothing_is_written_for_a_job_that_nobody_watches(fleet: Fleet) ->
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow  # a second of a core
 async def test_what_a_dead_worker_had_begun_to_say_vanishes(fleet: Fleet) -> None:
     """Another worker asks its model again, which may say something else."""
     async with fleet.machine(lease=1) as (control, machine):
@@ -155,6 +156,7 @@ async def test_what_a_dead_worker_had_begun_to_say_vanishes(fleet: Fleet) -> Non
         assert fleet.stored() == 0
 
 
+@pytest.mark.slow  # a second of a core
 @pytest.mark.parametrize(
     "live",
     [

@@ -274,6 +274,7 @@ async def test_the_self_test_finds_a_secret_that_cannot_be_hidden(place: Place) 
     assert f"{place.home}/.ssh can be read" in failures
 
 
+@pytest.mark.slow  # a second of a core
 async def test_real_work_runs(place: Place) -> None:
     (place.project / "test_it.py").write_text(
         "import multiprocessing\n\n"
