@@ -86,7 +86,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "sessions",
         (
             ("newel sessions", "list this folder's sessions"),
-            ("newel export SESSION", "write a session as Markdown or HTML"),
+            ("newel export [SESSION]", "write a session as Markdown or HTML"),
             ("newel import [FILE]", "import sessions of Claude Code, codex and pi"),
             ("newel stats", "show the tokens, cost and time used"),
             ("newel forget FILE…", "delete what Newel has stored of files"),

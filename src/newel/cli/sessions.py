@@ -51,14 +51,19 @@ def _line(session: SessionEntry, *, folder: bool) -> str:
 
 def command_export(arguments: Sequence[str]) -> int:
     parser = Parser(prog="newel export", description="Write a session as Markdown or as one HTML page.")
-    parser.add_argument("session", metavar="SESSION", help="its ID, the beginning of its ID, or its file")
+    parser.add_argument(
+        "session",
+        nargs="?",
+        metavar="SESSION",
+        help="its ID, the beginning of its ID, or its file (default: the latest of this folder)",
+    )
     parser.add_argument("--html", action="store_true", help="write HTML instead of Markdown")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write to FILE (.md or .html) instead of standard output"
     )
     parser.add_argument("--unmasked", action="store_true", help="do not mask keys, tokens and passwords")
     options = parser.parse_args(arguments)
-    data = read_session(paths.find_session(_directory(), options.session)).data()
+    data = read_session(_session_file(options.session)).data()
     if not options.unmasked:
         from newel.app.secrets import configured_secrets
         from newel.session.masking import Masker
@@ -80,6 +85,17 @@ def command_export(arguments: Sequence[str]) -> int:
         from newel.session.export.markdown import to_markdown as render
     sys.stdout.write(render(data))
     return 0
+
+
+def _session_file(name: str | None) -> Path:
+    """The file of a session, or of the latest one of this folder. Raises ``SessionError``."""
+    if name is not None:
+        return paths.find_session(_directory(), name)
+    if latest := paths.find_latest(_directory(), str(Path.cwd())):
+        return latest
+    raise SessionError(
+        "No session has been saved in this folder. `newel sessions --all` lists those of others."
+    )
 
 
 def command_import(arguments: Sequence[str]) -> int:

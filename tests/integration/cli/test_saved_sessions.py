@@ -30,6 +30,18 @@ def test_the_file_extension_selects_the_export_format(with_model: Make) -> None:
     assert "how are you" in (newel.project / "talk.md").read_text()
 
 
+def test_without_a_name_the_latest_session_of_the_folder_is_exported(with_model: Make) -> None:
+    newel = with_model()
+    none = newel("export")
+    assert none.returncode == 1
+    assert "No session has been saved in this folder" in none.stderr
+    newel("an earlier prompt")
+    newel("a later prompt")
+    done = newel("export")
+    assert "a later prompt" in done.stdout
+    assert "an earlier prompt" not in done.stdout
+
+
 def test_a_session_of_pi_is_imported_and_continued(with_model: Make) -> None:
     newel = with_model()
     lines = [json.dumps(line).replace("{project}", str(newel.project)) for line in PI]
