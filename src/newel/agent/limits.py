@@ -23,16 +23,25 @@ REPEATED = (
 )
 
 UNCOUNTED = (
-    "Stopped: the server does not report token usage, so the cost limit cannot be enforced. Limit the turns instead "
+    "Stopped: the server does not report token usage, so the {limit} limit cannot be enforced. Limit the turns instead "
     "(--max-turns)."
 )
+
+
+def unenforceable_limit(max_cost: float | None, max_tokens: int | None) -> tuple[EndReason, str] | None:
+    """The limit that a server without usage would never reach, and a message; None if there is none."""
+    if max_cost is not None:
+        return "max_cost", UNCOUNTED.format(limit="cost")
+    if max_tokens is not None:
+        return "max_tokens", UNCOUNTED.format(limit="token")
+    return None
 
 
 class UsageLimiter:
     """Counts what one prompt uses.
 
-    ``cost`` is the sum of all known costs in US dollars, None if none is known. ``uncounted`` is true once a response came
-    without token usage.
+    ``turns`` are the answers, without those of failed requests. ``cost`` is the sum of all known costs in US dollars, None if none
+    is known. ``uncounted`` is true once an answer came without token usage.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -47,21 +56,22 @@ class UsageLimiter:
         self._times = 0
 
     def count_response(self, message: AssistantMessage) -> None:
-        self.turns += 1
-        self.last_usage = message.usage
-        self._add(message.usage, message.cost)
+        if not message.is_incomplete:
+            self.last_usage = message.usage
+        self._add_answer(message)
 
     def count_compaction(self, compaction: AppMessage) -> None:
         """Count what a model used for a summary, if one wrote it."""
         if isinstance(compaction, CustomMessage) and "usage" in compaction.data:
-            self._add(msgspec.convert(compaction.data["usage"], Usage), compaction.data.get("cost"))
+            usage = msgspec.convert(compaction.data["usage"], Usage)
+            self.uncounted |= not usage.total
+            self._add(usage, compaction.data.get("cost"))
 
     def count_event(self, event: AgentEvent) -> None:
         """Count an event of a run that is followed from outside, also of one that a tool runs."""
         match event:
             case MessageEnd(message=AssistantMessage() as message):
-                self.turns += 1
-                self._add(message.usage, message.cost)
+                self._add_answer(message)
             case MessageEnd(message=message):
                 self.count_compaction(message)
             case ToolExecutionStart():
@@ -71,9 +81,14 @@ class UsageLimiter:
             case _:
                 pass
 
+    def _add_answer(self, message: AssistantMessage) -> None:
+        if not message.is_incomplete:
+            self.turns += 1
+            self.uncounted |= not message.usage.total
+        self._add(message.usage, message.cost)
+
     def _add(self, usage: Usage, cost: float | None) -> None:
         self.usage += usage
-        self.uncounted |= not usage.total
         self.cost = add_costs(self.cost, cost)
 
     def exceeded_limit(self, *, in_turn: bool = False) -> tuple[EndReason, str] | None:
@@ -81,8 +96,8 @@ class UsageLimiter:
         count: the last turn may run its tools.
         """
         limits = self.limits
-        if limits.max_cost is not None and self.uncounted:
-            return "max_cost", UNCOUNTED
+        if self.uncounted and (unenforceable := unenforceable_limit(limits.max_cost, limits.max_tokens)):
+            return unenforceable
         rows: tuple[tuple[EndReason, float | None, float, str], ...] = (
             ("max_turns", limits.max_turns, self.turns, "turn"),
             ("max_tool_calls", limits.max_tool_calls, self.tool_calls, "tool call"),

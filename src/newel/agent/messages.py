@@ -176,6 +176,11 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
         return "".join(part.text for part in self.content if isinstance(part, TextContent))
 
     @property
+    def is_incomplete(self) -> bool:
+        """Whether the request failed or was stopped; the content is what had come by then, without tool calls."""
+        return self.stop_reason in {"error", "aborted"}
+
+    @property
     def tool_calls(self) -> list[ToolCall]:
         """The tool calls, in the order in which they run."""
         return [part for part in self.content if isinstance(part, ToolCall)]

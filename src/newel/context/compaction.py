@@ -237,7 +237,7 @@ class Compactor:
             agent_mode=self.agent_mode,
         )
         answer = await self.provider.complete(request, _ignore)
-        if not answer.text.strip() or answer.stop_reason in {"error", "aborted"}:
+        if not answer.text.strip() or answer.is_incomplete:
             raise BadResponse(answer.error_message or f"{self.model.id} gave an empty answer")
         return answer
 

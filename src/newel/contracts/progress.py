@@ -10,6 +10,7 @@ from typing import Literal
 
 from newel.agent.events import AgentEnd, EndReason, MessageEnd, ToolExecutionStart
 from newel.agent.formatting import pluralize
+from newel.agent.limits import unenforceable_limit
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -72,6 +73,7 @@ class ContractProgress:
         self.turns = self.tool_calls = 0
         self.usage = Usage()
         self.cost: float | None = None
+        self._uncounted = False
         self._calls: list[tuple[str, object]] = []
         self._open: set[str] = set()
         self._outputs: list[str] = []
@@ -104,6 +106,8 @@ class ContractProgress:
     def exceeded_limit(self, seconds: float) -> tuple[EndReason, str] | None:
         """The first limit that is reached, and a message; ``seconds`` of work were done. The last turn is still judged."""
         contract = self.contract
+        if self._uncounted and (unenforceable := unenforceable_limit(contract.max_cost, contract.max_tokens)):
+            return unenforceable
         turns = contract.max_turns if self.step == "work" else None
         rows: tuple[tuple[EndReason, float | None, float, str], ...] = (
             ("max_turns", turns, self.turns, "turn"),
@@ -152,9 +156,10 @@ class ContractProgress:
         self._add_usage(used.usage, used.cost)
 
     def _add_answer(self, message: AssistantMessage) -> None:
-        if message.stop_reason in {"error", "aborted"}:
+        if message.is_incomplete:
             return
         self.turns += 1
+        self._uncounted |= not message.usage.total
         self._calls = [(call.name, call.arguments) for call in message.tool_calls]
         self._open = {call.id for call in message.tool_calls}
         self._outputs = []

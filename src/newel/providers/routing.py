@@ -211,7 +211,7 @@ def _answered(run: Sequence[Message], model: Model) -> bool:
     """Whether the model has completed a step. One that failed or was aborted does not tell which model it was."""
     return any(
         isinstance(message, AssistantMessage)
-        and message.stop_reason not in {"error", "aborted"}
+        and not message.is_incomplete
         and (message.provider, message.model) == (model.provider, model.id)
         for message in run
     )
@@ -220,7 +220,7 @@ def _answered(run: Sequence[Message], model: Model) -> bool:
 def _previous_model(messages: Sequence[Message]) -> tuple[str, str] | None:
     """The provider and name of the model that answered last; None if none has."""
     for message in reversed(messages):
-        if isinstance(message, AssistantMessage) and message.stop_reason not in {"error", "aborted"}:
+        if isinstance(message, AssistantMessage) and not message.is_incomplete:
             return message.provider, message.model
     return None
 

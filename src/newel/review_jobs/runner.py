@@ -314,7 +314,7 @@ class JobEventRecorder:
         if not isinstance(agent_event, MessageEnd):
             return
         message = agent_event.message
-        if isinstance(message, AssistantMessage) and message.stop_reason in {"error", "aborted"}:
+        if isinstance(message, AssistantMessage) and message.is_incomplete:
             return
         entry = message_entry(message)
         if isinstance(message, AssistantMessage):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+import msgspec
 import pytest
 
 from newel.agent.agent import Agent, ProviderTransport
@@ -548,8 +549,12 @@ async def test_an_overlong_conversation_is_compacted_once_and_sent_again() -> No
         return CustomMessage(COMPACTION, {"summary": "We greeted.", "firstKept": task.id})
 
     history = [UserMessage(content="Hi"), says("Hello.")]
-    script = [ContextOverflow("too long"), says("Shorter.")]
-    watched = Watched(script, messages=history, compact=compact)
+    answer = msgspec.structs.replace(calls("a"), usage=Usage(input=10, output=5), cost=0.01)
+    script = [ContextOverflow("too long"), answer, says("Shorter.")]
+    # The overflow is neither a turn nor an answer without usage, so no limit ends the run.
+    watched = Watched(
+        script, [Say()], messages=history, compact=compact, limits=Limits(max_cost=1, max_turns=2)
+    )
     end = await watched.agent.prompt("Go on")
     assert end.reason == "done"
     texts = [message.text for message in watched.requests[1].messages if isinstance(message, UserMessage)]

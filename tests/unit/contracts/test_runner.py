@@ -133,6 +133,17 @@ async def test_each_limit_stops_the_run_with_its_reason(work: Work, contract: Co
     assert words in state.reason
 
 
+@pytest.mark.parametrize("contract", [Contract(text="x", max_cost=0.5), Contract(text="x", max_tokens=900)])
+async def test_a_server_that_reports_no_usage_is_not_used_without_limit(
+    work: Work, contract: Contract
+) -> None:
+    """Nobody watches, and the budget would never be reached."""
+    uncounted = msgspec.structs.replace(calls("true"), usage=Usage())
+    state = await work(contract, [uncounted, NO, uncounted, NO])
+    assert state.state == "stopped"
+    assert "does not report token usage" in state.reason
+
+
 async def never(_: ModelRequest) -> AssistantMessage:
     await anyio.sleep(30)
     raise AssertionError
