@@ -118,11 +118,13 @@ def sweep_leftovers(home: Path) -> None:
 
 
 def sweep_sessions(settings: Settings) -> None:
-    """Delete the sessions that are older than the user wants."""
+    """Delete the sessions that are older than the user wants, and runs with their logs."""
     if days := settings.retention.session_days:
+        from newel.app.stored_conversation import delete_old_runs
         from newel.session.retention import delete_old_sessions
 
         delete_old_sessions(settings.home / "sessions", days)
+        delete_old_runs(settings.home, days)
 
 
 def open_recorders(settings: Settings, *, ephemeral: bool) -> RecorderRegistry:

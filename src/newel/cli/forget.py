@@ -31,7 +31,8 @@ LAST = "last"
 EPILOG = """\
 Your own files stay as they are, and so does every backup of Newel's folder.
 Deleted changes can no longer be undone. Sessions quote the files that were
-read in them: forget those, too, if a secret must go.
+read in them, and the record of a run begins with its prompt: forget those,
+too, if a secret must go.
 exit codes: 0 done, 1 nothing found or in use, 2 wrong usage"""
 
 
@@ -76,20 +77,12 @@ def command_forget(arguments: Sequence[str]) -> int:
 
 
 async def _forget_session(home: Path, options: argparse.Namespace) -> int:
-    from newel.session.appender import Appender
-    from newel.session.paths import find_session, subagent_files
+    from newel.app.stored_conversation import find_stored_conversation
 
-    path = find_session(home / "sessions", options.session)
-    with_it = subagent_files(path)
-    others = f" and {pluralize(len(with_it), 'session')} of its subagents" if with_it else ""
-    if not await _is_confirmed(f"This deletes the session {path.name}{others}.", options):
+    stored = await find_stored_conversation(home, options.session)
+    if not await _is_confirmed(stored.describe(), options):
         return FAILED
-    for file in (*with_it, path):  # the session itself last: by it the others are found again
-        session = Appender(file)
-        try:
-            session.delete()
-        finally:
-            session.release()
+    await anyio.to_thread.run_sync(stored.delete)
     print("Deleted.")
     return DONE
 

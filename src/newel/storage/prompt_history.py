@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -56,10 +57,16 @@ class PromptHistory:
         """The number of messages that were typed in a folder."""
         return sum(of == folder for of, _ in _entries(self._whole()))
 
-    def forget(self, folder: str) -> None:
-        """Delete the messages that were typed in a folder."""
-        kept = [lines for of, lines in _entries(self._whole()) if of != folder]
-        replace_file(self.path, b"".join(line for lines in kept for line in lines))
+    def forget(self, folder: str, texts: Collection[str] | None = None) -> None:
+        """Delete the messages that were typed in a folder; with ``texts``, only these."""
+        entries = _entries(self._whole())
+        kept = [
+            lines
+            for of, lines in entries
+            if of != folder or (texts is not None and _message(lines) not in texts)
+        ]
+        if len(kept) < len(entries):
+            replace_file(self.path, b"".join(line for lines in kept for line in lines))
 
     def _whole(self) -> bytes:
         with contextlib.suppress(FileNotFoundError), open_regular(self.path) as file:

@@ -79,6 +79,22 @@ class TabLog:
                 self.default_chat = plain
 
 
+def decode_tab_entry(data: bytes) -> TabEntry:
+    """An entry of the log. Raises ``msgspec.DecodeError``."""
+    return _decoder.decode(data)
+
+
+def tab_of(entry: TabEntry) -> str:
+    """The tab that an entry is about, "" for none."""
+    match entry:
+        case TabSaved(tab):
+            return tab.id
+        case TabClosed(tab_id) | RunStopped(tab_id):
+            return tab_id
+        case TabSettings():
+            return ""
+
+
 def lasting(tab: Tab) -> Tab:
     """A tab as the log has it: the rest is known from its latest run."""
     status = "ready" if tab.kind == "agent" else "idle"

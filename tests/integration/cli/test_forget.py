@@ -8,22 +8,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.integration.agents.support import after
 from tests.integration.cli.stored_data import is_stored
+from tests.served import served, wait_until
 from tests.support import BIN, Newel, bash, scenario
 
 WithModel = Callable[..., Newel]
 
 SECRET = "hunter2-" + "x9Q" * 40
+PRINT = "printf hunter2-; printf 'x9Q%.0s' $(seq 40)"
+"""Prints it, so that it is in the conversation and in no file."""
 DONE = {"content": "Done."}
 
 
 def two_runs() -> dict[str, Any]:
     """``one`` and ``two`` change a file each, and both change ``both.txt``."""
-    runs = [
-        scenario(name, bash(f"echo {name} > {name}.txt; echo {name} >> both.txt"), DONE)["scenarios"][0]
-        for name in ("one", "two")
-    ]
-    return {"scenarios": runs}
+    commands = {name: f"echo {name} > {name}.txt; echo {name} >> both.txt" for name in ("one", "two")}
+    return together(*(scenario(name, bash(command), DONE) for name, command in commands.items()))
+
+
+def together(*files: dict[str, Any]) -> dict[str, Any]:
+    return {"scenarios": [each for file in files for each in file["scenarios"]]}
 
 
 def runs(newel: Newel) -> list[str]:
@@ -101,6 +106,66 @@ def test_a_session_is_forgotten_with_all_its_words(with_model: WithModel) -> Non
     first, second = newel.sessions
     check(newel("forget", "--session", first.stem.rpartition("_")[2][:8], "--yes"))
     assert newel.sessions == [second]
+
+
+def test_no_byte_of_a_forgotten_chat_of_the_page_stays(with_model: WithModel) -> None:
+    """Its answers, and what its commands printed, are in the journal of the workbench, too."""
+    hello = scenario("hello", {"content": "Hello, and good day."})
+    newel = with_model(together(scenario("show", bash(PRINT), DONE), hello))
+    with served(newel) as server, server.page() as page:
+        for number, text in enumerate(("show", "hello")):
+            tab = page.ask("openChat")["tab"]
+            page.ask("watch", tab=tab)
+            page.ask("send", tab=tab, messageId=f"m{number}", text=text)
+            page.until_event("agent_end")
+    (shown,) = [path for path in newel.sessions if SECRET in path.read_text()]
+    words = ("forget", "--session", shown.stem.rpartition("_")[2], "--yes")
+    assert is_stored(newel, SECRET)
+    check(newel(*words))
+    assert not is_stored(newel, SECRET)
+    with served(newel) as server, server.page() as page:
+        assert [tab["title"] for tab in page.tabs] == ["hello"]
+        (tab,) = (tab["id"] for tab in page.tabs)
+        assert "good day" in str(page.ask("watch", tab=tab)) + str(page.next("snapshot"))
+
+
+def test_no_byte_of_a_forgotten_agent_stays(with_model: WithModel) -> None:
+    newel = with_model(together(after(1, True), scenario("Show", bash(PRINT), DONE)))
+    check(newel("agent", "Show it"))
+    (session,) = newel.sessions
+    assert is_stored(newel, SECRET)
+    said = check(newel("forget", "--session", session.stem.rpartition("_")[2], "--yes"))
+    assert "an agent's log" in said
+    assert not is_stored(newel, SECRET)
+    assert "No agents" in check(newel("agents"))
+
+
+def test_what_was_typed_in_a_forgotten_session_is_forgotten_with_it(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    history = newel.home / ".newel" / "history"
+    mine, others = (
+        f'\n# 2026-01-03 10:00:00\n# in "{folder}"\n+one\n' for folder in (newel.project, "/elsewhere")
+    )
+    history.write_text(f"{mine}{others}{mine.replace('+one', '+two')}")
+    check(newel("forget", "--session", newel.sessions[0].stem.rpartition("_")[2], "--yes"))
+    assert history.read_text() == f"{others}{mine.replace('+one', '+two')}"
+
+
+def test_a_session_that_a_workbench_has_in_its_journal_stays_until_it_is_closed(
+    with_model: WithModel,
+) -> None:
+    newel = with_model(two_runs())
+    with served(newel) as server, server.page() as page:
+        tab = page.ask("openChat")["tab"]
+        page.ask("watch", tab=tab)
+        page.ask("send", tab=tab, messageId="m", text="one")
+        page.until_event("agent_end")
+        wait_until(lambda: newel.sessions, "the session")
+        refused = newel("forget", "--session", newel.sessions[0].stem.rpartition("_")[2], "--yes")
+        assert refused.returncode == 1
+        assert "stop it first" in refused.stderr
+        assert newel.sessions
 
 
 def test_everything_of_a_folder_is_forgotten_and_nothing_of_another(

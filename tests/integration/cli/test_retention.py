@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
+from tests.integration.agents.support import after
 from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
@@ -57,6 +60,28 @@ def test_an_old_session_that_is_resumed_is_not_deleted(with_model: WithModel) ->
     configure(newel, "[retention]\nsession_days = 30\n")
     assert newel("-c", "hello").returncode == 0
     assert newel.sessions == [old]
+
+
+def test_runs_and_their_logs_are_deleted_so_many_days_after_their_end(with_model: WithModel) -> None:
+    newel = with_model(
+        {
+            "scenarios": [
+                *after(1, True)["scenarios"],
+                *scenario("Show", bash("echo shown"), DONE)["scenarios"],
+            ]
+        }
+    )
+    for _ in range(2):
+        assert newel("agent", "Show it").returncode == 0
+    configure(newel, "[retention]\nsession_days = 30\n")
+    (journal,) = (newel.home / ".newel").glob("jobs/*/journal.db")
+    with closing(sqlite3.connect(journal)) as connection, connection:
+        connection.execute("UPDATE jobs SET updated = '2026-01-31T09:30:00.125Z' WHERE n = 1")
+    assert len(list((newel.home / ".newel/logs").iterdir())) == 2
+    newel("hello")
+    assert len(list((newel.home / ".newel/logs").iterdir())) == 1
+    with closing(sqlite3.connect(journal)) as connection:
+        assert connection.execute("SELECT DISTINCT job FROM events").fetchall() == [(2,)]
 
 
 def test_changes_are_kept_as_long_as_the_user_wants(with_model: WithModel) -> None:
