@@ -18,7 +18,7 @@ from newel.hooks.hook_trust import PROJECT
 from newel.workspace.port import TimeLimit
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.output import Capture
-from newel.workspace.process.own_programs import with_project_last
+from newel.workspace.process.own_programs import SAFE_PYTHON, with_project_last
 from newel.workspace.process.runner import ChildProcess, wait_for_exit
 
 MAX_OUTPUT: Final = 1 << 20
@@ -48,7 +48,7 @@ class _Captured:
 
 async def run_hook(hook: Hook, given: Mapping[str, Any], *, project: str, folder: str) -> HookReply:
     """Run a hook in ``folder``; ``given`` is its input. What is wrong with it is its reply; only a cancellation is raised."""
-    environ = with_project_last(without_own_python(child_env(os.environ), folder), folder)
+    environ = with_project_last(without_own_python(SAFE_PYTHON | child_env(os.environ), folder), folder)
     output = _Captured()
     try:
         child = ChildProcess(

@@ -17,8 +17,7 @@ from rich.text import Text
 from newel.config.themes import Theme
 from newel.terminal.renderers.diff_styles import diff_pieces
 from newel.terminal.renderers.styles import Styles
-from newel.workspace.process.environment import child_env
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import own_environ, own_path
 
 LESS = "FRX"
 """Default options of ``less``: quit if the text fits on the screen, keep colours, do not clear the screen at the end."""
@@ -49,11 +48,10 @@ def page(
     width, height = os.get_terminal_size(out.fileno())
     if text.count("\n") < height:
         return False
-    own = {"PATH": own_path(environ=environ)}
-    pager_environ = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS), **own}
+    pager_environ = {"LESS": LESS} | own_environ(environ)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_env(environ, pager_environ)) as pager:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=pager_environ) as pager:
             assert pager.stdin is not None  # noqa: S101 — it is a pipe
             with contextlib.suppress(BrokenPipeError), pager.stdin:  # the user has left before the end
                 for piece in painted(text, Styles(environ, theme), width):

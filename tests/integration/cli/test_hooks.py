@@ -466,6 +466,24 @@ def test_hooks_get_no_keys(with_model: Make) -> None:
     assert "sk-test-0123456789abcdef" not in said
 
 
+def test_no_module_of_the_project_is_imported_by_a_hook_before_pythons_own(with_model: Make) -> None:
+    """A cloned project, or a sandboxed command, would otherwise run code outside with a file named ``json.py``."""
+    newel = with_model(scenario("go", bash("cp json.py csv.py"), DONE))
+    (newel.project / "json.py").write_text("import os\nos.system('touch imported')\n")
+    users(
+        newel,
+        SessionStart=[group(hook("python3 -c 'import json, sys; json.load(sys.stdin)'"))],
+        PostToolUse=[group(hook("python3 -c 'import csv'"))],
+    )
+    done = newel("go")
+    assert "Done." in done.stdout
+    assert "hook" not in done.stderr
+    assert not (newel.project / "imported").exists()
+    users(newel, SessionStart=[group(hook("python3 -c 'import json'"))])
+    newel("go", PYTHONSAFEPATH="")  # as the user has set it
+    assert (newel.project / "imported").exists()
+
+
 def test_hooks_of_subagents_say_whose_they_are(with_model: Make) -> None:
     scenarios = [
         scenario("go", write({"description": "look", "prompt": "count the lines"}, "task"), DONE),

@@ -5,7 +5,6 @@ The names are those that Claude Code gives to such programs, so that existing on
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -18,7 +17,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.totals import SessionTotals
 from newel.text.format import one_line
 from newel.version import VERSION
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import own_environ
 
 INTERVAL_S: Final = 0.5
 """Time between two looks at the facts: the program runs only where they have changed."""
@@ -82,7 +81,7 @@ async def _run(program: Sequence[str], facts: dict[str, Any]) -> str:
             input=msgspec.json.encode(facts),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PATH": own_path()},
+            env=own_environ(),
             timeout=TIMEOUT_S,
             check=True,
         ).stdout

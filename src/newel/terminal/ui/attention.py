@@ -4,7 +4,6 @@ own notification, and by a program of the user's.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -19,7 +18,7 @@ from prompt_toolkit.output import Output
 
 from newel.terminal.ui.key_dispatch import on_key
 from newel.text.format import format_duration, one_line
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import own_environ
 
 LONG_S: Final = 20.0
 """Seconds after which the user may have turned to something else."""
@@ -126,7 +125,7 @@ class Attention:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env={**os.environ, "PATH": own_path()},
+                    env=own_environ(),
                     start_new_session=True,
                 )
             )

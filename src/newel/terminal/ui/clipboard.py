@@ -16,8 +16,7 @@ import anyio.to_thread
 from newel.agent.errors import UsageError, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.attachments import MAX_IMAGE_BYTES, attach_image
-from newel.workspace.process.environment import child_env
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import own_environ, own_path
 
 TIMEOUT_S: Final = 5.0
 
@@ -80,7 +79,7 @@ async def _output(command: tuple[str, ...], environ: Mapping[str, str], path: st
         command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        env=child_env(environ, {"PATH": path}),
+        env=own_environ(environ) | {"PATH": path},
         timeout=TIMEOUT_S,
         check=False,
     )

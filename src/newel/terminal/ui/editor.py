@@ -14,8 +14,7 @@ import anyio
 
 from newel.agent.errors import UsageError
 from newel.text.format import one_line
-from newel.workspace.process.environment import child_env
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import own_environ, own_path
 
 _USUAL: Final = ("vi", "nano")
 
@@ -60,9 +59,8 @@ async def edit(text: str, command: list[str], environ: Mapping[str, str] = os.en
 
 async def edit_file(path: Path, command: list[str], environ: Mapping[str, str] = os.environ) -> None:
     """Open a file in the editor, and wait for its end. The terminal must be free for it. Raises ``UsageError`` if it fails."""
-    own = {"TERM": environ.get("TERM", "dumb"), "PATH": own_path(environ=environ)}
     process = await anyio.open_process(
-        [*command, str(path)], stdin=None, stdout=None, stderr=None, env=child_env(environ, own)
+        [*command, str(path)], stdin=None, stdout=None, stderr=None, env=own_environ(environ)
     )
     try:
         code = await process.wait()

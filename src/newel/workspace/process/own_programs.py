@@ -12,8 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
+from newel.workspace.process.environment import child_env
+
 SYSTEM: Final = "/usr/bin:/usr/local/bin:/bin"
 """Where programs are that no user's command can have written."""
+
+
+SAFE_PYTHON: Final = {"PYTHONSAFEPATH": "1"}
+"""``python -c`` and ``python -m`` would import ``json`` from a file of that name in the working folder, which is the project's."""
 
 
 def find_git(folder: str) -> str | None:
@@ -40,6 +46,12 @@ def _own_path(path: str, active: str, *folders: str | None) -> str:
         and not any(_is_in(os.path.realpath(entry), place) for place in places)
     )
     return kept or SYSTEM  # an empty one would be the working folder
+
+
+def own_environ(environ: Mapping[str, str] = os.environ, folder: str | None = None) -> dict[str, str]:
+    """The environment of a program of the user's in the terminal: without keys, and with ``own_path`` and ``SAFE_PYTHON``."""
+    own = {"TERM": environ.get("TERM", "dumb"), "PATH": own_path(folder, environ)}
+    return SAFE_PYTHON | child_env(environ, own)
 
 
 def with_project_last(environ: Mapping[str, str], folder: str) -> dict[str, str]:
