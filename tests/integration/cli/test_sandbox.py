@@ -20,7 +20,7 @@ from tests.ordinary_user import run_as_user
 from tests.processes import pids_with
 from tests.requirements import require_program
 from tests.served import wait_until
-from tests.support import Newel, bash, scenario
+from tests.support import BIN, Newel, bash, scenario
 
 require_program("bwrap", "bubblewrap")
 
@@ -57,6 +57,31 @@ def test_commands_change_the_folder_and_see_no_key(with_model: WithModel, user: 
     if user == "root":
         assert newel("undo", "--yes").returncode == 0  # what it may change is recorded as ever
         assert not (newel.project / "made.txt").exists()
+
+
+def test_a_file_that_the_project_shares_with_newels_installation_changes_alone(
+    with_model: WithModel, tmp_path: Path
+) -> None:
+    """Uv installs hard links to its cache, so the same file may be in the project's environment and in Newel's."""
+    newel = with_model(scenario("go", bash("echo planted >> module.py"), DONE))
+    (newel.project / "module.py").write_text("code\n")
+    installed = tmp_path / "site-packages" / "module.py"
+    installed.parent.mkdir()
+    installed.hardlink_to(newel.project / "module.py")
+    start = [str(BIN / "newel"), "--sandbox", "workspace", "go"]
+    environ = {**newel.environ, "PYTHONPATH": str(installed.parent)}
+    done = subprocess.run(
+        start,
+        cwd=newel.project,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (newel.project / "module.py").read_text() == "code\nplanted\n"
+    assert installed.read_text() == "code\n"
 
 
 def test_the_file_tools_have_the_same_limits(with_model: WithModel) -> None:

@@ -37,6 +37,9 @@ UNATTENDED: Final = {
 }
 """Configures programs to run without a terminal."""
 
+COPIES: Final = {"UV_LINK_MODE": "copy"}
+"""Has uv copy from its cache: as hard links, files of a project would be those of all projects."""
+
 
 def is_secret(name: str) -> bool:
     """Whether a variable of this name usually holds a secret.
@@ -71,7 +74,7 @@ def child_env(
         for name, value in environ.items()
         if name in keep or not (name in DROPPED or is_withheld(name))
     }
-    return allowed | UNATTENDED | dict(extra or {})
+    return COPIES | allowed | UNATTENDED | dict(extra or {})
 
 
 _BY_UV: Final = frozenset({"UV", "UV_RUN_RECURSION_DEPTH"})

@@ -41,6 +41,7 @@ from newel.workspace.sandbox.control_group import (
     find_group_place,
 )
 from newel.workspace.sandbox.launcher_main import MAX_PACKET
+from newel.workspace.sandbox.own_installation import separate_own_files
 from newel.workspace.sandbox.policy import PROXY_VARIABLES, SandboxPolicy
 
 START_S: Final = 10.0
@@ -205,6 +206,7 @@ class Sandbox:
     # -- the process --------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        separate_own_files()
         policy = self._find_policy()
         protected = _identities(policy.protected)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

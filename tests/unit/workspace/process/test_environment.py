@@ -102,8 +102,19 @@ def test_nothing_waits_for_a_terminal_and_nothing_is_sourced() -> None:
     env = child_env(
         {"BASH_ENV": "/evil", "ENV": "/evil", "FORCE_COLOR": "1", "TERM": "xterm", "PAGER": "less"}
     )
-    assert env == {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+    assert not {"BASH_ENV", "ENV", "FORCE_COLOR"} & set(env)
+    assert (env["TERM"], env["PAGER"], env["GIT_PAGER"], env["GIT_TERMINAL_PROMPT"]) == (
+        "dumb",
+        "cat",
+        "cat",
+        "0",
+    )
     assert child_env({}, {"TERM": "xterm"})["TERM"] == "xterm"
+
+
+def test_uv_links_no_file_of_a_project_to_its_cache_unless_the_user_says_so() -> None:
+    assert child_env({})["UV_LINK_MODE"] == "copy"
+    assert child_env({"UV_LINK_MODE": "hardlink"})["UV_LINK_MODE"] == "hardlink"
 
 
 @pytest.mark.anyio
