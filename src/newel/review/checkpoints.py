@@ -45,7 +45,8 @@ from newel.review.revert import (
 )
 from newel.review.save import DiskSync, Refreshed
 from newel.review.save_plans import planned_write
-from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, SaveIntent
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
+from newel.review.store.pending_saves import SaveIntent
 from newel.workspace.snapshots.tree import FileSnapshot
 
 Mode = Literal["hard_all", "scoped_selected"]

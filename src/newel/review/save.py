@@ -41,7 +41,8 @@ from newel.review.save_plans import (
     replaced_folders,
     sort_plans,
 )
-from newel.review.store.ledger import Ledger, PlannedWrite, SaveIntent
+from newel.review.store.ledger import Ledger
+from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.review.store.schema import LedgerError
 from newel.workspace.port import ABSENT, FileNode
 from newel.workspace.snapshots.tree import is_kept, state_mode
@@ -169,12 +170,11 @@ class DiskSync:
         """The review with a save in it that has written the file and not marked it yet: one that is under way elsewhere, or
         that a crash has ended.
         """
-        for intent in self._ledger.intents():
-            for saving in intent.files:
-                if saving.path == review.path and saving.after == disk.hash and has_all(review, saving.ids):
-                    plan = plan_save(review, saving.ids)
-                    if plan.after.is_like(disk):
-                        return self._mark(plan, rev=review.rev)
+        for saving in self._ledger.planned_writes(review.path):
+            if saving.after == disk.hash and has_all(review, saving.ids):
+                plan = plan_save(review, saving.ids)
+                if plan.after.is_like(disk):
+                    return self._mark(plan, rev=review.rev)
         return review
 
     async def _read_state(self, known: _Known, where: str, *, itself: bool = False) -> PlannedFile:
@@ -405,7 +405,9 @@ class DiskSync:
             is_same = has_all(now, ids) and plan_save(now, ids).after.is_like(plan.after)
             return saved(now, ids) if is_same else now
 
-        return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
+        # The intent is on the disk until all files are: after a power cut, what lacks its mark is marked by ``recover``.
+        with self._ledger.batch(flush=False):
+            return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
 
     async def _remove_empty_folders(
         self,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from newel.review.folders import parents
 from newel.review.model.file_lines import content_of, head_of, is_blob, text_hash
 from newel.review.model.file_review import FileReview, Lines, ReviewError, render
-from newel.review.store.ledger import PlannedWrite
+from newel.review.store.pending_saves import PlannedWrite
 from newel.workspace.port import ABSENT, FileNode
 
 ENTERED: Final = stat.S_IRWXU

@@ -15,7 +15,8 @@ from newel.review.model.file_review import Conflict, Hunk, Layer, StaleRevision,
 from newel.review.model.revert_applied import restored
 from newel.review.paths import OutsideProject, checked_path
 from newel.review.save import DiskSync, NotAFile, NotText
-from newel.review.store.ledger import Ledger, PlannedWrite, SaveIntent
+from newel.review.store.ledger import Ledger
+from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.workspace.local import LocalWorkspace
 from tests.unit.review.project import Project
 

@@ -15,7 +15,7 @@ from newel.jobs.engine import JobOutcome
 from newel.review.model.file_lines import lines_of, text_hash
 from newel.review.model.file_review import Conflict
 from newel.review.model.proposal import propose
-from newel.review.store.ledger import PlannedWrite, SaveIntent
+from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal, event
 from newel.review_jobs.requests import RunRequest

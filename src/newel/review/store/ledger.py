@@ -23,6 +23,7 @@ from newel.agent.messages import Wire, new_id
 from newel.review.model.file_review import FileReview, HunkState, StaleRevision, identified
 from newel.review.model.history import MOVES_BASE, BufferEntry, HistoryEntry, Kind, entry, redo, undo
 from newel.review.store.database import LedgerDatabase
+from newel.review.store.pending_saves import PendingSaves, PlannedWrite, SaveIntent
 from newel.review.store.schema import blob, hashes_in, pack, put, read_entry, unpack
 from newel.workspace.snapshots.tree import FileSnapshot
 
@@ -64,23 +65,6 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     is_redo: bool = False
     is_partial: bool = False
     of: str = ""
-
-
-class SaveIntent(Wire, frozen=True, kw_only=True):
-    """A pending save of one file or several. The next process finishes it after a crash."""
-
-    id: str
-    files: tuple[PlannedWrite, ...]
-
-
-class PlannedWrite(Wire, frozen=True, kw_only=True):
-    """The hunks ``ids`` of revision ``rev`` are written to a file. ``before`` and ``after`` are the ``text_hash`` of its content."""
-
-    path: str
-    rev: int
-    ids: tuple[str, ...]
-    before: str
-    after: str
 
 
 class EffectRecord(Wire, frozen=True, kw_only=True):
@@ -151,6 +135,7 @@ class Ledger:
         self.purges = 0
         """How often this process has deleted old records."""
         self._last = _NOTHING
+        self._saves = PendingSaves(database)
         self._listeners: list[Callable[[], None]] = []
 
     @classmethod
@@ -249,15 +234,17 @@ class Ledger:
         """The history in its order: all of it, or that of a file, of a run, of a kind. Without ``path`` and ``run`` it reads everything."""
         wanted = (("path", path), ("run", run), ("kind", kind))
         filters = {name: value for name, value in wanted if value is not None}
-        # Only the conditions that apply: SQLite uses no index for `:path IS NULL OR path = :path`.
-        conditions = "".join(f" AND {name} = :{name}" for name in filters)
+        # Only the conditions that apply: SQLite uses no index for `:path IS NULL OR path = :path`. The plus keeps it from the index of
+        # runs if a file is given: a file has few entries, a run may have those of thousands of files.
+        plus = "+" if path is not None else ""
+        conditions = "".join(f" AND {plus * (name == 'run')}{name} = :{name}" for name in filters)
         with self.database.reading() as connection:
             rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — the names are ours
             return [read_entry(row[0]) for row in rows]
 
     def entries_after(self, path: str, run: str) -> list[BufferEntry] | None:
         """A file's history after the last entry of a run, as far as it is about the buffer; None if it has none of the run."""
-        query = "SELECT max(n) FROM entries WHERE path = ? AND run = ?"
+        query = "SELECT max(n) FROM entries WHERE path = ? AND +run = ?"  # as in `entries`
         later = "SELECT data FROM entries WHERE path = ? AND n > ? ORDER BY n"
         with self.database.reading() as connection:
             (last,) = connection.execute(query, (path, run)).fetchone()
@@ -423,9 +410,11 @@ class Ledger:
 
     def intents(self) -> list[SaveIntent]:
         """The saves that have begun and not ended."""
-        with self.database.reading() as connection:
-            rows = connection.execute("SELECT data FROM intents ORDER BY id")
-            return [msgspec.json.decode(unpack(row[0]), type=SaveIntent) for row in rows]
+        return self._saves.intents()
+
+    def planned_writes(self, path: str) -> list[PlannedWrite]:
+        """What these saves write to a file."""
+        return self._saves.writes(path)
 
     def begin_effect(self, owner: str, effect: EffectRecord) -> str:
         """Record an effect of the process ``owner`` before it happens; returns its id. It is not flushed to the disk: it is for a

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import count
@@ -19,7 +20,8 @@ from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Layer, StaleRevision, UnknownHunk, buffer
 from newel.review.model.history import NothingToUndo
 from newel.review.model.rebase import rebased
-from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, PlannedWrite, SaveIntent
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
+from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.review.store.schema import FILE, LEDGER, MIGRATIONS, LedgerBusy, LedgerError, pack
 from newel.storage.sqlite import Format, connect
 
@@ -242,3 +244,32 @@ def test_an_unusable_ledger_gives_the_reason(tmp_path: Path) -> None:
         Ledger.open(tmp_path)
     with Ledger.open(None) as ledger, pytest.raises(LedgerError, match="no data"):
         ledger.blob("0" * 64)
+
+
+@pytest.mark.parametrize("files", [20, 400])
+def test_what_is_asked_for_each_file_of_a_run_does_not_grow_with_the_run(tmp_path: Path, files: int) -> None:
+    """An undo of thousands of files would take hours."""
+    with Ledger.open(tmp_path) as ledger, ledger.batch(flush=False):
+        for number in range(files):
+            begun(ledger, f"f{number}")
+        writes = [PlannedWrite(path=f"f{n}", rev=1, ids=(), before="", after="") for n in range(files)]
+        ledger.begin_saving(SaveIntent(id="i", files=tuple(writes)))
+        assert ledger.planned_writes("f7") == [writes[7]]
+        for ask in (
+            lambda: ledger.entries(path="f7", run="r"),
+            lambda: ledger.entries_after("f7", "r"),
+            lambda: ledger.planned_writes("f7"),
+        ):
+            assert steps(ledger, ask) < 200
+
+
+def steps(ledger: Ledger, ask: Callable[[], object]) -> int:
+    """The instructions of SQLite's virtual machine that a question takes."""
+    counted = count()
+    with ledger.database.reading() as connection:
+        connection.set_progress_handler(lambda: next(counted) < 0, 1)
+        try:
+            ask()
+        finally:
+            connection.set_progress_handler(None, 0)
+    return next(counted)
