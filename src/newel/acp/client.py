@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -53,13 +53,13 @@ class SessionClient:
             return None
         return result.content
 
-    async def write_text(self, path: str, text: str) -> bool:
-        """Let the client write a file; False if it has no such method. Raises ``JsonRpcError`` if it refuses."""
-        if not self.capabilities.writes:
-            return False
+    async def write_text(self, path: str, text: str, on_answer: Callable[[], object]) -> bool:
+        """Let the client write a file; False if it has no such method. ``on_answer`` is called when it has answered, also if this is
+        cancelled before. Raises ``JsonRpcError`` if it refuses.
+        """
         params = p.WriteFileParams(session_id=self.session_id, path=path, content=text)
         try:
-            await self._connection.request("fs/write_text_file", params, object)
+            await self._connection.request("fs/write_text_file", params, object, on_answer)
         except JsonRpcError as error:
             if error.number == METHOD_NOT_FOUND:
                 return False

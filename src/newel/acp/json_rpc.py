@@ -113,18 +113,29 @@ class JsonRpcConnection:
                     await self._flush()
             tasks.cancel_scope.cancel()
 
-    async def request(self, method: str, params: msgspec.Struct, kind: type[T]) -> T:
-        """Send a request and return its result. Raises ``JsonRpcError`` and ``PeerGone``."""
+    async def request(
+        self,
+        method: str,
+        params: msgspec.Struct,
+        kind: type[T],
+        on_answer: Callable[[], object] | None = None,
+    ) -> T:
+        """Send a request and return its result. ``on_answer`` is called when the peer has answered or gone, also if the caller waits no
+        longer. Raises ``JsonRpcError`` and ``PeerGone``.
+        """
         if not self._is_open:
+            if on_answer is not None:
+                on_answer()
             raise PeerGone("The client has gone.")
         self._last_id += 1
         number = self._last_id
-        answer = self._waiting[number] = _Answer()
+        answer = self._waiting[number] = _Answer(on_answer)
         self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         try:
             await answer.arrived.wait()
         finally:
-            del self._waiting[number]
+            if on_answer is None:
+                self._waiting.pop(number, None)
         if answer.error is not None:
             raise answer.error
         try:
@@ -181,16 +192,16 @@ class JsonRpcConnection:
             self._send({"jsonrpc": "2.0", "id": number, "result": {} if result is None else result})
 
     def _answered(self, message: _Incoming) -> None:
-        answer = self._waiting.get(message.id) if isinstance(message.id, int) else None
+        answer = self._waiting.pop(message.id, None) if isinstance(message.id, int) else None
         if answer is None:
-            return  # nobody waits for it any more
+            return  # it was answered before
         if message.error is not None:
             number, text = message.error.get("code"), str(message.error.get("message", ""))
             code = number if isinstance(number, int) else INTERNAL_ERROR
             answer.error = JsonRpcError(code, text, message.error.get("data"))
         elif message.result is not msgspec.UNSET:
             answer.result = message.result
-        answer.arrived.set()
+        answer.arrive()
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -229,11 +240,18 @@ class JsonRpcConnection:
         self._is_open = False
         for answer in self._waiting.values():
             answer.error = PeerGone("The client has gone.")
-            answer.arrived.set()
+            answer.arrive()
+        self._waiting.clear()
 
 
 class _Answer:
-    def __init__(self) -> None:
+    def __init__(self, on_answer: Callable[[], object] | None) -> None:
+        self._on_answer = on_answer
         self.arrived = anyio.Event()
         self.result = msgspec.Raw(b"null")
         self.error: NewelError | None = None
+
+    def arrive(self) -> None:
+        self.arrived.set()
+        if self._on_answer is not None:
+            self._on_answer()

@@ -67,10 +67,11 @@ class AgentOpener(Protocol):
 
 
 class SessionParts(msgspec.Struct, frozen=True):
-    """What a session adds to its agent: ``ask`` for approvals, ``on_terminal`` for its commands' terminals."""
+    """What a session adds to its agent: ``ask`` for approvals, ``on_terminal`` for its commands' terminals, ``note`` for messages to the user."""
 
     ask: Ask
     on_terminal: Callable[[str], object]
+    note: Callable[[str], object]
 
 
 class AcpSession:
@@ -95,7 +96,7 @@ class AcpSession:
         self._agent: CodingAgent | None = None
         self._translator = UpdateTranslator(root, client.update)
         self._asker = PermissionAsker(client, self._translator)
-        self._parts = SessionParts(self._asker, self._translator.in_terminal)
+        self._parts = SessionParts(self._asker, self._translator.in_terminal, self._translator.note)
         self._mode_before: ApprovalMode = mode
         self._models: list[ModelDetails] = []
         self._ended = anyio.Event()

@@ -3,7 +3,8 @@
 An editor knows more than the disk: buffers that are not saved yet. Their text is what agents read and change, and the editor writes
 the change, so that it shows, and can be undone there. Recording lies above this workspace: it sees the same texts.
 
-The client is asked for texts below the root only. All else is the disk's: other files, bytes that are no UTF-8, links, folders.
+The client is asked for texts below the root only. All else is the disk's: other files, bytes that are no UTF-8, links, folders. So is everything
+while a process of a command runs (``newel.acp.editor_files``).
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import anyio
 import anyio.to_thread
 
 from newel.acp.client import SessionClient, Terminal
+from newel.acp.editor_files import EditorGate, path_state, settled_state
 from newel.acp.json_rpc import JsonRpcError
 from newel.acp.protocol import ExitStatus
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.providers.families import FAMILIES
+from newel.workspace.disk.dir_fd import open_place
 from newel.workspace.port import (
     ABSENT,
     Completed,
@@ -61,8 +64,14 @@ KEY_VARIABLES: Final = frozenset(family.variables["api_key"] for family in FAMIL
 KILL_S: Final = 5.0
 """Seconds for the client to end a command."""
 
-OnTerminal = Callable[[str], object]
-"""Hears the id of each terminal in which a command starts."""
+Hear = Callable[[str], object]
+
+DIRECTLY: Final = (
+    "Processes that commands of the agent have started are still running, so Newel reads and writes files directly, without the editor: such a process "
+    "could lead the editor to a file outside of the project. Until they end, text that you have not saved is not seen: save it. They end "
+    "at the latest when the session is closed."
+)
+"""For the user, once in a session."""
 
 UNKNOWN_EXIT: Final = 255
 """The exit code of a command whose client does not report it."""
@@ -70,20 +79,25 @@ UNKNOWN_EXIT: Final = 255
 
 class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
     """``inner`` is the same folder on this machine, ``environ`` the environment of this process. Without ``in_terminals`` commands run
-    in ``inner``: it may have a sandbox, which the client's terminals have not.
+    in ``inner``: it may have a sandbox, which the client's terminals have not. ``on_terminal`` hears the id of each terminal in which a
+    command starts, ``on_direct`` is called when the client is passed over because of a process.
     """
 
     def __init__(
         self,
         inner: TrackedWorkspace,
         client: SessionClient,
-        on_terminal: OnTerminal,
         limits: OutputLimits,
         environ: Mapping[str, str],
         *,
+        gate: EditorGate,
+        on_terminal: Hear,
+        on_direct: Callable[[], object],
         in_terminals: bool = True,
     ) -> None:
         super().__init__(inner)
+        self._gate = gate
+        self._on_direct = on_direct
         self._in_terminals = in_terminals
         self._client = client
         self._on_terminal = on_terminal
@@ -97,11 +111,33 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
     ) -> bytes:
         if not (self._client.capabilities.reads and self._is_inside(path)):
             return await self._inner.read_bytes(path, start=start, size=size, nofollow=nofollow)
-        data = await self._inner.read_bytes(path, size=MAX_TEXT + 1, nofollow=nofollow)
-        if len(data) > MAX_TEXT:
+        data = await self._read_edited(path)
+        if data is None:
             return await self._inner.read_bytes(path, start=start, size=size, nofollow=nofollow)
-        data = await self._as_edited(path, data)
         return data[start : None if size is None else start + size]
+
+    async def _read_edited(self, path: str) -> bytes | None:
+        """What the user sees of a file; None if the editor may not be asked for it."""
+        release = await self._hold(path)
+        if release is None:
+            return None
+        try:
+            if (state := await settled_state(self.root, path)) is None:
+                return None
+            data = await self._inner.read_bytes(path, size=MAX_TEXT + 1, nofollow=True)
+            if len(data) > MAX_TEXT:
+                return None
+            edited = await self._as_edited(path, data)
+        finally:
+            release()
+        # Whoever has changed the path meanwhile, the editor may have read another file. Commands do not run; another Newel's may.
+        return edited if path_state(self.root, path) == state else data
+
+    async def _hold(self, path: str) -> Callable[[], None] | None:
+        """See ``EditorGate.hold``."""
+        if (release := await self._gate.hold(path)) is None:
+            self._on_direct()
+        return release
 
     async def _as_edited(self, path: str, data: bytes) -> bytes:
         """What the user sees of a file with this content on the disk."""
@@ -124,18 +160,23 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         is_plain = mode in {None, old_mode} and (old_mode is None or old_mode & 0o200)
         if not (by_client and is_plain) or text is None:
             return await self._inner.write_bytes(path, data, expect=expect, mode=mode)
-        if expect is not None:
-            await self._check(path, before, expect)
-        if before is None:
-            await anyio.to_thread.run_sync(_make_folder, Path(path).parent)
-        if await self._inner.resolve(path) != path:  # the editor would follow a link that has come since
-            raise leads_elsewhere(path)
+        if (release := await self._hold(path)) is None:
+            return await self._inner.write_bytes(path, data, expect=expect, mode=mode)
         try:
-            is_written = await self._client.write_text(path, text)
+            may_write = await self._prepare(path, before, expect)
+        except BaseException:
+            release()
+            raise
+        if not may_write:
+            release()
+            return await self._inner.write_bytes(path, data, expect=expect, mode=mode)
+        try:
+            # If the user stops the agent, the editor may still write: until it has answered, no command may run.
+            is_written = await self._client.write_text(path, text, release)
         except JsonRpcError as error:
             raise WorkspaceError(f"Cannot write {path}: the editor refused. {error}") from error
         if not is_written:
-            return await self._inner.write_bytes(path, data, mode=mode)
+            return await self._inner.write_bytes(path, data, expect=expect, mode=mode)
         written = await self.read_bytes(path)
         node = await self._inner.lstat(path)
         return WriteResult(
@@ -144,6 +185,16 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             replaced_mode=old_mode,
             is_exact=written == data,
         )
+
+    async def _prepare(self, path: str, node: FileNode | None, expect: str | None) -> bool:
+        """Check the file that is replaced, and make its folder; False if the path does not rest, so that the editor may not write it."""
+        if expect is not None:
+            await self._check(path, node, expect)
+        if node is None:
+            await anyio.to_thread.run_sync(_make_folder, path)
+        if await self._inner.resolve(path) != path:  # the editor would follow a link that has come since
+            raise leads_elsewhere(path)
+        return await settled_state(self.root, path) is not None
 
     async def _check(self, path: str, node: FileNode | None, expect: str) -> None:
         digest = ABSENT if node is None else hashlib.sha256(await self.read_bytes(path)).hexdigest()
@@ -156,8 +207,12 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
     # -- commands ---------------------------------------------------------------------------------
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
-        if not (self._in_terminals and self._client.capabilities.terminal):
+        async with self._gate.command():
+            if self._in_terminals and self._client.capabilities.terminal:
+                return await self._run_in_terminal(command, options)
             return await self._inner.run(command, **options)
+
+    async def _run_in_terminal(self, command: str, options: RunOptions) -> Completed:
         mark = process_mark.ProcessMark(process_mark.new_mark())
         withheld = KEY_VARIABLES.union(filter(is_withheld, self._environ))
         env = dict.fromkeys(withheld, "") | UNATTENDED
@@ -265,31 +320,44 @@ def _plain(text: str) -> str:
     return text.removeprefix(BOM).replace("\r\n", "\n")
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(path: str) -> None:
+    """Make the folder of a file, and those above it, through no link."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        with open_place(path, resolved=True, make=True):
+            pass
     except OSError as error:
-        raise WorkspaceError(f"Cannot create {folder}: {error.strerror}.") from error
+        raise WorkspaceError(f"Cannot create the folder of {path}: {error.strerror}.") from error
 
 
 class ClientHost:
-    """This machine, with a client that reads and writes files and runs commands. ``on_terminal`` hears of each terminal."""
+    """This machine, with a client that reads and writes files and runs commands. ``on_terminal`` hears of each terminal, ``note`` gets
+    messages for the user.
+    """
 
     def __init__(
         self,
         inner: ExecutionHost,
         client: SessionClient,
-        on_terminal: OnTerminal,
         environ: Mapping[str, str],
         *,
+        gate: EditorGate,
+        on_terminal: Hear,
+        note: Hear,
         in_terminals: bool = True,
     ) -> None:
         self.name = inner.name
         self._in_terminals = in_terminals
         self._inner = inner
         self._client = client
+        self._gate = gate
         self._on_terminal = on_terminal
+        self._note: Hear | None = note
         self._environ = environ
+
+    def _tell_directly(self) -> None:
+        if self._note is not None:
+            self._note(DIRECTLY)
+            self._note = None
 
     @property
     def system(self) -> str:
@@ -316,9 +384,11 @@ class ClientHost:
         return ClientWorkspace(
             inner,
             self._client,
-            self._on_terminal,
             limits,
             self._environ,
+            gate=self._gate,
+            on_terminal=self._on_terminal,
+            on_direct=self._tell_directly,
             in_terminals=self._in_terminals,
         )
 

@@ -23,6 +23,7 @@ from newel.terminal.ui.line_reader import LineReader
 
 if TYPE_CHECKING:
     from newel.acp.client import SessionClient
+    from newel.acp.editor_files import EditorGate
     from newel.acp.session import AcpSession, SessionParts
     from newel.config.settings import Settings
     from newel.mcp.server_config import ServerConfig
@@ -82,6 +83,7 @@ class EditorSessions:
         self.home = newel_home(environ)
         self._flags = flags
         self._environ = environ
+        self._gate: EditorGate | None = None
 
     def auth_methods(self, *, terminal: bool) -> list[p.AuthMethod]:
         methods = [
@@ -132,7 +134,15 @@ class EditorSessions:
         def through_client(place: ExecutionHost, sandbox: SandboxMode) -> ExecutionHost:
             # The client's terminals are outside of any sandbox.
             in_terminals = sandbox == "off"
-            return ClientHost(place, client, parts.on_terminal, self._environ, in_terminals=in_terminals)
+            return ClientHost(
+                place,
+                client,
+                self._environ,
+                gate=self._find_gate(),
+                on_terminal=parts.on_terminal,
+                note=parts.note,
+                in_terminals=in_terminals,
+            )
 
         settings = msgspec.structs.replace(settings, approve=mode)
         return open_agent(
@@ -148,6 +158,15 @@ class EditorSessions:
                 mcp_servers=servers,
             ),
         )
+
+    def _find_gate(self) -> EditorGate:
+        """One for all sessions: a command of one may run in the folder of another."""
+        from newel.acp.editor_files import EditorGate
+        from newel.workspace.process.left_processes import may_run
+
+        if self._gate is None:
+            self._gate = EditorGate(may_run)
+        return self._gate
 
     def grant(self, sessions: list[AcpSession]) -> None:
         from newel.workspace.process import process_mark

@@ -37,10 +37,14 @@ class CannotStart(SandboxError):
     """What makes the sandbox is there, and ended instead of starting it."""
 
 
+def _never() -> bool:
+    return False
+
+
 class Confined(msgspec.Struct, frozen=True):
     """The program that starts a launcher, confined, and the descriptors that it inherits; ``environ`` is what commands have in their
     environment, ``programs`` a folder that is first on their ``PATH``, "" for none. ``ends_with_its_program`` says that the kernel ends all
-    that is inside when the program is killed.
+    that is inside when the program is killed. ``is_busy`` says whether a helper outside works for a process inside.
     """
 
     argv: Sequence[str]
@@ -48,6 +52,7 @@ class Confined(msgspec.Struct, frozen=True):
     environ: Mapping[str, str]
     programs: str = ""
     ends_with_its_program: bool = False
+    is_busy: Callable[[], bool] = _never
 
 
 class Confinement(Protocol):
@@ -81,7 +86,7 @@ class BubblewrapConfinement:
 
         check_system()
         program, python = find_bubblewrap(), own_python()
-        broker, files = -1, dict[str, str]()
+        broker, files, is_busy = -1, dict[str, str](), _never
         if policy.repository is not None and policy.writable:
             from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
             from newel.workspace.sandbox.git_shim import shim_files
@@ -89,6 +94,7 @@ class BubblewrapConfinement:
             if git := shutil.which("git", path=GIT_PROGRAMS):
                 answering = stack.enter_context(contextlib.closing(GitBroker(find_policy, program, python)))
                 broker, files = answering.theirs.fileno(), shim_files(git, python)
+                is_busy = answering.is_busy
         seccomp = stack.enter_context(in_memory(seccomp_filter())).fileno()
         code = stack.enter_context(in_memory(marshal.dumps((code_of(launcher_main), dict(files))))).fileno()
         words = (code, server, PROXY if policy.proxy else "", broker)
@@ -99,7 +105,7 @@ class BubblewrapConfinement:
         environ = {"TMPDIR": "/tmp"} | proxy_environ(launcher_main.PROXY_PORT if policy.proxy else None)  # noqa: S108 — it is private
         descriptors = [seccomp, code, server, *([] if broker < 0 else [broker])]
         programs = PROGRAMS_INSIDE if broker >= 0 else ""
-        return Confined(argv, descriptors, environ, programs, ends_with_its_program=True)
+        return Confined(argv, descriptors, environ, programs, ends_with_its_program=True, is_busy=is_busy)
 
     def facts(self) -> Sequence[str]:
         program = Path(find_bubblewrap())

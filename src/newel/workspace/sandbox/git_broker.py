@@ -99,12 +99,17 @@ class GitBroker:
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._free = threading.Semaphore(MAX_CALLS)
         self._turn = threading.Lock()
+        self._serving: set[socket.socket] = set()
         threading.Thread(target=self._accept, name="git broker", daemon=True).start()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self.theirs.close()
+
+    def is_busy(self) -> bool:
+        """Whether a call is answered just now."""
+        return bool(self._serving)
 
     def _accept(self) -> None:
         with self._ours:
@@ -118,6 +123,7 @@ class GitBroker:
                 for descriptor in descriptors:
                     connection = socket.socket(fileno=descriptor)
                     if self._free.acquire(blocking=False):
+                        self._serving.add(connection)
                         threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
                     else:
                         connection.close()
@@ -137,6 +143,7 @@ class GitBroker:
                     for part in answer:
                         connection.sendall(part)
         finally:
+            self._serving.discard(connection)
             self._free.release()
 
     def _answer(self, received: Mapping[str, Any], stdin: int, connection: socket.socket) -> list[bytes]:

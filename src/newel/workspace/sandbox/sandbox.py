@@ -67,6 +67,10 @@ class CommandSandbox(ProcessLauncher[StartedProcess], Protocol):
         """Try what is forbidden; returns what was possible, none if the sandbox holds. Raises ``SandboxError``."""
         ...
 
+    def may_run(self) -> bool:
+        """Whether a process of a command may run inside. False is certain."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -118,6 +122,7 @@ class Sandbox:
         self._socket: socket.socket | None = None
         self._processes: ProcessTree | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._launcher = 0
         self._statuses: dict[int, int] = {}
         self._policy: SandboxPolicy | None = None
         self._confined: Confined | None = None
@@ -197,6 +202,18 @@ class Sandbox:
             reached, self._reached = self._reached, []
             return reached
 
+    def may_run(self) -> bool:
+        from newel.workspace.process.left_processes import has_others
+
+        with self._lock:  # so the launcher starts nothing meanwhile
+            process, confined = self._process, self._confined
+            if process is None or confined is None or not self._has_run:
+                return False
+            if confined.ends_with_its_program and process.poll() is not None:
+                return False
+            # git outside serves a process inside, and outlives it for a moment; so it is asked after that.
+            return has_others(self._launcher, process.pid) or confined.is_busy()
+
     def close(self) -> None:
         """End everything inside."""
         self._is_expected = False
@@ -237,9 +254,10 @@ class Sandbox:
             reason = self._stop()
             raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
         for descriptor in descriptors:
+            self._launcher = _pid_of(descriptor)
             with contextlib.suppress(NoControlGroup):  # no command runs yet, and all will be its children
                 if self._group is not None:
-                    self._group.add(_pid_of(descriptor))
+                    self._group.add(self._launcher)
             os.close(descriptor)
 
     def _wait_for_launcher(self, pid: int) -> None:

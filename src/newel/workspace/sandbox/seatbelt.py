@@ -58,6 +58,7 @@ class SeatbeltSandbox:
         self._find_policy = find_policy
         self._program = program
         self._temporary: str | None = None
+        self._has_run = False
         self._opened = ExitStack()
 
     def start(
@@ -77,6 +78,7 @@ class SeatbeltSandbox:
             "TMPDIR": f"{temporary}/{FILES}",
         }
         words = [self._program, "-p", seatbelt_profile(policy, temporary), *argv]
+        self._has_run = True
         return DIRECT.start(words, cwd=cwd, env=inside, streams=streams, mark=mark)
 
     def reached(self) -> list[str]:
@@ -102,6 +104,9 @@ class SeatbeltSandbox:
                 return cast("list[str]", json.loads(done.stdout))
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 raise CannotStart(f"The partial sandbox could not be started: {error}.") from error
+
+    def may_run(self) -> bool:
+        return self._has_run  # macOS does not tell which processes a command has left
 
     def close(self) -> None:
         self._opened.close()

@@ -1,0 +1,137 @@
+"""When an editor may be given the path of a file.
+
+An editor opens a path by itself, after Newel has checked it. A process of a command could swap a folder in it for a link in between, and swap it back
+before Newel looks again: the editor, which no sandbox confines, would read a key or write outside of the project. So
+
+- a path goes to the editor only while no process runs that an agent's command has started, and no command starts until the editor has answered;
+- a text from it is dropped if anything in the path has changed meanwhile, whoever did that.
+
+Nothing else of an agent runs then: tools of the model run in this process, and the servers of tools, hooks and extensions are the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import PurePath
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+
+ANSWER_S: Final = 30.0
+"""Seconds for the editor to answer before a command that waits for it gives up."""
+
+SETTLED_NS: Final = 20_000_000
+"""The kernel counts the times of changes in steps of up to 10 ms. A change that follows one older than this has another time."""
+
+MOST_WAITS: Final = 3
+
+UNANSWERED: Final = (
+    "The command was not started: the editor has not answered yet whether it has written {path}, and a command that runs meanwhile could lead "
+    "it to another file. Answer its question, if it shows one, and run the command again."
+)
+
+
+class EditorGate:
+    """Keeps commands and the editor's access to files apart, for all sessions of this process. ``may_run`` says whether processes of ended
+    commands may still run.
+    """
+
+    def __init__(self, may_run: Callable[[], bool]) -> None:
+        self._may_run = may_run
+        self._commands = 0
+        self._paths: list[str] = []
+        self._answered = anyio.Event()
+
+    @asynccontextmanager
+    async def command(self) -> AsyncGenerator[None]:
+        """For as long as a command runs. Raises ``WorkspaceError`` if the editor does not answer."""
+        with anyio.move_on_after(ANSWER_S):
+            while self._paths:
+                await self._answered.wait()
+        if self._paths:
+            raise WorkspaceError(UNANSWERED.format(path=self._paths[0]))
+        self._commands += 1
+        try:
+            yield
+        finally:
+            self._commands -= 1
+
+    async def hold(self, path: str) -> Callable[[], None] | None:
+        """Keep commands from starting, to give a path to the editor; returns what ends that. None, and nothing is kept, if a process of a
+        command may run.
+        """
+        if self._commands:
+            return None
+        release = self._add(path)  # before the look, so that no command starts during it
+        is_free = False
+        try:
+            is_free = not await anyio.to_thread.run_sync(self._may_run)
+        finally:
+            if not is_free:
+                release()
+        return release if is_free else None
+
+    def _add(self, path: str) -> Callable[[], None]:
+        self._paths.append(path)
+        is_held = True
+
+        def release() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                self._paths.remove(path)
+                self._answered.set()
+                self._answered = anyio.Event()
+
+        return release
+
+
+class PathState(msgspec.Struct, frozen=True):
+    """The folders of a path and its file: device, inode and time of the last change of each. A rename changes the folder that it is in, and nobody can set that time back."""
+
+    parts: tuple[tuple[int, int, int], ...]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the next change will be seen by its time."""
+        return time.time_ns() - max(changed for _, _, changed in self.parts) > SETTLED_NS
+
+
+def path_state(root: str, path: str) -> PathState | None:
+    """The state of a path below ``root``, with the root itself; None if a part of it is a link, or is missing. The file may be missing."""
+    names = PurePath(path).relative_to(root).parts
+    parts: list[tuple[int, int, int]] = []
+    place = root
+    for number, name in enumerate(("", *names)):
+        place = f"{place.rstrip('/')}/{name}" if name else place
+        is_file = number == len(names)
+        try:
+            status = os.lstat(place)
+        except FileNotFoundError:
+            if is_file:
+                break
+            return None
+        except OSError:
+            return None
+        if not (stat.S_ISREG if is_file else stat.S_ISDIR)(status.st_mode):
+            return None
+        parts.append((status.st_dev, status.st_ino, status.st_ctime_ns))
+    return PathState(tuple(parts))
+
+
+async def settled_state(root: str, path: str) -> PathState | None:
+    """The state of a path in which the next change will be seen; None if it does not settle, or has a link."""
+    for _ in range(MOST_WAITS):
+        state = path_state(root, path)
+        if state is None or state.is_settled:
+            return state
+        await anyio.sleep(SETTLED_NS / 1e9)
+    return None
