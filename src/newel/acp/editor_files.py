@@ -4,7 +4,8 @@ An editor opens a path by itself, after Newel has checked it. A process of a com
 before Newel looks again: the editor, which no sandbox confines, would read a key or write outside of the project. So
 
 - a path goes to the editor only while no process runs that an agent's command has started, and no command starts until the editor has answered;
-- a text from it is dropped if anything in the path has changed meanwhile, whoever did that.
+- a text from it is dropped if anything in the path has changed meanwhile, whoever did that;
+- where a command has changed something in the path, the editor gets time to notice: it may have loaded what a link showed for a moment.
 
 Nothing else of an agent runs then: tools of the model run in this process, and the servers of tools, hooks and extensions are the user's.
 """
@@ -31,6 +32,9 @@ ANSWER_S: Final = 30.0
 SETTLED_NS: Final = 20_000_000
 """The kernel counts the times of changes in steps of up to 10 ms. A change that follows one older than this has another time."""
 
+NOTICED_NS: Final = 1_000_000_000
+"""Editors load a changed file again after up to a second, if they watch it."""
+
 MOST_WAITS: Final = 3
 
 UNANSWERED: Final = (
@@ -49,6 +53,9 @@ class EditorGate:
         self._commands = 0
         self._paths: list[str] = []
         self._answered = anyio.Event()
+        self._was_busy = False
+        self.free_since_ns = 0
+        """When it was known last that commands which had run before have ended; 0 if there were none."""
 
     @asynccontextmanager
     async def command(self) -> AsyncGenerator[None]:
@@ -59,6 +66,7 @@ class EditorGate:
         if self._paths:
             raise WorkspaceError(UNANSWERED.format(path=self._paths[0]))
         self._commands += 1
+        self._was_busy = True
         try:
             yield
         finally:
@@ -77,6 +85,9 @@ class EditorGate:
         finally:
             if not is_free:
                 release()
+        if is_free and self._was_busy:
+            self.free_since_ns = time.time_ns()
+        self._was_busy = not is_free
         return release if is_free else None
 
     def _add(self, path: str) -> Callable[[], None]:
@@ -99,10 +110,11 @@ class PathState(msgspec.Struct, frozen=True):
 
     parts: tuple[tuple[int, int, int], ...]
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the next change will be seen by its time."""
-        return time.time_ns() - max(changed for _, _, changed in self.parts) > SETTLED_NS
+    def rest(self, free_since_ns: int) -> float:
+        """Seconds until the next change will be seen by its time, and the editor has noticed those that commands have made."""
+        changed = max(changed for _, _, changed in self.parts)
+        least = SETTLED_NS if changed > free_since_ns else NOTICED_NS
+        return (least - (time.time_ns() - changed)) / 1e9
 
 
 def path_state(root: str, path: str) -> PathState | None:
@@ -127,11 +139,11 @@ def path_state(root: str, path: str) -> PathState | None:
     return PathState(tuple(parts))
 
 
-async def settled_state(root: str, path: str) -> PathState | None:
-    """The state of a path in which the next change will be seen; None if it does not settle, or has a link."""
+async def settled_state(root: str, path: str, free_since_ns: int = 0) -> PathState | None:
+    """The state of a path in which the next change will be seen; None if it does not settle, or has a link. ``free_since_ns`` is that of the gate."""
     for _ in range(MOST_WAITS):
         state = path_state(root, path)
-        if state is None or state.is_settled:
+        if state is None or (rest := state.rest(free_since_ns)) < 0:
             return state
-        await anyio.sleep(SETTLED_NS / 1e9)
+        await anyio.sleep(min(rest, NOTICED_NS / 1e9) + 0.001)
     return None

@@ -122,7 +122,7 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         if release is None:
             return None
         try:
-            if (state := await settled_state(self.root, path)) is None:
+            if (state := await settled_state(self.root, path, self._gate.free_since_ns)) is None:
                 return None
             data = await self._inner.read_bytes(path, size=MAX_TEXT + 1, nofollow=True)
             if len(data) > MAX_TEXT:
@@ -194,7 +194,7 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             await anyio.to_thread.run_sync(_make_folder, path)
         if await self._inner.resolve(path) != path:  # the editor would follow a link that has come since
             raise leads_elsewhere(path)
-        return await settled_state(self.root, path) is not None
+        return await settled_state(self.root, path, self._gate.free_since_ns) is not None
 
     async def _check(self, path: str, node: FileNode | None, expect: str) -> None:
         digest = ABSENT if node is None else hashlib.sha256(await self.read_bytes(path)).hexdigest()

@@ -24,7 +24,6 @@ from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import make_private, read_regular, replace_file
 from newel.storage.temporary_folder import temporary_folder
 from newel.version import VERSION
-from newel.workspace.process.left_processes import add_place
 from newel.workspace.sandbox.proxy_socket import serve_proxy
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
@@ -136,6 +135,8 @@ class Sandboxes:
         return self._open(self._project, name, proxy)
 
     def _open(self, folder: str, server: str, proxy: str | None) -> CommandSandbox:
+        from newel.workspace.process.left_processes import add_place
+
         find = partial(find_policy, self._settings, folder, proxy)
         sandbox = self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
         if not server:  # a tool server runs all the time, and is the user's

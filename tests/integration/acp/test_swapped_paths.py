@@ -206,6 +206,33 @@ async def test_a_text_is_dropped_if_its_path_was_another_for_a_moment(with_model
     assert SECRET not in json.dumps(newel.server.requests, default=str)
 
 
+async def test_what_an_editor_has_loaded_while_a_command_ran_is_not_read(with_model: WithModel) -> None:
+    """The user has the file open, and the editor loads again what it finds at its path, a moment later."""
+    swap = "mv a.txt b; ln -s ~/.ssh/id_ed25519 a.txt; sleep 0.5; rm a.txt; mv b a.txt"
+    command = bash(swap)["tool_calls"][0]
+    newel = confined(with_model(scenario("go", calls(command, tool("read", file_path="a.txt")), DONE)))
+    file = newel.project / "a.txt"
+    file.write_text("harmless\n")
+    seen: list[str] = []
+
+    class Watching(Editor):
+        async def watch(self) -> None:
+            while True:
+                if file.exists():
+                    seen.append(file.read_text())
+                    self.buffers[str(file)] = seen[-20:][0]
+                await asyncio.sleep(0.02)
+
+    watching = Watching()
+    task = asyncio.create_task(watching.watch())
+    await prompt(newel, watching)
+    task.cancel()
+    assert SECRET in seen
+    assert "harmless" in result(newel, 1)
+    assert watching.read == [str(file)]
+    assert SECRET not in json.dumps(newel.server.requests, default=str)
+
+
 async def test_no_command_starts_while_the_editor_may_still_write(with_model: WithModel) -> None:
     """The user stops the agent while the editor asks whether it may write."""
     newel = confined(
