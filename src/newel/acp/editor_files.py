@@ -3,11 +3,13 @@
 An editor opens a path by itself, after Newel has checked it. A process of a command could swap a folder in it for a link in between, and swap it back
 before Newel looks again: the editor, which no sandbox confines, would read a key or write outside of the project. So
 
-- a path goes to the editor only while no process runs that an agent's command has started, and no command starts until the editor has answered;
+- a path goes to the editor only while no process runs that an agent's command has started, nor anything else in a sandbox, and no command starts
+  until the editor has answered;
 - a text from it is dropped if anything in the path has changed meanwhile, whoever did that;
 - where a command has changed something in the path, the editor gets time to notice: it may have loaded what a link showed for a moment.
 
-Nothing else of an agent runs then: tools of the model run in this process, and the servers of tools, hooks and extensions are the user's.
+Nothing else of an agent runs then: tools of the model run in this process; hooks, extensions, and the tool servers outside of the sandbox are the
+user's.
 """
 
 from __future__ import annotations

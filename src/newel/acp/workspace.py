@@ -67,9 +67,9 @@ KILL_S: Final = 5.0
 Hear = Callable[[str], object]
 
 DIRECTLY: Final = (
-    "Processes that commands of the agent have started are still running, so Newel reads and writes files directly, without the editor: such a process "
-    "could lead the editor to a file outside of the project. Until they end, text that you have not saved is not seen: save it. They end "
-    "at the latest when the session is closed."
+    "Processes run that commands of the agent have started, or a tool server in the sandbox, so Newel reads and writes files directly, without the "
+    "editor: they could lead it to a file outside of the project. Meanwhile text that you have not saved is not seen: save it. They end when "
+    "the session is closed, or tell the agent to end them."
 )
 """For the user, once in a session."""
 

@@ -139,8 +139,7 @@ class Sandboxes:
 
         find = partial(find_policy, self._settings, folder, proxy)
         sandbox = self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
-        if not server:  # a tool server runs all the time, and is the user's
-            add_place(sandbox)
+        add_place(sandbox)  # that of a tool server, too: its scripts may be files that commands change
         return sandbox
 
     def close(self) -> None:

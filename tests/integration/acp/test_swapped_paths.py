@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.acp_editor import Editor, editing
+from tests.integration.cli.test_sandbox_mcp import prepare
 from tests.requirements import require_program
 from tests.support import Newel, bash, scenario
 
@@ -90,7 +91,7 @@ def result(newel: Newel, number: int) -> str:
 
 
 def notes(editor: Editor) -> int:
-    return editor.text("agent_thought_chunk").count("without the editor")
+    return editor.text("agent_thought_chunk").count("reads and writes files directly")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,6 +175,19 @@ async def test_commands_that_leave_nothing_do_not_keep_the_editor_out(with_model
 async def test_a_process_that_a_command_has_left_counts_without_a_sandbox(with_model: WithModel) -> None:
     newel = confined(with_model(scenario("go", bash(LEAVE), calls(tool("read", file_path="a.txt")), DONE)))
     newel.environ["NEWEL_SANDBOX"] = "off"
+    (newel.project / "a.txt").write_text("saved\n")
+    editor = Editor()
+    await prompt(newel, editor)
+    assert "saved" in result(newel, 1)
+    assert editor.read == []
+    assert notes(editor) == 1
+
+
+async def test_a_tool_server_in_the_sandbox_counts_too(with_model: WithModel) -> None:
+    """Its scripts are files of the project, which a command may have changed."""
+    act = tool("rogue__act")
+    newel = confined(with_model(scenario("go", calls(act), calls(tool("read", file_path="a.txt")), DONE)))
+    prepare(newel, own=False)
     (newel.project / "a.txt").write_text("saved\n")
     editor = Editor()
     await prompt(newel, editor)

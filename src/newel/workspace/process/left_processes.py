@@ -1,4 +1,4 @@
-"""Whether any process that a command of an agent of this process has started may still run.
+"""Whether any process may run that a command of an agent of this process has started, or that works in one of its sandboxes.
 
 ``process_mark`` finds a command's processes by marks that they can remove. In a sandbox this asks the kernel instead, which knows the parent of each
 process: an orphan gets a new one, but stays below the first process of its sandbox.
@@ -18,10 +18,10 @@ MOST_TRIES: Final = 20
 
 
 class CommandPlace(Protocol):
-    """A place where commands of agents run: a sandbox."""
+    """A place where commands of agents run, or a tool server whose files they can change: a sandbox."""
 
     def may_run(self) -> bool:
-        """Whether a process of a command may run there. False is certain."""
+        """Whether a process may run there. False is certain."""
         ...
 
 
@@ -37,8 +37,8 @@ def add_place(place: CommandPlace) -> None:
 
 
 def may_run() -> bool:
-    """Whether a process that an ended command has started may still run. False is certain for commands in a sandbox; of others, a process that
-    has removed its marks is not found. Servers of tools are the user's, and do not count.
+    """Whether a process that an ended command has started may still run. False is certain for those in a sandbox; of others, a process that
+    has removed its marks is not found. Tool servers outside of a sandbox do not count: they are the user's.
     """
     with _lock:
         places = list(_places)
