@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from newel.workspace.process.left_processes import has_others
+from newel.workspace.sandbox.git_broker import GitBroker
 from newel.workspace.sandbox.landlock import LEAST, landlock_version
 from tests.requirements import require_program
 from tests.unit.workspace.sandbox.test_sandbox import Place
@@ -83,6 +86,25 @@ async def test_nothing_runs_in_a_sandbox_that_was_closed(place: Place) -> None:
     await place.run("setsid sleep 20 >/dev/null 2>&1 &")
     place.sandbox().close()
     assert not place.sandbox().may_run()
+
+
+def test_git_that_works_for_a_command_counts_until_it_has_answered(tmp_path: Path) -> None:
+    place = Place(Path(os.path.realpath(tmp_path)))
+    ours, theirs = socket.socketpair()
+    with contextlib.closing(GitBroker(place.policy, "/usr/bin/bwrap", sys.executable)) as broker, ours:
+        assert not broker.is_busy()
+        with theirs:
+            socket.send_fds(broker.theirs, [b"git"], [theirs.fileno()])
+        until_true(broker.is_busy)
+        ours.close()
+        until_true(lambda: not broker.is_busy())
+
+
+def until_true(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_what_the_kernel_does_not_tell_counts_as_running() -> None:
