@@ -159,6 +159,16 @@ def test_git_is_asked_about_where_reading_runs_a_hook(with_model: Make, hook: st
     assert newel("--approve", "ask", "work").returncode == code
 
 
+@pytest.mark.parametrize("mode", ["ask", "plan", "read-only"])
+@pytest.mark.parametrize("command", ["branch --format --list pwned", "tag --format -l pwned"])
+def test_a_value_that_looks_like_an_option_creates_nothing(with_model: Make, mode: str, command: str) -> None:
+    newel = with_model(scenario("work", bash(f"git {command}"), {"content": "Done."}))
+    git(newel, "init", "-q")
+    git(newel, "-c", "user.name=A", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "one")
+    newel("--approve", mode, "work")
+    assert not list(newel.project.rglob("pwned"))
+
+
 def test_a_project_tightens_and_never_allows(with_model: Make) -> None:
     newel = with_model(scenario("work", bash("touch a"), {"content": "Done."}))
     project_rules = newel.project / ".newel" / "permissions.toml"

@@ -55,10 +55,11 @@ def find_reads(words: Sequence[str]) -> Reads | None:
 
 
 def _simple(known: ReadingProgram, arguments: Sequence[str]) -> Reads | None:
-    split = _split(arguments, known.short, known.long)
+    split = _split(arguments, known)
     if split is None:
         return None
-    options, operands, late = split
+    options, operands, late, plain = split
+    has_pattern = any(option == "--files" or _valued(option, known)[0] == "-e" for option in options)
     match known.operands:
         case "text":
             return Reads([])
@@ -66,9 +67,7 @@ def _simple(known: ReadingProgram, arguments: Sequence[str]) -> Reads | None:
             return None
         case "one path" if len(operands + late) > 1:
             return None  # the second one would be written
-        case "pattern" if not any(
-            option == "--files" or (option[1] != "-" and "e" in option) for option in options
-        ):
+        case "pattern" if not has_pattern:
             operands = operands[1:]
         case _:
             pass
@@ -76,49 +75,74 @@ def _simple(known: ReadingProgram, arguments: Sequence[str]) -> Reads | None:
         option == "--recursive" or (option[:2] != "--" and set(known.recurses) & set(option))
         for option in options
     )
-    if recurses and known.recurses and not operands and late:
-        operands = ["."]
+    # It reads the working folder if all other words are a pattern and values of options: `grep -r -e TEXT`, `rg -g GLOB TEXT`.
+    names_none = not operands or (known.operands == "pattern" and plain <= (not has_pattern))
+    if recurses and known.recurses and names_none and operands + late:
+        operands = [*operands, "."]
     return Reads(operands + late, recurses=recurses and bool(known.recurses))
 
 
 class _Arguments(NamedTuple):
-    """The value of an option counts as an operand if it stands alone. Options behind an operand are also ``late``: for ``xxd``, and for all
-    programs on macOS, they are files.
+    """``options`` are those which no reading of the words takes for the value of another one. The value of an option counts as an operand
+    if it stands alone; ``plain`` is the number of the other operands. Options behind an operand are also ``late``: for ``xxd``, and for
+    all programs on macOS, they are files.
     """
 
     options: list[str]
     operands: list[str]
     late: list[str]
+    plain: int
 
 
-def _split(arguments: Sequence[str], short: str, long: frozenset[str]) -> _Arguments | None:
-    """None if an option is not known."""
-    found = _Arguments([], [], [])
+def _split(arguments: Sequence[str], known: ReadingProgram) -> _Arguments | None:
+    """None if an option is not known. What follows an option that takes a value must be known, too, if it looks like an option: versions
+    of a program differ.
+    """
+    options: list[str] = []
+    operands: list[str] = []
+    late: list[str] = []
+    plain = 0
+    is_value = False
     for at, word in enumerate(arguments):
+        was_value, is_value = is_value, False
         if word == "--":
             rest = arguments[at + 1 :]
             # Behind an option it may be the value of that option, as in `rg -g -- --pre=PROGRAM`: then options follow.
             may_be_value = at > 0 and arguments[at - 1].startswith("-")
             if may_be_value and any(other.startswith("-") and other != "-" for other in rest):
                 return None
-            found.operands.extend(rest)
-            return found
+            return _Arguments(options, [*operands, *rest], late, plain + len(rest))
         if not word.startswith("-") or word == "-":
-            found.operands.append(word)
+            operands.append(word)
+            plain += not was_value
             continue
         # Letters, at most one of them with a number or a text right behind it.
         letters = re.match(r"-[A-Za-z0-9]*", word)
         is_known = (
-            word.partition("=")[0] in long
+            word.partition("=")[0] in known.long
             if word.startswith("--")
-            else letters is not None and set(letters[0][1:]) <= set(short + "0123456789")
+            else letters is not None and set(letters[0][1:]) <= set(known.short + "0123456789")
         )
         if not is_known:
             return None
-        found.options.append(word)
-        if found.operands:
-            found.late.append(word)
-    return found
+        if was_value:
+            operands.append(word)
+            continue
+        options.append(word)
+        _, is_value = _valued(word, known)
+        if operands:
+            late.append(word)
+    return _Arguments(options, operands, late, plain)
+
+
+def _valued(option: str, known: ReadingProgram) -> tuple[str, bool]:
+    """The long option, or the first one among letters, that takes a value, and whether that is the next word; empty if none does."""
+    if option.startswith("--"):
+        return (option, True) if option in known.valued else ("", False)
+    for length, letter in enumerate(option[1:], 2):
+        if f"-{letter}" in known.valued:
+            return f"-{letter}", length == len(option)
+    return "", False
 
 
 def _find(arguments: Sequence[str]) -> Reads | None:
@@ -149,10 +173,10 @@ def _git(arguments: Sequence[str]) -> Reads | None:
     if known is None:
         return None
     subcommand, rest = arguments[0], arguments[1:]
-    split = _split(rest, known.short, known.long)
+    split = _split(rest, known)
     if split is None:
         return None
-    options, operands, _ = split
+    options, operands, *_ = split
     if subcommand in {"branch", "tag"} and operands and not options:
         return None  # it would make one
     if (
