@@ -178,7 +178,10 @@ def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[A
             from newel.workspace.ssh.host_project import HostViewedFiles
 
             files = HostViewedFiles(context.host.connection)
-        return WorkspaceView(workspaces.works_in, secret_paths, files)
+        # The clone in the folder of a fleet's job borrows the objects of the job's snapshots beside it.
+        job = shared.settings.home.parent
+        lenders = [f"{job}/snapshots.git/objects"] if shared.settings.cwd.parent == job else []
+        return WorkspaceView(workspaces.works_in, secret_paths, files, lenders)
 
     judge = CallJudge(shared.book, secret_paths, open_view)
     find_policy = partial(

@@ -160,6 +160,21 @@ def test_git_is_asked_about_where_reading_runs_a_hook(with_model: Make, hook: st
 
 
 @pytest.mark.parametrize("mode", ["ask", "plan", "read-only"])
+def test_a_project_shows_no_other_repository(with_model: Make, mode: str) -> None:
+    """An unpacked archive may name any one of the user's as its own."""
+    newel = with_model(scenario("work", bash("git log -p --all"), {"content": "Done."}))
+    private = newel.home / "private"
+    private.mkdir()
+    git(newel, "init", "-q", str(private))
+    words = ["-C", str(private), "-c", "user.name=A", "-c", "user.email=a@b"]
+    git(newel, *words, "commit", "-q", "--allow-empty", "-m", "very secret")
+    git(newel, "init", "-q")
+    (newel.project / ".git/commondir").write_text(f"{private}/.git\n")
+    newel("--approve", mode, "work")
+    assert "very secret" not in result(newel)
+
+
+@pytest.mark.parametrize("mode", ["ask", "plan", "read-only"])
 @pytest.mark.parametrize("command", ["branch --format --list pwned", "tag --format -l pwned"])
 def test_a_value_that_looks_like_an_option_creates_nothing(with_model: Make, mode: str, command: str) -> None:
     newel = with_model(scenario("work", bash(f"git {command}"), {"content": "Done."}))

@@ -17,6 +17,7 @@ from newel.permissions.commands.judge import judge_command
 from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
 from newel.permissions.rules import RuleSet, parse_rule
 from newel.permissions.secret_paths import SecretPaths
+from newel.workspace.git import LocalGit, copy_repository
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.connection import connected
 from newel.workspace.ssh.host_project import HostViewedFiles
@@ -175,6 +176,94 @@ async def test_a_repository_elsewhere_is_not_read_unasked(tmp_path: Path, link: 
             pass
     shown = await judge_command("git show HEAD:a.txt", RuleSet(), view_of(project, tmp_path / "home"))
     assert shown.effect == ("reads" if link == "worktree" else "none")
+
+
+def _repository(folder: Path, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    git = "git -c user.name=a -c user.email=a@b"
+    _sh(folder, f"git init -q -b main && echo {text} > a.txt && git add a.txt && {git} commit -qm {text}")
+
+
+LEADING_OUT: Final = {
+    "commondir": "echo ../../other/.git > .git/commondir",
+    "a full path": 'echo "$PWD/../other/.git" > .git/commondir',
+    "objects": "rm -r .git/objects .git/refs; ln -s ../../other/.git/objects ../../other/.git/refs .git",
+    "pack": "rm -r .git/objects/pack; ln -s ../../../other/.git/objects/pack .git/objects",
+    "branches": "rm -r .git/refs/heads; ln -s ../../../other/.git/refs/heads .git/refs",
+    "packed branches": "ln -s ../../other/.env .git/packed-refs",
+    "a rebase": "mkdir .git/rebase-merge; ln -s ../../../other/.env .git/rebase-merge/done",
+    "alternates": "echo ../../../other/.git/objects > .git/objects/info/alternates",
+    "alternates by a link": "ln -s ../other/.git/objects o; echo ../../o > .git/objects/info/alternates",
+    "alternates of alternates": "mkdir -p o/info; echo ../../other/.git/objects > o/info/alternates; echo ../../o > .git/objects/info/alternates",
+    "false repository": "mkdir -p f/worktrees/x; mv .git/* f; ln -sfn ../../other/.git/objects f/objects; rmdir .git; "
+    'echo "gitdir: f/worktrees/x" > .git; echo ../.. > f/worktrees/x/commondir; echo "$PWD/.git" > f/worktrees/x/gitdir; '
+    "cp f/HEAD f/worktrees/x",
+}
+
+
+@pytest.mark.parametrize("how", LEADING_OUT)
+@pytest.mark.parametrize("place", ["here", "on a host", "a copy"])
+async def test_a_repository_that_leads_elsewhere_is_not_read_unasked(
+    tmp_path: Path, sshd: Sshd, how: str, place: str
+) -> None:
+    """`git log --all` would print the commits of any other one."""
+    project = tmp_path / "project"
+    _repository(tmp_path / "other", SECRET)
+    (tmp_path / "other/.env").write_text(f"{SECRET}\n")
+    _repository(project, "own")
+    _sh(project, LEADING_OUT[how])
+    if place == "on a host":
+        async with connected(Target("own", path=str(project)), config=str(sshd.config)) as connection:
+            places = SecretPaths(str(project), home=str(tmp_path / "home"))
+            view = WorkspaceView(SshWorkspace(connection), places, HostViewedFiles(connection))
+            assert (await judge_command("git log -p --all", RuleSet(), view)).effect == "none"
+        return
+    if place == "a copy" and how in {"branches", "packed branches", "a rebase"}:
+        return  # git copies no reference without its object, and the copy has none of the rest
+    view = view_of(project, tmp_path / "home") if place == "here" else _view_of_copy(project, tmp_path)
+    assert (await judge_command("git log -p --all", RuleSet(), view)).effect == "none"
+
+
+def _view_of_copy(project: Path, folder: Path) -> WorkspaceView:
+    """That of a copy of the project, as review mode makes one."""
+    copy = folder / "copy"
+    copy.mkdir()
+    copy_repository(LocalGit(), str(project), str(copy), inside="")
+    places = SecretPaths(str(copy), project=str(project), home=str(folder / "home"), environ={})
+    return WorkspaceView(LocalWorkspace(str(copy)), places, LocalViewedFiles())
+
+
+OWN: Final = {
+    "plain": ":",
+    "a link to a hook": "ln -s ../../a.txt .git/hooks/pre-commit",
+    "a link within": "git pack-refs --all; mv .git/packed-refs .git/p; ln -s p .git/packed-refs",
+    "alternates": "cp -r .git/objects o; echo ../../o > .git/objects/info/alternates",
+    "below": "mkdir below",
+    "packed": "git gc -q",
+}
+
+
+@pytest.mark.parametrize("how", OWN)
+@pytest.mark.parametrize("place", ["here", "on a host", "a copy", "a worktree", "a copy of a worktree"])
+async def test_a_repository_of_the_project_is_read_unasked(
+    tmp_path: Path, sshd: Sshd, how: str, place: str
+) -> None:
+    project = tmp_path / "project"
+    _repository(project, "own")
+    _sh(project, OWN[how])
+    command = f"{'cd ./below && ' * (how == 'below' and place in {'here', 'on a host'})}git log -p --all"
+    if place == "on a host":
+        async with connected(Target("own", path=str(project)), config=str(sshd.config)) as connection:
+            places = SecretPaths(str(project), home=str(tmp_path / "home"))
+            view = WorkspaceView(SshWorkspace(connection), places, HostViewedFiles(connection))
+            assert (await judge_command(command, RuleSet(), view)).effect == "reads"
+        return
+    if "worktree" in place:
+        _sh(project, "git worktree add -q ../tree")
+        project = tmp_path / "tree"
+    view = _view_of_copy(project, tmp_path) if "copy" in place else view_of(project, tmp_path / "home")
+    asks = how == "alternates" and "worktree" in place  # then they are not in the folder of the user
+    assert (await judge_command(command, RuleSet(), view)).effect == ("none" if asks else "reads")
 
 
 @pytest.mark.parametrize("subcommand", ["blame", "diff", "log", "show", "status"])

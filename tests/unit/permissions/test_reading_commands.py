@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.permissions.commands.programs import programs
@@ -90,7 +90,7 @@ def _commands(subcommand: str) -> st.SearchStrategy[list[str]]:
         st.sampled_from(COMMON),
         st.sampled_from(VALUES),
         st.sampled_from(long),
-        st.builds(lambda name, value: f"{name}={value}", st.sampled_from(long), st.sampled_from(VALUES)),
+        st.tuples(st.sampled_from(long), st.sampled_from(VALUES)).map("=".join),
         # git accepts the beginning of an option that is the only one to begin so
         st.sampled_from(long).flatmap(lambda name: st.integers(3, len(name)).map(lambda most: name[:most])),
         st.text(known.short or "l", min_size=1, max_size=3).map(lambda letters: f"-{letters}"),
@@ -103,7 +103,7 @@ def test_what_counts_as_reading_leaves_a_repository_byte_for_byte(repository: Pa
     """The option before `--list` takes it as its value: `git branch --format --list x` creates a branch."""
     before = _content(repository)
 
-    @settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(200), deadline=None)
     @given(_commands(subcommand))
     @example(["--format", "--list", "pwned"])
     @example(["--sort", "-l", "pwned"])

@@ -6,9 +6,9 @@ import os
 import posixpath
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 
@@ -18,10 +18,21 @@ from newel.permissions.secret_paths import SecretPaths
 from newel.workspace.git import RunGit, run_git
 from newel.workspace.port import Workspace
 from newel.workspace.process.own_programs import own_path
+from newel.workspace.sandbox.policy import is_below
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MAX_ENTRIES = 50_000
 """Names that are looked at in the folders that a command searches; in larger ones the user is asked."""
+
+
+_NOT_FOLLOWED: Final = ("hooks", "modules", "lfs", "annex")
+"""In a folder of git, what no command of git that reads looks into, hooks aside; links are usual there."""
+
+_LEADING: Final = (
+    *("config", "HEAD", "packed-refs", "refs", "refs/heads", "logs"),
+    *("objects", "objects/info", "objects/info/alternates", "objects/pack"),
+)
+"""In a folder of git, what is not as before once it leads elsewhere."""
 
 
 class ViewedFiles(Protocol):
@@ -44,6 +55,12 @@ class ViewedFiles(Protocol):
     def below(self, folders: Sequence[str], /) -> Iterator[str]:
         """The paths of all that is below folders, without what is in build directories; instead of a link what it leads to. Raises
         ``OSError`` and ``NewelError`` if not all can be listed.
+        """
+        ...
+
+    def led_to(self, folder: str, skipped: Collection[str], /) -> Iterator[str]:
+        """The real path of a folder, then those of what the links below it lead to, without what is below the names ``skipped`` in it.
+        Raises ``OSError`` and ``NewelError`` if not all can be listed.
         """
         ...
 
@@ -77,6 +94,18 @@ class LocalViewedFiles:
                 if entry.is_dir(follow_symlinks=False) and entry.name not in BUILD_DIRS:
                     waiting.append(entry.path)
 
+    def led_to(self, folder: str, skipped: Collection[str], /) -> Iterator[str]:
+        yield os.path.realpath(folder)
+        waiting = [folder]
+        while waiting:
+            for entry in list(os.scandir(waiting.pop())):
+                if entry.name in skipped and entry.path == f"{folder}/{entry.name}":
+                    continue
+                if entry.is_symlink():
+                    yield os.path.realpath(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
     def stamps(self, paths: Sequence[str], /) -> list[tuple[int, ...] | None]:
         return list(map(_stamp, paths))
 
@@ -84,7 +113,11 @@ class LocalViewedFiles:
 class WorkspaceView:
     """Implements ``ProjectView``."""
 
-    def __init__(self, workspace: Workspace, places: SecretPaths, files: ViewedFiles) -> None:
+    def __init__(
+        self, workspace: Workspace, places: SecretPaths, files: ViewedFiles, lenders: Sequence[str] = ()
+    ) -> None:
+        """``lenders`` are folders of objects, outside of the project, that its repository may borrow."""
+        self._lenders = lenders
         self._workspace = workspace
         self._places = places
         self._files = files
@@ -124,22 +157,64 @@ class WorkspaceView:
 
     def _is_git_safe(self, folder: str) -> bool:
         files = self._files
-        answer = files.run_git(
-            folder, "rev-parse", "--show-toplevel", "--absolute-git-dir", "--git-common-dir"
+        found = self._find_repository(folder)
+        if found is None:
+            return False
+        top, own, common = found
+        stamps = files.stamps(
+            [f"{own}/index", f"{own}/config.worktree", *(f"{common}/{name}" for name in _LEADING)]
         )
-        if answer is None:
-            return False
-        top, own, common = os.fsdecode(answer).split("\n")[:3]
-        if own != f"{top}/.git" and not self._is_linked(top):
-            return False
-        common = posixpath.normpath(posixpath.join(folder, common))
-        stamps = files.stamps([f"{own}/index", f"{common}/config", f"{own}/config.worktree"])
         known = self._checked.get(top)
         if known is None or known[0] != stamps:
-            known = self._checked[top] = (stamps, self._find_hooks(top, common))
+            hooks = self._find_hooks(top, common) if self._leads_nowhere(top, common) else None
+            known = self._checked[top] = (stamps, hooks)
         hooks = known[1]
         # The one hook that reading may run.
         return hooks is not None and not any(files.stamps([f"{path}/post-index-change" for path in hooks]))
+
+    def _find_repository(self, folder: str) -> tuple[str, str, str] | None:
+        """The top folder of a folder's repository, the folder of git for it, and the one that linked working trees share; None if git
+        finds none, or one that is not the folder's own. ``.git`` of a hostile project may name any other in a ``commondir``.
+        """
+        names = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir")
+        answer = self._files.run_git(folder, "rev-parse", *names)
+        if answer is None:
+            return None
+        top, own, common = os.fsdecode(answer).split("\n")[:3]
+        common = posixpath.normpath(posixpath.join(folder, common))
+        if own == f"{top}/.git":
+            return (top, own, common) if common == own else None
+        is_linked = posixpath.dirname(own) == f"{common}/worktrees" and self._is_linked(top)
+        return (top, own, common) if is_linked else None
+
+    def _leads_nowhere(self, top: str, common: str) -> bool:
+        """Whether all of a repository is in its folder, but for objects that it borrows within the project, or in a copy from the
+        project. Git follows links and alternates, and would show what it finds there.
+        """
+        counted = self._files.run_git(top, "count-objects", "-v")
+        if counted is None:
+            return False
+        prefix = b"alternate: "
+        borrowed = [
+            os.fsdecode(line.removeprefix(prefix)) for line in counted.splitlines() if line.startswith(prefix)
+        ]
+        root = self._workspace.root
+        lenders = [root, *([self._places.original(root), *self._lenders] if borrowed else [])]
+        try:
+            is_whole = self._is_within(common, [common], _NOT_FOLLOWED)
+            if not is_whole or all(self._is_within(path, lenders) for path in borrowed):
+                return is_whole
+            # That of the project itself, of which its folder may be only a part, or a working tree.
+            original = self._find_repository(self._places.original(root))
+            lenders += [] if original is None else [f"{original[2]}/objects"]
+            return all(self._is_within(path, lenders) for path in borrowed)
+        except OSError:
+            return False
+
+    def _is_within(self, folder: str, places: Sequence[str], skipped: Collection[str] = ()) -> bool:
+        """Whether a folder is in one of those places, and no link in it leads out of it. Raises ``OSError``."""
+        real, *targets = self._files.led_to(folder, skipped)
+        return is_below(real, places) and all(is_below(path, [real]) for path in targets)
 
     def _is_linked(self, top: str) -> bool:
         """Whether the repository, which is elsewhere, names the folder in turn. The ``.git`` of a hostile project may name any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from newel.agent.errors import WorkspaceError
@@ -33,6 +33,15 @@ BELOW: Final = (
 """Prints what is below folders, each with a NUL after it, then what links lead to, and at last the status: what is cut off has none."""
 
 
+LED_TO: Final = (
+    '{{ real() {{ for f do r=$(readlink -f -- "$f" && echo .) || return; printf \'%s\\0\' "${{r%??}}"; done; }}; '
+    "cd -P -- {folder} && real . && find . {skipped} -type l -exec "
+    'sh -c \'for f do r=$(readlink -f -- "$f" && echo .) || exit; printf "%s\\0" "${{r%??}}"; done\' sh {{}} +; printf \'%s\' "$?"; }} '
+    f"2>/dev/null | head -c {MAX_NAMES}"
+)
+"""Prints the real path of a folder, then what the links below it lead to, as ``BELOW`` does."""
+
+
 class HostViewedFiles:
     """Implements ``newel.permissions.commands.project_view.ViewedFiles``."""
 
@@ -59,11 +68,19 @@ class HostViewedFiles:
     def below(self, folders: Sequence[str], /) -> Iterator[str]:
         if not folders:
             return
-        answer = self._shell.ask(BELOW.format(folders=" ".join(map(quote, folders)))).data
-        *paths, status = answer.split(b"\0")
+        yield from self._listed(BELOW.format(folders=" ".join(map(quote, folders))))
+
+    def led_to(self, folder: str, skipped: Collection[str], /) -> Iterator[str]:
+        tests = " -o ".join(f"-path ./{quote(name)}" for name in skipped)
+        yield from self._listed(
+            LED_TO.format(folder=quote(folder), skipped=f"\\( {tests} \\) -prune -o" if tests else "")
+        )
+
+    def _listed(self, text: str) -> Iterator[str]:
+        *paths, status = self._shell.ask(text).data.split(b"\0")
         if status != b"0":
             raise WorkspaceError("Not all files could be listed on the host.")
-        yield from map(os.fsdecode, paths)
+        return map(os.fsdecode, paths)
 
     def stamps(self, paths: Sequence[str], /) -> list[tuple[int, ...] | None]:
         answer = self._shell.ask(f"newel_stats {' '.join(map(quote, paths))}")
