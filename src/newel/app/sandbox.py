@@ -137,7 +137,8 @@ class Sandboxes:
     def _open(self, folder: str, server: str, proxy: str | None) -> CommandSandbox:
         from newel.workspace.process.left_processes import add_place
 
-        find = partial(find_policy, self._settings, folder, proxy)
+        # Asked with the first command: the start must not wait for git.
+        find = partial(find_policy, self._settings, folder, proxy, asks_git=True)
         sandbox = self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
         add_place(sandbox)  # that of a tool server, too: its scripts may be files that commands change
         return sandbox
@@ -264,7 +265,9 @@ def watch_commands(
     return SettingsWatch(hinting, watched, notices.of("settings_created"), changing)
 
 
-def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
+def find_policy(
+    settings: Settings, folder: str, proxy: str | None, *, asks_git: bool = False
+) -> SandboxPolicy:
     """The policy for the commands of a folder of this machine."""
     from newel.app.skills import exposed_folders
     from newel.workspace.sandbox.policy import is_below
@@ -281,6 +284,7 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
         environ=os.environ,
         own=[os.path.realpath(path) for path in own],
         disk=LOCAL_DISK,
+        asks_git=asks_git,
     )
     policy = policy_on(machine, settings, folder)
     return msgspec.structs.replace(policy, proxy=proxy)
@@ -288,7 +292,7 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Where commands run: the real paths of the user's home folder and of the project, Newel's folder, the environment, and what commands
-    see besides (``own``).
+    see besides (``own``). ``asks_git``: git of this machine may be asked what it obeys, which takes as long as a short command.
     """
 
     home: str
@@ -297,14 +301,19 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     disk: SandboxDisk
     own: Sequence[str] = ()
+    asks_git: bool = False
 
 
 def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolicy:
     """The policy for the commands of a folder of a machine."""
     from newel.permissions.secret_paths import existing_denied_places, existing_secret_places
     from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
-    from newel.workspace.sandbox.repository import find_hook_folders, find_sandbox_repository
-    from newel.workspace.sandbox.toolchains import find_toolchains
+    from newel.workspace.sandbox.repository import (
+        ask_for_hook_folders,
+        find_git_settings,
+        find_sandbox_repository,
+    )
+    from newel.workspace.sandbox.toolchains import find_toolchains, is_of_project
 
     home, disk = machine.home, machine.disk
     wanted = settings.sandbox
@@ -315,7 +324,7 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         path
         for path in find_toolchains(home, machine.environ, disk)
         if not is_below(disk.real(path), secret)
-        and (not is_below(path, inside) or _is_of_project(disk.real(path), inside, disk))
+        and (not is_below(path, inside) or is_of_project(disk.real(path), inside, disk))
     ]
     repository = find_sandbox_repository(folder, home, disk)
     of_git = [repository.top, repository.common] if repository is not None else []
@@ -326,8 +335,10 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
     of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
-    hooks = find_hook_folders(repository, home, disk) if repository is not None else []
-    of_tools += [path for path in hooks if path.startswith(f"{folder}/") and path not in of_tools]
+    if repository is not None:
+        of_tools += find_git_settings(repository, folder, home, machine.environ, disk)
+        of_tools += ask_for_hook_folders(repository, folder) if machine.asks_git else []
+        of_tools = list(dict.fromkeys(of_tools))
     # Behind a link within the project, a tool obeys what it leads to.
     of_tools += [
         real for path in of_tools if (real := disk.real(path)) != path and real.startswith(f"{folder}/")
@@ -349,16 +360,6 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         is_partial=is_partial,
         watched=[path for path in of_tools if is_partial and not is_below(path, allowed)],
     )
-
-
-def _is_of_project(real: str, inside: list[str], disk: SandboxDisk) -> bool:
-    """Whether a path of the project leads to where it may: in the project, or to an environment of Python elsewhere. A command may have put
-    another link there, or the repository has.
-    """
-    from newel.workspace.sandbox.policy import is_below
-
-    environments = (real, os.path.dirname(real))  # noqa: PTH120 — a text
-    return is_below(real, inside) or any(disk.is_file(f"{place}/pyvenv.cfg") for place in environments)
 
 
 def _links(paths: list[str], shown: list[str], hidden: list[str], disk: SandboxDisk) -> dict[str, str]:

@@ -34,9 +34,16 @@ SAFE_GIT: Final = (
 """The same as sh text; git's arguments follow."""
 
 
-def safe_environment(folder: str) -> dict[str, str]:
-    """Variables for git: no overrides of the repository, no optional locks, no prompts, no server."""
-    environ = {name: value for name, value in child_env(os.environ).items() if not name.startswith("GIT_")}
+def safe_environment(folder: str, *, with_settings: bool = False) -> dict[str, str]:
+    """Variables for git: no overrides of the repository, or with ``with_settings`` none but of settings; no optional locks, no prompts, no
+    server.
+    """
+    kept = "GIT_CONFIG" if with_settings else "-"
+    environ = {
+        name: value
+        for name, value in child_env(os.environ).items()
+        if not name.startswith("GIT_") or name.startswith(kept)
+    }
     own = {"PATH": own_path(folder), "GIT_ALLOW_PROTOCOL": ""}
     return environ | own | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
@@ -47,8 +54,16 @@ def git_command(folder: str, *args: str) -> list[str] | None:
     return None if git is None or _would_wait(folder) else [git, *SAFE_OPTIONS, *args]
 
 
-def run_git(folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
-    """What git prints in a folder; None if its exit code is not one of ``ok_codes``, there is no git, or it would wait for a file. Blocks."""
+def run_git(
+    folder: str,
+    *args: str,
+    stdin: bytes = b"",
+    ok_codes: Collection[int] = (0,),
+    with_settings: bool = False,
+) -> bytes | None:
+    """What git prints in a folder; None if its exit code is not one of ``ok_codes``, there is no git, or it would wait for a file. Only
+    ``git config`` may have the user's settings of the environment (``with_settings``): they may name programs. Blocks.
+    """
     command = git_command(folder, *args)
     if command is None:
         return None
@@ -56,7 +71,7 @@ def run_git(folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[in
         done = subprocess.run(
             command,
             cwd=folder,
-            env=safe_environment(folder),
+            env=safe_environment(folder, with_settings=with_settings),
             input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -158,6 +158,63 @@ def test_the_hooks_that_git_is_told_of_stay(with_model: WithModel, where: str, v
     newel("--sandbox", "workspace", "go")
     assert hook.read_text() == "mine\n"
     assert not (newel.project / ".githooks/pre-push").exists()
+    assert (newel.project / "ordinary.txt").exists()
+
+
+NAMED_BY: Final = {
+    "an included file": {
+        "~/.gitconfig": "[include]\n\tpath = ~/.gitconfig.work\n",
+        "~/.gitconfig.work": "HOOKS",
+    },
+    "beside it": {"~/.gitconfig": "[include] path = work\n", "~/work": "HOOKS"},
+    "of an included one": {
+        "~/.gitconfig": "[include] path = a\n",
+        "~/a": '[includeIf "onbranch:other"]\npath = b\n',
+        "~/b": "HOOKS",
+    },
+    "XDG_CONFIG_HOME": {"~/settings/git/config": "HOOKS"},
+    "GIT_CONFIG_GLOBAL": {"~/global": "HOOKS"},
+    "GIT_CONFIG_SYSTEM": {"~/system": "HOOKS"},
+    "GIT_CONFIG_COUNT": {},
+    "an unusual text": {"~/.gitconfig": "[core]\n\thooksPath = .git\\\nhooks\n"},
+}
+
+
+@pytest.mark.parametrize("by", NAMED_BY)
+def test_the_hooks_that_git_finds_by_other_files_stay(with_model: WithModel, by: str) -> None:
+    """Many keep the settings of their work in a file that the others include."""
+    newel = with_model(scenario("go", bash("echo evil >> .githooks/pre-commit; echo x > ordinary.txt"), DONE))
+    hook = newel.project / ".githooks/pre-commit"
+    hook.parent.mkdir()
+    hook.write_text("mine\n")
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
+    for name, text in NAMED_BY[by].items():
+        file = newel.home / name.removeprefix("~/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text.replace("HOOKS", "[core]\n\thooksPath = .githooks\n"))
+    variables = {
+        "XDG_CONFIG_HOME": {"XDG_CONFIG_HOME": f"{newel.home}/settings"},
+        "GIT_CONFIG_GLOBAL": {"GIT_CONFIG_GLOBAL": f"{newel.home}/global"},
+        "GIT_CONFIG_SYSTEM": {"GIT_CONFIG_SYSTEM": f"{newel.home}/system"},
+        "GIT_CONFIG_COUNT": {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "core.hooksPath",
+            "GIT_CONFIG_VALUE_0": ".githooks",
+        },
+    }
+    newel("--sandbox", "workspace", "go", **variables.get(by, {}))
+    assert hook.read_text() == "mine\n"
+    assert (newel.project / "ordinary.txt").exists()
+
+
+def test_settings_of_git_in_the_project_that_others_include_stay(with_model: WithModel) -> None:
+    """The user's next `git status` would start what they name."""
+    newel = with_model(scenario("go", bash("echo evil >> git-settings; echo x > ordinary.txt"), DONE))
+    (newel.project / "git-settings").write_text("[user]\n")
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
+    subprocess.run(["git", "config", "include.path", "../git-settings"], cwd=newel.project, check=True)
+    newel("--sandbox", "workspace", "go")
+    assert (newel.project / "git-settings").read_text() == "[user]\n"
     assert (newel.project / "ordinary.txt").exists()
 
 

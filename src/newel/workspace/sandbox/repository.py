@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from newel.workspace.git import run_git
+from newel.workspace.git_settings import MAX_SETTINGS, find_named_files
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
-
-_HOOKS: Final = rb'(?im)(?:^|\])\s*hookspath\s*=\s*"?([^"\n;#]+)'
-
-MAX_SETTINGS: Final = 64 << 10
-"""Bytes of a file of git's settings."""
 
 MAX_POINTER: Final = 4096
 """Bytes of a file that names a folder of git."""
@@ -57,17 +54,38 @@ def find_sandbox_repository(
     return None
 
 
-def find_hook_folders(repository: SandboxRepository, home: str, disk: SandboxDisk = LOCAL_DISK) -> list[str]:
-    """The folders in which git looks for hooks besides its own, as the user's settings and the repository's name them. The files that they
-    include are not read.
+def find_git_settings(
+    repository: SandboxRepository, folder: str, home: str, environ: Mapping[str, str], disk: SandboxDisk
+) -> list[str]:
+    """What git obeys in a folder, besides its own: folders of hooks, and files of settings, as the settings of the system, of the user and of
+    the repository name them. What git alone can tell, ``ask_for_hook_folders`` finds.
     """
+    of_user = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     settings = [
-        *(f"{home}/.gitconfig", f"{home}/.config/git/config"),
+        environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
+        environ.get("GIT_CONFIG_GLOBAL") or f"{home}/.gitconfig",
+        *(f"{home}/.gitconfig", f"{of_user}/git/config"),
         *(f"{repository.common}/config", f"{repository.folder}/config.worktree"),
     ]
-    named = [name.strip() for file in settings for name in re.findall(_HOOKS, disk.read(file, MAX_SETTINGS))]
-    paths = [os.fsdecode(re.sub(rb"^~(?=/)", lambda _: os.fsencode(home), name)) for name in named]
-    return [posixpath.normpath(posixpath.join(repository.top, path)) for path in paths]
+    named = find_named_files(settings, home, lambda file: disk.read(file, MAX_SETTINGS))
+    return _in_folder(folder, repository, [*named.hooks, *settings, *named.included])
+
+
+def ask_for_hook_folders(repository: SandboxRepository, folder: str) -> list[str]:
+    """The folders of hooks in a folder that git of this machine finds with the user's environment: it knows all ways to write them. Blocks."""
+    words = ("config", "--null", "--type=path", "--get-all", "core.hooksPath")
+    answer = run_git(repository.top, *words, with_settings=True) or b""
+    return _in_folder(folder, repository, os.fsdecode(answer).split("\0")[:-1])
+
+
+def _in_folder(folder: str, repository: SandboxRepository, named: Iterable[str]) -> list[str]:
+    paths = [posixpath.normpath(posixpath.join(repository.top, path)) for path in named if path]
+    own = (f"{repository.folder}/", f"{repository.common}/")  # protected as a whole
+    return [
+        path
+        for path in dict.fromkeys(paths)
+        if path.startswith(f"{folder}/") and not f"{path}/".startswith(own)
+    ]
 
 
 def _find_top(folder: str, disk: SandboxDisk) -> str | None:

@@ -102,6 +102,14 @@ def find_toolchains(home: str, environ: Mapping[str, str], disk: SandboxDisk) ->
     return disk.match(map(literal, wanted))
 
 
+def is_of_project(real: str, inside: list[str], disk: SandboxDisk) -> bool:
+    """Whether a path of the project leads to where it may: in the project, or to an environment of Python elsewhere. A command may have put
+    another link there, or the repository has.
+    """
+    environments = (real, posixpath.dirname(real))
+    return is_below(real, inside) or any(disk.is_file(f"{place}/pyvenv.cfg") for place in environments)
+
+
 def _environments(environ: Mapping[str, str], disk: SandboxDisk) -> Iterator[str]:
     for variable in ENVIRONMENTS:
         yield posixpath.normpath(environ.get(variable) or "/")
