@@ -7,17 +7,25 @@ import os
 import posixpath
 import stat
 import subprocess
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Protocol
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk import files
+from newel.workspace.git_settings import MAX_SETTINGS, find_named_files
 from newel.workspace.process.environment import child_env
 from newel.workspace.process.own_programs import find_git, own_path
 
 TIMEOUT_S: Final = 60.0
 """For one command."""
+
+STALL_S: Final = 3.0
+"""Until it is looked at whether git does anything: in a pipe's place, no answer ever comes."""
+
+LOOK_S: Final = 0.5
+"""How long git does nothing then."""
 
 # A repository's own settings can start programs; a scan of a project that nobody trusts yet must not run them.
 SAFE_OPTIONS: Final = (
@@ -51,7 +59,11 @@ def safe_environment(folder: str, *, with_settings: bool = False) -> dict[str, s
 def git_command(folder: str, *args: str) -> list[str] | None:
     """The command for git in a folder; None if there is no git, or it would wait for a file. Use ``safe_environment`` with it."""
     git = find_git(folder)
-    return None if git is None or _would_wait(folder) else [git, *SAFE_OPTIONS, *args]
+    if git is None or _would_wait(folder):
+        return None
+    if _stalled and _stalled.get(_place_of(folder)) == _stamp(folder):
+        return None
+    return [git, *SAFE_OPTIONS, *args]
 
 
 def run_git(
@@ -68,19 +80,66 @@ def run_git(
     if command is None:
         return None
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             cwd=folder,
             env=safe_environment(folder, with_settings=with_settings),
-            input=stdin,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
-    return done.stdout if done.returncode in ok_codes else None
+    with process:
+        try:
+            printed = _communicate(process, stdin)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            _stalled[_place_of(folder)] = _stamp(folder)
+            return None
+        except BaseException:
+            process.kill()
+            raise
+    return printed if process.returncode in ok_codes else None
+
+
+_stalled: Final[dict[str, tuple[int, ...]]] = {}
+"""The repositories in which git has waited for something, with the stamp of their settings then. There it is not waited for again."""
+
+
+def _communicate(process: subprocess.Popen[bytes], stdin: bytes) -> bytes:
+    """Raises ``TimeoutExpired``, soon if git does nothing."""
+    try:
+        return process.communicate(stdin, timeout=STALL_S)[0]
+    except subprocess.TimeoutExpired:
+        ends = time.monotonic() + TIMEOUT_S - STALL_S
+        while True:
+            before = _work_of(process.pid)
+            try:
+                return process.communicate(timeout=LOOK_S)[0]
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > ends or (before is not None and _work_of(process.pid) == before):
+                    raise
+
+
+def _work_of(pid: int) -> bytes | None:
+    """The time that a waiting process has worked; None for one that works or waits for a disk, and where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return b" ".join(fields[11:13]) if fields[:1] == [b"S"] else None
+
+
+def _place_of(folder: str) -> str:
+    return find_repository(folder) or folder
+
+
+def _stamp(folder: str) -> tuple[int, ...]:
+    with contextlib.suppress(OSError):
+        state = os.stat(f"{_place_of(folder)}/.git/config")  # noqa: PTH116 — a root may be any bytes
+        return state.st_ino, state.st_size, state.st_mtime_ns
+    return ()
 
 
 def staged_files(folder: str, paths: Collection[str]) -> list[str]:
@@ -116,7 +175,10 @@ def _would_wait(folder: str) -> bool:
     for place in (folder, *map(str, Path(folder).parents)):
         link = f"{place}/.git"
         if os.path.lexists(link):
-            return _is_endless(link) or any(map(_has_endless, _folders_of(place, link)))
+            if _is_endless(link):
+                return True
+            folders = _folders_of(place, link)
+            return any(map(_has_endless, folders)) or _names_endless(place, folders)
         if os.path.lexists(f"{place}/HEAD") and _has_endless(place):  # git takes it for a bare repository
             return True
     return False
@@ -141,11 +203,27 @@ def _has_endless(folder: str) -> bool:
     return any(_is_endless(f"{folder}/{name}") for name in _READ_FIRST)
 
 
+def _names_endless(top: str, folders: list[str]) -> bool:
+    """Whether the settings of a repository name something endless, as do those that they include."""
+    settings = [f"{folder}/{name}" for folder in folders for name in ("config", "config.worktree")]
+    home = os.path.expanduser("~")  # noqa: PTH111 — an unknown home stays as it is
+    named = find_named_files(settings, home, _read_settings)
+    return any(map(_is_endless, [*named.included, *(posixpath.join(top, path) for path in named.rules)]))
+
+
+def _read_settings(file: str) -> bytes:
+    with contextlib.suppress(OSError, ValueError):
+        if not _is_endless(file):
+            with Path(file).open("rb") as opened:
+                return opened.read(MAX_SETTINGS)
+    return b""
+
+
 def _is_endless(path: str) -> bool:
     """Whether there is something, behind any links, that is neither a file nor a folder, nor always empty."""
     try:
         state = os.stat(path)  # noqa: PTH116 — as above
-    except OSError:
+    except (OSError, ValueError):
         return False
     is_ordinary = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
     return not (is_ordinary or os.path.samestat(state, os.stat(os.devnull)))  # noqa: PTH116 — as above

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import killed
+from tests.requirements import require_program
 from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
@@ -50,3 +53,25 @@ def test_where_no_command_changes_anything_nothing_is_copied(newel: Newel, prese
         wait_until(lambda: newel.requests, "a request")
         time.sleep(0.6)
     assert not indexes(newel)
+
+
+@pytest.mark.parametrize("place", ["include.path", "core.excludesFile", ".gitignore"])
+@pytest.mark.parametrize("approval", ["auto", "ask"])
+def test_a_pipe_that_git_would_read_holds_no_run_up(newel: Newel, place: str, approval: str) -> None:
+    """Git would wait for it at each call, and a run makes many."""
+    git = require_program("git")
+    subprocess.run([git, "init", "-q"], cwd=newel.project, check=True)
+    if place == ".gitignore":
+        (newel.project / "sub").mkdir()
+        os.mkfifo(newel.project / "sub/.gitignore")
+        (newel.project / "sub/a.txt").write_text("a\n")
+    else:
+        os.mkfifo(newel.project / "pipe")
+        value = "../pipe" if place == "include.path" else str(newel.project / "pipe")
+        subprocess.run([git, "config", place, value], cwd=newel.project, check=True)
+    began = time.monotonic()
+    newel("--approve", approval, "go")
+    assert time.monotonic() - began < 15
+    if approval == "auto":
+        assert (newel.project / "theirs.txt").exists()
+        assert "Git did not answer" in newel("review").stdout

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from newel.workspace.git import run_git
+from newel.workspace.git import STALL_S, run_git
 from tests.requirements import require_program
 
 PLACES = ("HEAD", "config", "commondir", "info/exclude", "packed-refs", "index", "objects/info/alternates")
@@ -70,3 +72,61 @@ def test_a_repository_that_is_a_pipe_is_not_read(project: Path) -> None:
     began = time.monotonic()
     assert run_git(str(project), "status", "--porcelain") is None
     assert time.monotonic() - began < 5
+
+
+PATHS: Final = 6
+
+NAMED: Final = ["include.path", "core.excludesFile", "core.attributesFile"]
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("place", ["settings", "an included file", "settings of a working tree"])
+def test_no_pipe_that_settings_name_is_read(project: Path, tmp_path: Path, name: str, place: str) -> None:
+    os.mkfifo(project / "pipe")
+    folder = project / "sub"
+    value = "../pipe" if name == "include.path" else str(project / "pipe")
+    if place == "an included file":
+        git(project, "config", "include.path", "more")
+        git(project, "config", "--file", ".git/more", name, value)
+    else:
+        git(project, "config", name, value)
+    if place == "settings of a working tree":
+        folder = tmp_path / "tree"
+        (project / ".git/config").rename(tmp_path / "kept")
+        git(project, "init", "-q")
+        git(project, "worktree", "add", "-q", str(folder))
+        (tmp_path / "kept").replace(project / ".git/config")
+    began = time.monotonic()
+    assert run_git(str(folder), "check-ignore", "--no-index", "x") is None
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nothing tells a git that waits from a slow one"
+)
+def test_git_that_waits_is_waited_for_once(project: Path) -> None:
+    """Each command of an agent asks git several times."""
+    os.mkfifo(project / "sub/.gitignore")
+    began = time.monotonic()
+    assert run_git(str(project), "status", "--porcelain") is None
+    assert time.monotonic() - began < 10
+    began = time.monotonic()
+    assert run_git(str(project), "status", "--porcelain") is None
+    assert run_git(str(project / "sub"), "rev-parse", "HEAD") is None
+    assert time.monotonic() - began < 1
+    git(project, "config", "user.name", "A")  # once the user has repaired the settings, it is asked again
+    assert run_git(str(project), "rev-parse", "HEAD") is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)  # git works for four seconds of its own
+def test_git_that_works_for_long_is_waited_for(project: Path) -> None:
+    """In a repository of millions of files, the answer matters as in any other."""
+    (project / ".git/info/exclude").write_bytes(b"".join(b"*a*b*d%d*\n" % n for n in range(1_000)))
+    stdin = b"".join(b"%s%d\0" % (b"a" * 100 + b"b" * 100, number) for number in range(PATHS))
+    began = time.monotonic()
+    answer = run_git(
+        str(project), "check-ignore", "--no-index", "-z", "--stdin", stdin=stdin, ok_codes=(0, 1)
+    )
+    assert answer == b""
+    assert time.monotonic() - began > STALL_S
