@@ -8,18 +8,16 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from newel.fleet.errors import SnapshotError
 from newel.fleet.proposals import FileEdit, FileState
-from newel.fleet.snapshot_repository import SnapshotRef, SnapshotRepository, TreeFile
+from newel.fleet.snapshot_repository import SnapshotRepository, TreeFile, read_ref
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.runs.run_events import FolderSnapshot
 
 
 def read_changes(folder: Path, store: SnapshotStore, snapshots: Sequence[FolderSnapshot]) -> list[FileEdit]:
     """The changed files, by name. ``folder`` is for what is fetched, and is removed afterwards. Blocks. Raises ``SnapshotError``."""
-    first, last = (msgspec.json.decode(each.ref, type=SnapshotRef) for each in (snapshots[0], snapshots[-1]))
+    first, last = (read_ref(each.ref) for each in (snapshots[0], snapshots[-1]))
     repository = SnapshotRepository(folder, first.job)
     try:
         repository.create(first.form)

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from newel.fleet.errors import SnapshotError
-from newel.fleet.git_process import Git, GitFailed
+from newel.fleet.git_names import is_oid, is_ref_name, is_remote_name
+from newel.fleet.git_process import Git, GitFailed, allowed_protocol
 from newel.fleet.pack import FILE, TREE, GitTreeEntry, PackWriter
 from newel.fleet.snapshot_repository import SnapshotRepository, kinds
 from newel.storage.files import replace_file
@@ -48,8 +49,6 @@ _SETTINGS: Final = r"^(user\.(name|email)|core\.(autocrlf|eol|filemode|ignorecas
 _SETTING: Final = re.compile(_SETTINGS.replace("(remote|merge)", "(remote|merge|rebase)"), re.DOTALL)
 _OID: Final = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{64}|[0-9a-f]{40})(?![0-9a-f])")
 _SHARED_INDEX: Final = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
-_HEAD: Final = re.compile(rb"ref: refs/[^\0\n]+\n?|[0-9a-f]{40,64}\n?")
-_REF: Final = re.compile(r"refs/[^\x00-\x20\x7f~^:?*\[\\]+")
 _UNREAD: Final = frozenset({"hooks", "modules", "worktrees"})
 """Folders of a repository that nothing here looks at."""
 
@@ -63,6 +62,11 @@ class GitRef(msgspec.Struct, frozen=True):
     name: str
     oid: str
     target: str = ""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether both names are those of refs."""
+        return is_ref_name(self.name) and (not self.target or is_ref_name(self.target))
 
 
 class CloneRecord(msgspec.Struct, frozen=True):
@@ -133,7 +137,7 @@ class CloneCapture:
     def capture(self, writer: PackWriter, before: str) -> CapturedClone:
         """``before`` is the snapshot that the next one builds on; empty if it builds on none."""
         head = LocalGit().read_file(str(self._work / ".git" / "HEAD"))
-        if head is None or not _HEAD.fullmatch(head):
+        if head is None or not _is_head(head.decode("latin-1")):
             raise SnapshotError(
                 f"The repository {self._work / '.git'} is damaged: its HEAD is unreadable. Repair it, or remove .git to save the folder alone."
             )
@@ -157,11 +161,12 @@ class CloneCapture:
         parents = self._new_commits(commits, before)
         record = CloneRecord(
             head=head.decode("latin-1"),
-            refs=[ref for ref in refs if ref.target or found.get(ref.oid)],
+            refs=[ref for ref in refs if ref.is_possible and (ref.target or found.get(ref.oid))],
             settings=self._settings(),
             origin=self._origin,
         )
-        broken = [ref.name.encode("latin-1") for ref in refs if ref.oid and not found.get(ref.oid)]
+        kept = {ref.name for ref in record.refs}
+        broken = [ref.name.encode("latin-1") for ref in refs if ref.name not in kept]
         return CapturedClone(_entries(writer, record, files, tags, held), parents, broken)
 
     def _cut_history(self, files: dict[str, bytes]) -> None:
@@ -323,17 +328,14 @@ def is_state_file(name: str) -> bool:
 
 
 def create_clone(repository: SnapshotRepository, work: Path, record: CloneRecord) -> None:
-    """Create ``work/.git`` with the refs and settings of ``record``, none of the machine's, and no index yet."""
+    """Create ``work/.git`` with the refs and settings of ``record``, none of the machine's, and no index yet. Anybody who can write to the
+    store may have made the record. Raises ``SnapshotError``, before anything is written, if it leads out of the repository.
+    """
     git = clone_git(work)
-    head = record.head.encode("latin-1")
-    if not _HEAD.fullmatch(head):
-        raise SnapshotError("The snapshot's HEAD is damaged.")
+    _check_record(record)
     git.run("init", "--quiet", "--template=", f"--object-format={repository.form}")
     folder = work / ".git"
     LocalGit().write_file(str(folder / "objects/info/alternates"), ALTERNATES)
-    for name in (text for ref in record.refs for text in (ref.name, ref.target) if text):
-        if not _REF.fullmatch(name):
-            raise SnapshotError(f"The snapshot has a ref of an impossible name: {name!r}.")
     plain = [ref for ref in record.refs if not ref.target]
     script = "".join(f"update {ref.name} {ref.oid}\n" for ref in plain).encode("latin-1")
     git.run("-c", "core.logAllRefUpdates=false", "update-ref", "--stdin", stdin=script)
@@ -343,8 +345,8 @@ def create_clone(repository: SnapshotRepository, work: Path, record: CloneRecord
                 part.encode("latin-1").decode("utf-8", "surrogateescape") for part in (ref.name, ref.target)
             )
             git.run("symbolic-ref", "--", name, target)
-    (folder / "HEAD").write_bytes(head)
-    settings = [(name, value) for name, value in record.settings if _SETTING.fullmatch(name)]
+    (folder / "HEAD").write_bytes(record.head.encode("latin-1"))
+    settings = [(name, value) for name, value in record.settings if _is_kept(name, value)]
     if record.origin:
         settings += [
             ("remote.origin.url", record.origin),
@@ -352,6 +354,41 @@ def create_clone(repository: SnapshotRepository, work: Path, record: CloneRecord
         ]
     with (folder / "config").open("ab") as config:
         config.write("".join(_setting(name, value) for name, value in settings).encode("latin-1"))
+
+
+def _check_record(record: CloneRecord) -> None:
+    if not _is_head(record.head):
+        raise SnapshotError("The snapshot's HEAD is damaged. Choose an earlier snapshot.")
+    for ref in record.refs:
+        if not ref.is_possible:
+            name = ref.target if is_ref_name(ref.name) else ref.name
+            raise SnapshotError(
+                f"The snapshot has a ref of an impossible name: {name[:200]!r}. It was changed by hand; nothing is restored."
+            )
+        if not ref.target and not is_oid(ref.oid):
+            raise SnapshotError(
+                f"The snapshot's ref {ref.name!r} names no object: {ref.oid[:200]!r}. It was changed by hand; nothing is restored."
+            )
+    if record.origin:
+        allowed_protocol(record.origin)
+
+
+def _is_head(text: str) -> bool:
+    """Whether it may be the content of ``HEAD``, decoded as Latin-1: a branch, or a commit."""
+    line = text.removesuffix("\n")
+    return is_oid(line) or (line.startswith("ref: ") and is_ref_name(line.removeprefix("ref: ")))
+
+
+def _is_kept(name: str, value: str) -> bool:
+    """Whether a setting determines how git compares and commits files, and leads nowhere else."""
+    if not _SETTING.fullmatch(name):
+        return False
+    if name.startswith("branch."):
+        if name.endswith(".remote"):
+            return is_remote_name(value)
+        if name.endswith(".merge"):
+            return is_ref_name(value)
+    return True
 
 
 def _setting(name: str, value: str) -> str:

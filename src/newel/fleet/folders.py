@@ -12,7 +12,6 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 
 from newel.fleet.errors import SnapshotError
 from newel.fleet.git_store import GitStore
@@ -20,10 +19,10 @@ from newel.fleet.job import FleetJob
 from newel.fleet.job_folder import JobFolder, TakenSnapshot
 from newel.fleet.object_store import folder_store, s3_store
 from newel.fleet.runner import FolderUnavailable
-from newel.fleet.snapshot_repository import SnapshotRef, begins_history
+from newel.fleet.snapshot_repository import SnapshotRef, begins_history, read_ref
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.runs.run_events import FolderSnapshot
-from newel.text.json import decode_json, to_json
+from newel.text.json import to_json
 
 RETRY_S: Final = (1.0, 30.0)
 """Between attempts to reach a store: the first pause, and the longest."""
@@ -86,7 +85,7 @@ class MovingFolder:
     async def forget_superseded(self, first: FolderSnapshot, last: FolderSnapshot) -> None:
         """When a new history begins: the earlier ones are of no use then. If it fails, the next time, or with the job."""
         if begins_history(last.number):
-            refs = _read_ref(first.ref), _read_ref(last.ref)
+            refs = read_ref(first.ref), read_ref(last.ref)
             remove = partial(self._store.remove_superseded, *refs, self._folder.repository)
             with contextlib.suppress(SnapshotError):
                 await anyio.to_thread.run_sync(remove)
@@ -161,22 +160,14 @@ class JobFolders:
     def _prepare(self, folder: JobFolder, job: FleetJob, latest: FolderSnapshot | None) -> None:
         """Make the folder what it has to be. Blocks."""
         if latest is not None:
-            ref = _read_ref(latest.ref)
+            ref = read_ref(latest.ref)
             if not folder.holds(ref):
                 folder.restore(ref, self._store, replace=True)
             return
         shutil.rmtree(folder.folder, ignore_errors=True)  # of a worker that died before its first step
         if job.start:
-            folder.begin(_read_ref(job.start), self._store)
+            folder.begin(read_ref(job.start), self._store)
         elif job.repo:
             folder.clone(job.repo, job.ref)
         else:
             folder.create()
-
-
-def _read_ref(text: str) -> SnapshotRef:
-    """Raises ``SnapshotError``."""
-    try:
-        return decode_json(text, SnapshotRef)
-    except msgspec.MsgspecError as error:
-        raise SnapshotError(f"The journal names a snapshot that this Newel cannot read ({error}).") from error

@@ -14,8 +14,8 @@ from newel.fleet.git_process import Git, GitFailed, allowed_protocol, without_pa
 from newel.fleet.snapshot_repository import (
     SnapshotRef,
     SnapshotRepository,
-    check_commit,
     check_job,
+    check_ref,
     number_in,
 )
 from newel.storage.files import make_private
@@ -89,7 +89,7 @@ class GitStore:
         )
 
     def fetch(self, ref: SnapshotRef, repository: SnapshotRepository, /) -> None:
-        check_commit(ref.commit)
+        check_ref(ref)
         if self._is_folder and not Path(self._url, "HEAD").exists():
             raise SnapshotError(
                 f"{ref.words} cannot be fetched: there is no repository in {self.name}. Is the disk mounted?"

@@ -124,14 +124,15 @@ def restore_home(
     files = repository.files_in(tree)
     for file, (_, data) in zip(files, repository.read_all(file.oid for file in files), strict=True):
         parts = [os.fsdecode(part) for part in file.path.split(b"/")]
-        if parts[0] not in PARTS or any(part in {"", ".", ".."} for part in parts):
-            raise SnapshotError(
-                f"The snapshot has a file that is no part of a job's record: {'/'.join(parts)!r}."
-            )
         is_first = True
         if len(parts) > 1 and parts[-2].endswith(_PIECES.decode()):
             is_first = not int(parts.pop(), 16)
             parts[-1] = parts[-1].removesuffix(_PIECES.decode())
+        if parts[0] not in PARTS or not {"", ".", ".."}.isdisjoint(parts):
+            raise SnapshotError(
+                f"The snapshot has a file that is no part of a job's record: {os.fsdecode(file.path)[:200]!r}. It was changed by hand; "
+                "nothing is restored."
+            )
         if len(parts) > 1:
             parts[1] = placed_name(parts[1], root)
         if is_first and parts[0] == "sessions" and parts[-1].endswith(_SESSION):

@@ -46,6 +46,7 @@ from newel.fleet.snapshot_repository import (
     SnapshotRepository,
     begins_history,
     check_job,
+    check_ref,
 )
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.storage.files import make_private
@@ -191,6 +192,7 @@ class JobFolder:
         return self.work.is_dir() and self.repository.load_state().commit == ref.commit
 
     def _restore(self, ref: SnapshotRef, store: SnapshotStore) -> None:
+        check_ref(ref)
         with disk_errors(self.folder):
             make_private(self.folder)
             self.repository.create(ref.form)

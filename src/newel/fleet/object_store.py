@@ -14,8 +14,8 @@ from newel.fleet.snapshot_repository import (
     SnapshotRef,
     SnapshotRepository,
     begins_history,
-    check_commit,
     check_job,
+    check_ref,
     number_in,
 )
 
@@ -84,11 +84,10 @@ class BundleStore:
                 ) from error
 
     def fetch(self, ref: SnapshotRef, repository: SnapshotRepository, /) -> None:
-        check_commit(ref.commit)
+        check_ref(ref)
         here = repository.snapshots()
         for key in (*ref.bases, ref.key):
             commit = key.rpartition("-")[2].removesuffix(".bundle")
-            check_commit(commit)
             if commit not in here:
                 self._download(ref, key, repository)
         repository.note_stored(ref)

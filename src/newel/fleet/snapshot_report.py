@@ -33,7 +33,7 @@ _WORDS: Final[dict[Reason, str]] = {
     "name": "files with names that git cannot hold",
     "deep": "folders that are nested too deeply",
     "privileged": "setuid and setgid bits",
-    "broken": "branches and tags whose commits are missing in the clone",
+    "broken": "branches and tags whose commits are missing in the clone, or that lead to none",
     "rules": "an answer of git about what it ignores in these folders, so that all but well-known build folders travels",
 }
 

@@ -21,9 +21,11 @@ import msgspec
 from newel.agent.messages import Wire
 from newel.fleet.errors import SnapshotError
 from newel.fleet.file_tree import KnownFile
+from newel.fleet.git_names import is_oid
 from newel.fleet.git_process import Git
 from newel.fleet.pack import Kind, PackWriter, object_name
 from newel.storage.files import make_private, read_regular, replace_file
+from newel.text.json import decode_json
 
 STATE: Final = "newel-state"
 HISTORY: Final = 20
@@ -34,7 +36,9 @@ _MAX_PACKS: Final = 40
 _MAX_SNAPSHOTS: Final = 10_000
 _JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _NUMBER: Final = re.compile(r"/([0-9]{1,18})(?:-[0-9a-f]+)?(?:\.bundle)?$")
-_HEX: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_BASE: Final = re.compile(rf"{_JOB.pattern}/[0-9]{{1,18}}-(?:[0-9a-f]{{40}}|[0-9a-f]{{64}})\.bundle")
+_LENGTHS: Final = {"sha1": 40, "sha256": 64}
+"""Of the names of objects, by their hash."""
 
 
 class SnapshotRef(Wire, frozen=True, kw_only=True):
@@ -263,7 +267,30 @@ def check_job(job: str) -> None:
         raise SnapshotError(f"{job!r} is no id of a job: use letters, digits, - and _.")
 
 
-def check_commit(commit: str) -> None:
-    """Raises ``SnapshotError`` unless this is a commit's full name: anything else may be an option for git."""
-    if not _HEX.fullmatch(commit):
-        raise SnapshotError(f"{commit!r} is no name of a commit.")
+def check_ref(ref: SnapshotRef) -> None:
+    """Raises ``SnapshotError`` unless a store may have given this reference: it is in the journal, or in a job, whose submitter can send anything. Another
+    place may be outside of the store, or an option for git.
+    """
+    name = f"refs/newel/{ref.job}/{ref.number}"
+    places = {name, f"{name}-{ref.commit}", f"{ref.job}/{ref.number}-{ref.commit}.bundle"}
+    if (
+        not _JOB.fullmatch(ref.job)
+        or not 0 <= ref.number < 10**18
+        or not is_oid(ref.commit)
+        or len(ref.commit) != _LENGTHS.get(ref.form)
+        or ref.key not in places
+        or not all(_BASE.fullmatch(base) for base in ref.bases)
+    ):
+        raise SnapshotError(
+            f"The reference {str(ref)[:300]!r} names no snapshot of a job. Newel did not make it; nothing is restored."
+        )
+
+
+def read_ref(text: str) -> SnapshotRef:
+    """The reference in an event or a job. Raises ``SnapshotError``."""
+    try:
+        ref = decode_json(text, SnapshotRef)
+    except msgspec.MsgspecError as error:
+        raise SnapshotError(f"The journal names a snapshot that this Newel cannot read ({error}).") from error
+    check_ref(ref)
+    return ref
