@@ -79,7 +79,7 @@ class FleetMaintenance:
                 self._report(
                     f"Deleted {pluralize(count, 'job')} that had ended more than {pluralize(self._keep_days, 'day')} ago."
                 )
-            await empty_store(self._retention, self._store)
+            await empty_store(self._retention, self._store, self._report)
             self._problem = ""
         except (EngineError, SnapshotError) as error:
             if str(error) != self._problem:

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from newel.agent.errors import NewelError, UsageError
@@ -90,7 +91,7 @@ async def _empty_store(engine: FleetEngine, store: SnapshotStore, done: str) -> 
     from newel.fleet.retention import empty_store
 
     try:
-        await empty_store(engine.retention, store)
+        await empty_store(engine.retention, store, partial(print, file=sys.stderr))
     except NewelError as error:
         raise NewelError(
             f"{done} Their folders are still in the store: {error} A worker removes them later, or `newel fleet prune`."

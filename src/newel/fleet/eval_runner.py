@@ -25,6 +25,7 @@ from newel.evals.task import Task, TaskError, is_name, load_task
 from newel.evals.trial import TrialResult
 from newel.fleet.engine import FleetEngine
 from newel.fleet.eval_job import MOST_ATTEMPTS, PIECE, EvalTrialJob, TrialEnd, TrialPiece, decode_event
+from newel.fleet.snapshot_repository import check_job
 from newel.jobs.engine import EngineError, JobOutcome, Lease
 from newel.jobs.worker import given_up
 from newel.text.json import to_json
@@ -61,6 +62,7 @@ class EvalTrialRunner:
             return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
 
     async def _run(self, lease: Lease) -> JobOutcome:
+        check_job(lease.job)  # its folder is removed
         job = msgspec.json.decode(lease.params, type=EvalTrialJob)
         if (ended := await self._find_end(lease)) is not None:
             return _outcome_of(ended.result)

@@ -6,7 +6,9 @@ from typing import Final
 
 import msgspec
 
+from newel.agent.errors import NewelError
 from newel.agent.messages import Wire
+from newel.jobs.engine import is_job_id
 from newel.permissions.approval import ApprovalMode
 from newel.runs.models import Contract
 from newel.text.json import decode_json
@@ -35,6 +37,18 @@ class FleetJob(Wire, frozen=True, kw_only=True):
     def key(self) -> str:
         """A job is submitted once, however often that is tried."""
         return f"{self.fleet}/{self.number}"
+
+
+class ImpossibleJob(NewelError):
+    """A job that no worker runs, as its submitter wants something of it that is not allowed."""
+
+
+def check_session(job: FleetJob) -> None:
+    """Raises ``ImpossibleJob`` unless the file of its conversation can be named by the session: a path would lead to another place."""
+    if not is_job_id(job.session):
+        raise ImpossibleJob(
+            f"{job.session[:200]!r} is no id of a session: use letters, digits, - and _, 100 at most. Submit the job again with another one."
+        )
 
 
 def read_job(params: bytes) -> FleetJob:

@@ -24,7 +24,7 @@ from newel.contracts.contract_job import ContractParams, decline_questions, outc
 from newel.contracts.run_log import log_file
 from newel.fleet.budget import exceeded_budget
 from newel.fleet.engine import FleetEngine
-from newel.fleet.job import FleetJob
+from newel.fleet.job import FleetJob, check_session
 from newel.fleet.live import read_live_data
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.runs.chat_session import AgentFactory, ChatSession
@@ -98,6 +98,7 @@ class FleetRunner:
 
     async def _open_and_run(self, lease: Lease) -> JobOutcome:
         job = msgspec.json.decode(lease.params, type=FleetJob)
+        check_session(job)
         earlier = await read_events(self._engine, lease.job) if lease.seq else []
         snapshots = [event for event in earlier if isinstance(event, FolderSnapshot)]
         latest = snapshots[-1] if snapshots else None

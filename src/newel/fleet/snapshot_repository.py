@@ -24,6 +24,7 @@ from newel.fleet.file_tree import KnownFile
 from newel.fleet.git_names import is_oid
 from newel.fleet.git_process import Git
 from newel.fleet.pack import Kind, PackWriter, object_name
+from newel.jobs.engine import JOB_ID, is_job_id, not_a_job_id
 from newel.storage.files import make_private, read_regular, replace_file
 from newel.text.json import decode_json
 
@@ -34,9 +35,8 @@ _STORED: Final = "newel-stored"
 _DAY_S: Final = 86_400.0
 _MAX_PACKS: Final = 40
 _MAX_SNAPSHOTS: Final = 10_000
-_JOB: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _NUMBER: Final = re.compile(r"/([0-9]{1,18})(?:-[0-9a-f]+)?(?:\.bundle)?$")
-_BASE: Final = re.compile(rf"{_JOB.pattern}/[0-9]{{1,18}}-(?:[0-9a-f]{{40}}|[0-9a-f]{{64}})\.bundle")
+_BASE: Final = re.compile(rf"{JOB_ID.pattern}/[0-9]{{1,18}}-(?:[0-9a-f]{{40}}|[0-9a-f]{{64}})\.bundle")
 _LENGTHS: Final = {"sha1": 40, "sha256": 64}
 """Of the names of objects, by their hash."""
 
@@ -263,8 +263,8 @@ def number_in(key: str) -> int:
 
 def check_job(job: str) -> None:
     """Raises ``SnapshotError`` if a job's id cannot be the name of a folder and of a ref."""
-    if not _JOB.fullmatch(job):
-        raise SnapshotError(f"{job!r} is no id of a job: use letters, digits, - and _.")
+    if not is_job_id(job):
+        raise SnapshotError(not_a_job_id(job))
 
 
 def check_ref(ref: SnapshotRef) -> None:
@@ -274,7 +274,7 @@ def check_ref(ref: SnapshotRef) -> None:
     name = f"refs/newel/{ref.job}/{ref.number}"
     places = {name, f"{name}-{ref.commit}", f"{ref.job}/{ref.number}-{ref.commit}.bundle"}
     if (
-        not _JOB.fullmatch(ref.job)
+        not is_job_id(ref.job)
         or not 0 <= ref.number < 10**18
         or not is_oid(ref.commit)
         or len(ref.commit) != _LENGTHS.get(ref.form)

@@ -15,8 +15,9 @@ Parameters and events are JSON objects, as bytes; the engine does not interpret 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire
@@ -25,6 +26,11 @@ JobState = Literal["queued", "running", "waiting", "asking", "done", "failed", "
 FINAL: frozenset[JobState] = frozenset({"done", "failed", "cancelled"})
 LIVE: Sequence[JobState] = ("queued", "running", "waiting", "asking")
 """The states of jobs that have not ended."""
+
+JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+"""An id of a job: it is the name of a folder on a worker, and a part of names in a store. Who submits a job to a database chooses its id, so
+the database has the same rule, ``newel.is_job_id``.
+"""
 
 
 class Job(Wire, frozen=True, kw_only=True):
@@ -65,6 +71,15 @@ class JournalEntry(Wire, frozen=True, kw_only=True):
     job: str
     seq: int
     data: bytes
+
+
+def is_job_id(text: str) -> bool:
+    return JOB_ID.fullmatch(text) is not None
+
+
+def not_a_job_id(text: str) -> str:
+    """Words for a message about what is no id of a job. They have no control characters, whatever it is."""
+    return f"{text[:200]!r} is no id of a job: use letters, digits, - and _, 100 at most."
 
 
 class JobOutcome(Wire, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from anyio.abc import TaskStatus
 from newel.agent.errors import NewelError
 from newel.agent.messages import new_id
 from newel.concurrency import first_error, task_group
-from newel.jobs.engine import Engine, EngineError, JobOutcome, Lease, LeaseLost
+from newel.jobs.engine import Engine, EngineError, JobOutcome, Lease, LeaseLost, is_job_id, not_a_job_id
 
 Handler = Callable[[Lease], Awaitable[JobOutcome]]
 """Runs one job. Is cancelled with the job or the worker, and when the lease is lost."""
@@ -138,7 +138,9 @@ class Worker:
 
     async def _outcome(self, lease: Lease) -> JobOutcome:
         handler = self._handlers.get(lease.kind)
-        if handler is None:
+        if not is_job_id(lease.job):  # handlers name folders by it
+            reason = not_a_job_id(lease.job)
+        elif handler is None:
             reason = f"No handler is registered for job kind '{lease.kind}'."
         elif lease.attempt > self._max_attempts:
             reason = given_up(self._max_attempts)

@@ -263,9 +263,9 @@ async def test_who_is_killed_between_the_database_and_the_store_leaves_it_to_the
     )
     assert killed.returncode == -signal.SIGKILL
     assert await engine.get(gone) is None
-    assert await empty_store(engine.retention, store) == 0  # for ten minutes they are the other one's
+    assert await empty_store(engine.retention, store, print) == 0  # for ten minutes they are the other one's
     postgres.execute("update newel.removals set due = now()", database)
-    assert await empty_store(engine.retention, store) == 1
+    assert await empty_store(engine.retention, store, print) == 1
     assert names_in(tmp_path) == sorted(f"{name}/1" for name in ("start-f", kept, "of-another-database"))
 
 

@@ -7,11 +7,12 @@ from importlib.resources import files
 
 import anyio
 import pytest
+from absurdctl import BUNDLED_SCHEMA_SQL  # pyright: ignore[reportMissingTypeStubs]  # it has no types
 
-from newel.jobs.engine import EngineError, JobOutcome, Lease, LeaseLost
+from newel.jobs.engine import EngineError, JobOutcome, Lease, LeaseLost, is_job_id
 from newel.jobs.placement import LiveData, WorkerIdentity
 from newel.jobs.postgres.engine import PostgresEngine, open_postgres_engine
-from newel.jobs.postgres.schema import ABSURD
+from newel.jobs.postgres.schema import ABSURD, MIGRATIONS
 from newel.jobs.worker import Worker
 from tests.postgres import PostgresServer
 from tests.tcp_relay import open_relay
@@ -355,3 +356,32 @@ async def test_processes_that_open_an_empty_database_at_once_install_it_once(
         for number in range(4):
             tasks.start_soon(submit, number)
     assert len(set(jobs)) == 4
+
+
+async def test_a_job_of_an_earlier_version_whose_id_is_a_path_gets_another_one(
+    postgres: PostgresServer,
+) -> None:
+    database = postgres.create_database(empty=True)
+    earlier = [script for version in MIGRATIONS[:5] for script in version]
+    version = "create table newel.version as select 5 as version, '' as absurd"
+    scripts = [files("newel.jobs.postgres").joinpath(name).read_text() for name in earlier]
+    for sql in (BUNDLED_SCHEMA_SQL, "create schema newel", version, *scripts):
+        postgres.execute(sql, database)
+    for job in ("/tmp/x", "..", "good-1"):  # noqa: S108 — an id
+        postgres.execute(f"select newel.submit('{job}', null, 'k', '{job}', '{{}}', '\\x7b7d')", database)
+    postgres.execute("insert into newel.removals (name) values ('/tmp/x'), ('good-2')", database)
+    async with open_postgres_engine(postgres.url(database)) as engine:
+        ids = await claimed(engine)
+        assert "good-1" in ids
+        assert len(ids) == 3
+        assert all(is_job_id(job) for job in ids)
+        assert await engine.retention.claim_removals() == ["good-2"]
+
+
+def test_the_database_and_the_workers_have_one_rule_for_ids(postgres: PostgresServer) -> None:
+    ends = ("{}", "-{}", "{}/", "{}.", "{}\n", " {}", "{}ä", "{}1")
+    ids = [end.format(text) for text in ("a", "a-b_C9", "9" * 100) for end in ends]
+    listed = ", ".join(f"'{each}'" for each in ids)
+    sql = f"select newel.is_job_id(id) from unnest(array[{listed}]) with ordinality as t(id, n) order by n"  # noqa: S608 — its own words
+    found = postgres.execute(sql, postgres.create_database()).split()
+    assert [each == "t" for each in found] == [is_job_id(each) for each in ids]

@@ -15,6 +15,7 @@ MIGRATIONS: Final = (
     ("retention.sql",),
     ("claims.sql",),
     ("live.sql",),
+    ("ids.sql",),
 )
 """The scripts that lead to each next version, the first from an empty database. Only append to them."""
 
