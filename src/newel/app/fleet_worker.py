@@ -104,7 +104,13 @@ class FleetWorker:
 
         async with AsyncExitStack() as stack:
             store = open_store(self._settings.fleet.find_store(os.environ))
-            folders = JobFolders(self._home / "jobs", store, self._report, is_full=self._disk.is_full)
+            folders = JobFolders(
+                self._home / "jobs",
+                store,
+                self._report,
+                is_full=self._disk.is_full,
+                allow_local_repos=self._settings.fleet.allow_local_repos,
+            )
             engine = await stack.enter_async_context(open_fleet(self._settings, self.identity))
             hub = await stack.enter_async_context(EventHub(engine))
             open_factory = partial(open_job_factory, self._settings, engine.budgets)

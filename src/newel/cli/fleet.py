@@ -132,7 +132,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add(
         "--repo",
         metavar="URL",
-        help="clone this repository on the worker (default: begin with a copy of this folder)",
+        help="clone this repository on the worker, from https:// or ssh:// (default: begin with a copy of this folder)",
     )
     add(
         "--ref",

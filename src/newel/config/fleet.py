@@ -45,7 +45,7 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``store`` keeps the snapshots of jobs' folders where all machines reach it: a bare git repository (a path or a URL), an object store
     (``s3://BUCKET/PREFIX``), or ``file:///FOLDER``. ``labels`` are those of this machine's worker, ``slots`` the jobs that it runs at a time,
     ``max_requests`` how many requests the model server gets at a time, from all machines. Workers delete jobs that have ended ``keep_days`` ago; None
-    keeps them.
+    keeps them. With ``allow_local_repos``, jobs may clone repositories that are on this worker's disk: who submits them can read those then.
     """
 
     store: str | None = None
@@ -53,6 +53,7 @@ class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slots: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 4
     max_requests: Annotated[int, msgspec.Meta(ge=1)] | None = None
     keep_days: Annotated[int, msgspec.Meta(ge=1, le=36_500)] | None = None
+    allow_local_repos: bool = False
 
     def find_store(self, environ: Mapping[str, str]) -> str:
         """Raises ``ConfigError``."""

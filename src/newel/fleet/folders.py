@@ -14,8 +14,9 @@ import anyio
 import anyio.to_thread
 
 from newel.fleet.errors import SnapshotError
+from newel.fleet.git_process import allowed_protocol
 from newel.fleet.git_store import GitStore
-from newel.fleet.job import FleetJob
+from newel.fleet.job import FleetJob, ImpossibleJob
 from newel.fleet.job_folder import JobFolder, TakenSnapshot
 from newel.fleet.object_store import folder_store, s3_store
 from newel.fleet.runner import FolderUnavailable
@@ -111,7 +112,9 @@ class MovingFolder:
 
 
 class JobFolders:
-    """The folders below ``root``. ``report`` gets a line when a job has to wait for the store; ``is_full`` tells whether the disk is full."""
+    """The folders below ``root``. ``report`` gets a line when a job has to wait for the store; ``is_full`` tells whether the disk is full.
+    With ``allow_local_repos`` a job may name a repository on this machine's disk.
+    """
 
     def __init__(
         self,
@@ -120,17 +123,21 @@ class JobFolders:
         report: Callable[[str], None] = lambda _: None,
         *,
         is_full: Callable[[], bool] = lambda: False,
+        allow_local_repos: bool = False,
     ) -> None:
         self._root = root
         self._store = store
         self._report = report
         self._is_full = is_full
+        self._allow_local_repos = allow_local_repos
 
     @asynccontextmanager
     async def open(
         self, job_id: str, job: FleetJob, latest: FolderSnapshot | None
     ) -> AsyncGenerator[MovingFolder]:
-        """The folder of a job: as it was left here, or as the ``latest`` snapshot has it, or as it begins. Raises ``FolderUnavailable``."""
+        """The folder of a job: as it was left here, or as the ``latest`` snapshot has it, or as it begins. Raises ``FolderUnavailable`` and
+        ``ImpossibleJob``.
+        """
         folder = JobFolder(self._root, job_id)
         try:
             await anyio.to_thread.run_sync(self._prepare, folder, job, latest)
@@ -164,6 +171,8 @@ class JobFolders:
             if not folder.holds(ref):
                 folder.restore(ref, self._store, replace=True)
             return
+        if job.repo and not job.start:
+            _check_repo(job.repo, allow_local=self._allow_local_repos)
         shutil.rmtree(folder.folder, ignore_errors=True)  # of a worker that died before its first step
         if job.start:
             folder.begin(read_ref(job.start), self._store)
@@ -171,3 +180,20 @@ class JobFolders:
             folder.clone(job.repo, job.ref)
         else:
             folder.create()
+
+
+def _check_repo(url: str, *, allow_local: bool) -> None:
+    """Raises ``ImpossibleJob`` for an address that no worker clones, and for a place on its own disk: other jobs have their folders there, and the user
+    of the worker private ones.
+    """
+    try:
+        is_local = allowed_protocol(url) == "file" or url.lower().startswith("file:")
+    except SnapshotError as error:
+        raise ImpossibleJob(
+            f"{url[:200]!r} is no address of a repository that a worker clones. Give an https:// or ssh:// address."
+        ) from error
+    if is_local and not allow_local:
+        raise ImpossibleJob(
+            f"{url[:200]!r} is a repository on the worker's own disk, which jobs may not read. Give an https:// or ssh:// address, or set "
+            "allow_local_repos = true under [fleet] in the workers' ~/.newel/config.toml."
+        )

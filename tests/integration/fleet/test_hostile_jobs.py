@@ -17,7 +17,7 @@ from newel.jobs.postgres.engine import open_postgres_engine
 from newel.runs.models import Contract
 from newel.text.json import to_json
 from tests.fleet import FleetOfProcesses, wait_for
-from tests.job_folders import git
+from tests.job_folders import git, make_source
 from tests.postgres import PostgresServer
 
 MakeFleet = Callable[..., FleetOfProcesses]
@@ -41,8 +41,8 @@ def trial() -> bytes:
     return to_json(EvalTrialJob(fleet="f", task="x", repeat=1, digest="", files=files, model="mock-model"))
 
 
-def contract(session: str = "s1") -> bytes:
-    return to_json(FleetJob(fleet="f", number=1, contract=Contract(text="Count"), session=session))
+def contract(session: str = "s1", repo: str = "") -> bytes:
+    return to_json(FleetJob(fleet="f", number=1, contract=Contract(text="Count"), session=session, repo=repo))
 
 
 BAD_IDS = [
@@ -96,6 +96,33 @@ def test_a_worker_writes_no_conversation_to_another_place(make_fleet: MakeFleet,
     submit(fleet, "j1", FLEET_CONTRACT, contract(session=session))
     assert "session" in wait_for_end(fleet, "j1", worker.log)
     assert not [*fleet.folder.rglob("*planted*")]
+
+
+def test_a_worker_clones_nothing_of_its_own_disk(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet()
+    worker = fleet.worker("one")
+    private = make_source(worker.home / "private")
+    local = [str(private), f"file://{private}", f"file:{private}", "../private", "~/private"]
+    repos = [*local, f"ext::git upload-pack {private}", "-u./x", f"FILE://{private}"]
+    jobs = {f"j{number}": repo for number, repo in enumerate(repos)}
+    for job, repo in jobs.items():
+        submit(fleet, job, FLEET_CONTRACT, contract(repo=repo))
+    for job, repo in jobs.items():
+        said = wait_for_end(fleet, job, worker.log)
+        assert "repository" in said
+        assert repo not in local or "allow_local_repos = true under [fleet]" in said, said
+    assert not [*(worker.home / ".newel/fleet/jobs").rglob("shop.py")]
+
+
+def test_a_worker_whose_settings_allow_it_clones_from_its_own_disk(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet()
+    settings = fleet.folder / "one/.newel/config.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[fleet]\nallow_local_repos = true\n")
+    worker = fleet.worker("one")
+    private = make_source(worker.home / "private")
+    submit(fleet, "j1", FLEET_CONTRACT, contract(repo=str(private)))
+    wait_for((worker.work("j1") / "shop.py").exists, worker.log)
 
 
 @pytest.mark.anyio

@@ -65,7 +65,7 @@ class Fleet:
         return load_settings(Flags(), cwd=home, environ=environ)
 
     def folders(self, machine: str) -> JobFolders:
-        return JobFolders(self.folder / machine / "jobs", self.store)
+        return JobFolders(self.folder / machine / "jobs", self.store, allow_local_repos=True)
 
     def worker(self, machine: str) -> Worker:
         open_factory = partial(open_job_factory, self.settings(machine), self.engine.budgets)
