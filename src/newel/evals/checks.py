@@ -18,7 +18,8 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError, WorkspaceError
-from newel.evals.task import FILES, Attempt, Task, TaskCheck, TaskError
+from newel.evals.links import FILES
+from newel.evals.task import Attempt, Task, TaskCheck, TaskError, check_links
 from newel.storage.files import open_regular, read_regular
 from newel.workspace.port import Workspace
 
@@ -197,6 +198,7 @@ def _make_checkable(project: Path) -> None:
 
 
 def _write_initial(task: Task, project: Path) -> None:
+    check_links(task.folder)  # it may have changed since it was loaded
     try:
         if (task.folder / FILES).is_dir():
             shutil.copytree(task.folder / FILES, project, symlinks=True)
@@ -261,6 +263,10 @@ def _problem_of_answer(check: TaskCheck, answer: str) -> str:
 
 def _problem_of_file(check: TaskCheck, project: Path) -> str:
     path = project / check.file
+    # This process is in no sandbox, and what it finds goes to the author of the task: follow no link of a setup or an agent out of the project.
+    real = os.path.realpath(path.parent if check.absent else path)
+    if not Path(real).is_relative_to(os.path.realpath(project)):
+        return "it leads to a place outside of the project"
     try:
         if check.absent:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -22,6 +22,7 @@ from newel.agent.errors import NewelError
 from newel.evals.checks import walk
 from newel.evals.golden import PLACE
 from newel.evals.host import LOCAL
+from newel.evals.links import is_reached_without_links, problem_of_link
 from newel.evals.replay import EXCHANGES
 from newel.evals.trial import PROJECT, TRACE
 from newel.storage.files import make_private, read_regular
@@ -91,9 +92,10 @@ def _read_task(folder: Path) -> Iterator[PackedFile]:
 
 
 def unpack_task(packed: bytes, folder: Path) -> None:
-    """Write a task into a new folder. A task runs commands here anyway, so it may have links. Raises ``PackingError``."""
+    """Write a task into a new folder, with links that stay in its files. Raises ``PackingError``."""
     files = _decode(packed, MOST_OF_TASK)
     _check_paths(files)
+    _check_links(files)
     _write(files, folder, is_trusted=True)
 
 
@@ -138,7 +140,7 @@ def _ordered(place: Path) -> Iterator[Path]:
     traces = place / _AGENT_TRACES
     yield from (path for path in first if path.exists())
     for folder in (traces, place / PROJECT, place / LOCAL, place / "home"):
-        if folder.is_dir() and not folder.is_symlink():
+        if folder.is_dir() and is_reached_without_links(folder, place):
             found = (path for path, _ in walk(folder))
             yield from sorted(
                 (path for path in found if folder == traces or not path.is_relative_to(traces)), key=_size
@@ -203,6 +205,17 @@ def _check_paths(files: Sequence[PackedFile]) -> None:
     for file in files:
         if not {"", ".", ".."}.isdisjoint(file.path.split("/")) or "\0" in file.path:
             raise PackingError(f"{file.path[:200]!r} is no place in their folder.")
+
+
+def _check_links(files: Sequence[PackedFile]) -> None:
+    links = {file.path: os.fsdecode(file.data) for file in files if file.kind == "link"}
+    for path, target in links.items():
+        if problem := problem_of_link(path, target):
+            raise PackingError(f"{path[:200]!r} {problem}.")
+    for file in files:  # what is written through a link may be anywhere
+        parts = file.path.split("/")
+        if any("/".join(parts[:end]) in links for end in range(1, len(parts))):
+            raise PackingError(f"{file.path[:200]!r} is below a link.")
 
 
 def _write(files: Iterable[PackedFile], folder: Path, *, is_trusted: bool) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.evals.checks import OpenFolder
 from newel.evals.golden import PLACE, GoldenAnswer, GoldenCall, GoldenTrace, GoldenVerdict
+from newel.evals.links import is_reached_without_links
 from newel.evals.task import Task
 from newel.evals.trial import TRACE, OpenAgent, run_trial
 from newel.session.masking import Masker
@@ -51,7 +52,7 @@ class Recording:
         """What was answered in the trial in ``place``, and the number of values that were masked. Raises ``RecordError``."""
         masker = Masker(self._secrets)
         reader = _AnswerReader()
-        for event in _review_events(place) if task.review is not None else _events(place / TRACE):
+        for event in _review_events(place) if task.review is not None else _events(place / TRACE, place):
             reader.add(event)
         trial = reader.finish()
         if PLACE in msgspec.json.encode(trial.trace).decode():
@@ -196,15 +197,19 @@ def _golden_call(block: dict[str, Any], piece: tuple[str, str] | None, where: st
 
 def _review_events(place: Path) -> Iterator[dict[str, Any]]:
     """The messages of the review jobs of a trial, each job ended by a ``result`` as in JSON mode."""
-    jobs = [list(_events(path)) for path in (place / _JOB_TRACES).glob("*.jsonl")]
+    jobs = [list(_events(path, place)) for path in (place / _JOB_TRACES).glob("*.jsonl")]
     for job in sorted(jobs, key=lambda events: as_str(events[0].get("created_at"))):
         for event in job:
             yield {"type": event.get("type"), "message": as_dict(event.get("data")).get("message")}
         yield {"type": "result"}
 
 
-def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises ``RecordError``."""
+def _events(path: Path, place: Path) -> Iterator[dict[str, Any]]:
+    """Raises ``RecordError``, also for a file of another place than the trial's: an agent may have left a link."""
+    if not is_reached_without_links(path, place):
+        raise RecordError(
+            f"{path} is not a file of the trial: there is a link on its way. Make the trial again."
+        )
     try:
         lines = read_regular(path, None).splitlines()
         events = [as_dict(decode_json(line, object)) for line in lines]

@@ -19,13 +19,11 @@ import msgspec
 
 from newel.agent.errors import NewelError, UsageError
 from newel.config.toml_file import TomlError, parse_toml
+from newel.evals.links import problems_of_links
 from newel.storage.files import read_regular
 from newel.text.toml import line_of_key
 
 FILE: Final = "task.toml"
-FILES: Final = "files"
-"""The folder with initial files, beside ``FILE``."""
-
 GOLDEN: Final = "trace.json"
 """The file with a task's golden trace, beside ``FILE``."""
 
@@ -222,6 +220,7 @@ def load_task(folder: Path) -> Task:
         raise TaskError(
             f"{folder} is no name for a task: use lower-case letters, digits and hyphens, as in `fix-typo`."
         )
+    check_links(folder)
     try:
         values, text = parse_toml(read_regular(path).removeprefix(codecs.BOM_UTF8))
     except OSError as error:
@@ -254,17 +253,21 @@ def load_task(folder: Path) -> Task:
     )
 
 
+def check_links(folder: Path) -> None:
+    """Raises ``TaskError`` for a link by which a stranger's task would be read from elsewhere, such as a folder of the user."""
+    if folder.is_symlink():
+        raise TaskError(f"{folder} is a link to another folder. Copy the task here, or name its own folder.")
+    for path, problem in problems_of_links(folder):
+        raise TaskError(f"{path} {problem}. Copy what it leads to, or make the link in `setup`.")
+
+
 def _digest(folder: Path) -> str:
-    """Raises ``TaskError`` for files that cannot be those of a task: for a stranger's task, nothing is read from elsewhere."""
+    """Raises ``TaskError`` for files that cannot be those of a task. Its links have been checked."""
     digest = hashlib.sha256()
     left = _MOST_BYTES
     for path in sorted(folder.rglob("*")):
         name = os.fsencode(path.relative_to(folder))
         if path.is_symlink():
-            if not path.resolve().is_relative_to((folder / FILES).resolve()):
-                raise TaskError(
-                    f"{path} is a link to a place outside of {FILES}/. Copy the file, or make the link in `setup`."
-                )
             digest.update(name + b"\0->" + os.fsencode(path.readlink()))
         elif path.is_file() and path != folder / GOLDEN:
             size = path.stat().st_size
@@ -303,9 +306,9 @@ def load_tasks(folders: Iterable[Path], selectors: Sequence[str]) -> tuple[list[
 
 
 def find_tasks(root: Path) -> list[Path]:
-    """The folders of tasks in a folder, or that folder itself if it is one, by name."""
+    """The folders of tasks in a folder, or that folder itself if it is one, by name. Who names a link means what it leads to."""
     if (root / FILE).is_file():
-        return [root]
+        return [root.resolve() if root.is_symlink() else root]
     return sorted(path.parent for path in root.glob(f"*/{FILE}"))
 
 

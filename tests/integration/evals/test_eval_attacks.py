@@ -315,3 +315,44 @@ run = "rm other.txt"
     (place.folder / "trace.json").write_text(json.dumps({"made_by": "hand", "answers": answers}))
     result = place.replay()
     assert (result["passed"], outside.exists()) == (True, False), result
+
+
+@pytest.mark.parametrize("action", ["run", "check", "list"])
+def test_a_task_copies_no_folder_of_the_user(place: Place, tmp_path: Path, action: str) -> None:
+    private = tmp_path / "home" / ".ssh"
+    private.mkdir(parents=True)
+    (private / "id_rsa").write_text("PRIVATE KEY")
+    place.write(TASK, "cat id_rsa")
+    (place.folder / "files").symlink_to("../../home/.ssh")
+    more = ["--replay"] if action == "run" else []
+    done = place.newel("eval", action, "--suite", str(place.folder.parent), *more)
+    assert done.returncode != 0, done.stdout
+    assert "add/files is a link" in done.stderr + done.stdout
+    found = [path for path in tmp_path.rglob("id_rsa") if not path.is_relative_to(tmp_path / "home/.ssh")]
+    assert found == []
+    assert "PRIVATE" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "check", ['equals = ""', 'contains = "nothing"', "lacks = '(?s)PRIVATE.*'", 'contains = "PRIVATE"']
+)
+def test_a_check_reads_no_file_of_the_user(place: Place, tmp_path: Path, check: str) -> None:
+    """Its result says what is in the file, and goes to whoever has submitted the task."""
+    (secret := tmp_path / "secret").write_text("PRIVATE KEY")
+    toml = f"""
+setup = "ln -s {secret} stolen"
+
+[[checks]]
+file = "stolen"
+{check}
+
+[reference]
+
+[[wrong]]
+why = "It does nothing."
+"""
+    place.write(HEAD + toml, "true")
+    trial = place.replay()
+    assert not trial["passed"]
+    assert "a place outside of the project" in trial["checks"][0]["problem"]
+    assert "PRIVATE KEY" not in json.dumps(trial)

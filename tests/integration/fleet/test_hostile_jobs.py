@@ -36,8 +36,8 @@ def wait_for_end(fleet: FleetOfProcesses, job: str, log: Path) -> str:
     return fleet.query(asked)[0]
 
 
-def trial() -> bytes:
-    files = pack([PackedFile("task.toml", "file", b"title = 'x'")])
+def trial(files: bytes = b"") -> bytes:
+    files = files or pack([PackedFile("task.toml", "file", b"title = 'x'")])
     return to_json(EvalTrialJob(fleet="f", task="x", repeat=1, digest="", files=files, model="mock-model"))
 
 
@@ -96,6 +96,27 @@ def test_a_worker_writes_no_conversation_to_another_place(make_fleet: MakeFleet,
     submit(fleet, "j1", FLEET_CONTRACT, contract(session=session))
     assert "session" in wait_for_end(fleet, "j1", worker.log)
     assert not [*fleet.folder.rglob("*planted*")]
+
+
+def test_a_trial_brings_no_folder_of_its_worker(make_fleet: MakeFleet) -> None:
+    fleet = make_fleet()
+    worker = fleet.worker("one")
+    (private := worker.home / "private").mkdir()
+    (private / "id_rsa").write_text("PRIVATE KEY")
+    task = PackedFile("task.toml", "file", b"title = 'x'")
+    for number, files in enumerate(
+        (
+            [task, PackedFile("files", "link", str(private).encode())],
+            [
+                task,
+                PackedFile("files/a", "link", str(private).encode()),
+                PackedFile("files/a/planted", "link", b"x"),
+            ],
+        )
+    ):
+        submit(fleet, f"j{number}", EVAL_TRIAL, trial(pack(files)))
+        assert "a link" in wait_for_end(fleet, f"j{number}", worker.log)
+    assert [path.name for path in private.iterdir()] == ["id_rsa"]
 
 
 def test_a_worker_clones_nothing_of_its_own_disk(make_fleet: MakeFleet) -> None:

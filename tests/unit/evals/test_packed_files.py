@@ -147,6 +147,40 @@ def test_damaged_files_are_refused(tmp_path: Path, packed: bytes) -> None:
         unpack_trial(packed, tmp_path / "here")
 
 
+@pytest.mark.parametrize(
+    "links",
+    [
+        [("files", "{out}")],
+        [("files/a", "{out}"), ("files/a/planted", "x")],
+        [("files/a", "b"), ("files/a/planted", "x")],
+        [("files/a", "../../planted")],
+        [("planted", "files/a")],
+    ],
+    ids=str,
+)
+def test_a_task_has_no_link_that_leads_out_of_its_files(tmp_path: Path, links: list[tuple[str, str]]) -> None:
+    """Otherwise who submits a trial has links made on a worker, anywhere, or files copied from there."""
+    (out := tmp_path / "out").mkdir()
+    packed = [PackedFile("task.toml", "file", b""), PackedFile("files/b", "folder")]
+    packed += [PackedFile(at, "link", target.format(out=out).encode()) for at, target in links]
+    if links[0][0] == "files":
+        packed = packed[:1] + packed[2:]
+    with pytest.raises(PackingError, match=r"is a link|below a link"):
+        unpack_task(pack(packed), tmp_path / "there/task")
+    assert [*out.iterdir()] == []
+    assert not [*tmp_path.rglob("planted")]
+
+
+def test_the_traces_of_a_trial_are_not_those_of_another_place(tmp_path: Path) -> None:
+    traces = tmp_path / "private/traces"
+    traces.mkdir(parents=True)
+    (traces / "job.jsonl").write_bytes(b"PRIVATE")
+    place = tmp_path / "place"
+    (place / "home").mkdir(parents=True)
+    (place / "home/.newel").symlink_to(tmp_path / "private")
+    assert b"PRIVATE" not in zlib.decompress(pack_trial(place, bytes))
+
+
 def test_the_limit_of_a_task_holds_when_it_is_unpacked(tmp_path: Path) -> None:
     with pytest.raises(PackingError, match="more than 8,388,608 bytes"):
         unpack_task(pack([PackedFile("a", "file", b"x" * MOST_OF_TASK)]), tmp_path / "task")

@@ -114,3 +114,12 @@ def test_sources_are_counted() -> None:
     traces = {"a": "hand", "b": "qwen3:8b", "c": "reference", "d": "qwen3:8b", "e": ""}
     assert describe_sources(traces) == "Answers: 2 tasks of qwen3:8b, 1 by hand, 1 from references, 1 none."
     assert describe_sources({"a": "reference"}) == "Answers: 1 task from references."
+
+
+def test_a_trace_of_another_place_is_not_recorded(task: Task, tmp_path: Path) -> None:
+    said = json.dumps(ended({"role": "assistant", "content": [{"type": "text", "text": "PRIVATE"}]}))
+    (tmp_path / "private.jsonl").write_text(said + '\n{"type": "result"}\n')
+    (place := tmp_path / "t").mkdir()
+    (place / "trace.jsonl").symlink_to(tmp_path / "private.jsonl")
+    with pytest.raises(RecordError, match="there is a link on its way"):
+        Recording([], []).read(task, place)

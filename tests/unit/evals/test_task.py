@@ -155,6 +155,58 @@ def test_files_that_cannot_be_those_of_a_task_are_told(tmp_path: Path) -> None:
         file.unlink()
 
 
+LEADS_OUT = {
+    "the folder of files": ("files", "{secret}"),
+    "the folder of files, by its parent": ("files", "../../secret"),
+    "a folder in it": ("files/a/b", "{secret}"),
+    "a link in it whose target is a link": ("files/a", "b"),
+    "an absolute path of its own": ("files/a", "{task}/files/b"),
+    "out and in again": ("files/a", "../files/b"),
+    "a circle": ("files/a", "a"),
+    "the task's file": ("task.toml", "files/task.toml"),
+    "the golden trace": ("trace.json", "files/trace.json"),
+    "the golden trace of another place": ("trace.json", "{secret}/trace.json"),
+}
+
+
+@pytest.mark.parametrize("case", LEADS_OUT)
+def test_a_link_that_leads_out_of_the_files_of_a_task_is_refused(tmp_path: Path, case: str) -> None:
+    """A stranger's suite would have a user's folder copied to where the model reads it."""
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    for name in ("id_rsa", "trace.json"):
+        (secret / name).write_text("PRIVATE KEY")
+    place = write(tmp_path, GOOD)
+    at, target = LEADS_OUT[case]
+    link = place / at
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if case == "a link in it whose target is a link":
+        (place / "files/b").symlink_to(secret)
+    if at == "task.toml":
+        (place / "files").mkdir()
+        link.rename(place / "files/task.toml")
+    link.symlink_to(target.format(secret=secret, task=place))
+    with pytest.raises(TaskError) as caught:
+        load_task(place)
+    assert "is a link" in str(caught.value)
+    assert "say-hello" in str(caught.value)
+    assert "Copy" in str(caught.value)
+
+
+def test_a_task_that_is_a_link_is_refused_and_a_suite_may_be_one(tmp_path: Path) -> None:
+    elsewhere, suite = tmp_path / "elsewhere", tmp_path / "suite"
+    elsewhere.mkdir()
+    suite.mkdir()
+    write(suite, GOOD)
+    (suite / "thief").symlink_to(write(elsewhere, GOOD))
+    (tmp_path / "link").symlink_to(suite)
+    tasks, (error,) = load_tasks(find_tasks(tmp_path / "link"), [])
+    assert [task.name for task in tasks] == ["say-hello"]
+    assert "thief is a link" in str(error)
+    (task,) = load_tasks(find_tasks(suite / "thief"), [])[0]  # the user names it
+    assert task.name == "say-hello"
+
+
 def test_all_slips_of_a_suite_are_told_and_those_of_other_tasks_do_not_matter(tmp_path: Path) -> None:
     for name, text in {"bad": "title = 1\n", "good": GOOD, "worse": "[\n"}.items():
         write(tmp_path, text, name)
