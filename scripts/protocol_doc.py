@@ -146,15 +146,28 @@ HEAD = """\
 
 <!-- Written by scripts/protocol_doc.py from src/newel/web/protocol.py: change the types, then run it. -->
 
-The page talks to its server over one WebSocket, `/ws`, and so can any other program. The handshake needs the server's
-token: `Authorization: Bearer <token>`, or the cookie that `POST /api/login` gives the page, which then must also say its
-`Origin`. Messages are text frames with one JSON object each, at most 8 MiB; a longer one closes the socket with 1009. A
-message that cannot be read is answered with an `error`, and the socket stays. A reader that takes nothing for 30 seconds,
-or answers no ping for 20, is closed; it may come back and go on from the number it knows.
+The page talks to its server over one WebSocket, `/ws`, and so can any other program. Programs send the server's token in the
+handshake: `Authorization: Bearer <token>`. The page, which sends its `Origin`, offers two subprotocols: `newel`, which the server
+accepts, and `newel-page-proof.<proof>`, from its [login](#the-login-of-the-page). Messages are text frames with one JSON
+object each, at most 8 MiB; a longer one closes the socket with 1009. A message that cannot be read is answered
+with an `error`, and the socket stays. A reader that takes nothing for 30 seconds, or answers no ping for 20, is closed; it may
+come back and go on from the number it knows.
 
 {intro}
 
 This is version {version} of the protocol. Of the fields below, those without a default must be there.
+
+## The login of the page
+
+The page and its server prove to each other that they know the token, without sending it ([why](adr/0098-the-page-proves-that-it-knows-the-token.md)).
+`H(k, t)` is the HMAC-SHA-256 of a text under a key, both in UTF-8, in hexadecimal digits. `HOST` is the `Host` header in lower case, such as
+`127.0.0.1:8101`.
+
+1. The page makes `key = H(token, "key HOST")` from the token in its address, and keeps only that.
+2. `GET /api/login` answers `{{"nonce": …}}`, which stays the same until the server is started again.
+3. `proof = H(key, "page NONCE")`. The page sends it with each request as `Newel-Page-Proof`, and in the subprotocol of its socket.
+4. `POST /api/login` with `{{"challenge": …}}`, 16 to 64 random characters, answers `{{"proof": H(key, "server NONCE CHALLENGE")}}`. The page sends
+   nothing else before it has checked that. It asks again whenever its socket was closed.
 """
 
 

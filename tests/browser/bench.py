@@ -100,7 +100,7 @@ class Workbench:
         self.process: Process | None = None
         self.port = 0
         self.url = ""
-        self._browser = browser
+        self.browser = browser
         self._contexts: list[BrowserContext] = []
         self._words: tuple[str, ...] = ()
         self.under: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class Workbench:
 
     def context(self, *, width: int = 1280, height: int = 800, scheme: Any = "light") -> BrowserContext:
         """A browser context with its own storage."""
-        context = self._browser.new_context(
+        context = self.browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
         )
         context.on("request", lambda request: self.asked.add(request.url.split("/")[2]))

@@ -6,12 +6,13 @@ from typing import Any
 
 from playwright.sync_api import Page
 
+from tests.browser.bench import ENVIRON
 from tests.browser.scenarios import answering, call, scenarios
 
 NOTES = "# Notes\n\nfirst\n\nsecond\n\nthird\n"
 
-_ASK = """async ([method, path, body]) => {
-  const headers = {"Content-Type": "application/json"};
+_ASK = """async ([method, path, body, token]) => {
+  const headers = {"Content-Type": "application/json", "Authorization": `Bearer ${token}`};
   const answer = await fetch(`/api/agent/${path}`, {method, headers, body: body && JSON.stringify(body)});
   return [answer.status, await answer.json()];
 }"""
@@ -19,7 +20,7 @@ _ASK = """async ([method, path, body]) => {
 
 def ask(page: Page, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     """Make a request of docs/review-api.md from the page; it must succeed."""
-    status, answer = page.evaluate(_ASK, [method, path, body])
+    status, answer = page.evaluate(_ASK, [method, path, body, ENVIRON["NEWEL_WEB_TOKEN"]])
     assert status == 200, answer
     return answer
 

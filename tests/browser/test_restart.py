@@ -93,7 +93,14 @@ def test_a_network_that_drops_requests_does_not_delay_reconnection_for_long(work
     open_chat(page)
     bench.kill()
     held: list[Route] = []
-    page.route("**/api/state", lambda route: held.append(route))  # noqa: PLW0108 — playwright looks at what it is given
+
+    def hold(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/api/login", hold)
     expect(page.get_by_role("status").filter(has_text="Reconnecting")).to_be_visible()
     page.wait_for_timeout(500)
     assert held

@@ -2,6 +2,7 @@
 
 import { newId } from "./format.js";
 import { sessionStore } from "./local-storage.js";
+import { request } from "./page-login.js";
 
 const HTTP_TIMEOUT = 20_000; // ms
 
@@ -21,7 +22,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
   /** A request to the HTTP API. Resolves to its answer; throws an Error with the server's words. */
   async function fetchJson(path, body) {
     const init = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-    const answer = await fetch(path, { ...init, signal: AbortSignal.timeout(HTTP_TIMEOUT) }).catch(() => {
+    const answer = await request(path, { ...init, signal: AbortSignal.timeout(HTTP_TIMEOUT) }).catch(() => {
       throw new Error("Not connected to Newel.");
     });
     const said = await answer.json().catch(() => ({}));

@@ -1,5 +1,8 @@
 // Requests to the server's HTTP API, repeated while it cannot be reached.
 
+import { request } from "./page-login.js";
+import { eventsOf } from "./server-sent-events.js";
+
 const MAX_ATTEMPTS = 5;
 const FIRST_RETRY_DELAY = 300; // ms before the first retry of a request whose answer was lost
 const SLOW_TIMEOUT = 4_000; // ms without an answer after which the server counts as unreachable
@@ -17,6 +20,8 @@ export class ApiError extends Error {
     this.code = code;
   }
 }
+
+const refusal = ({ status }, { error }) => new ApiError(status, error?.code ?? "unknown", error?.message ?? `The server answered ${status}.`);
 
 export class HttpApi {
   #base;
@@ -48,9 +53,14 @@ export class HttpApi {
     return this.#ask(`${this.#base}${path}`, init, how);
   }
 
-  /** A stream of events, which the browser opens again when it is cut. */
-  stream(path, query = {}) {
-    return new EventSource(`${this.#base}${path}?${new URLSearchParams(query)}`);
+  /**
+   * Read a stream of events to its end: `onEvent(name, data, id)`. Rejects with an ApiError if it is refused. Not by an EventSource, which
+   * could not send the page's proof.
+   */
+  async stream(path, query, onEvent, signal) {
+    const answer = await request(`${this.#base}${path}?${new URLSearchParams(query)}`, { headers: { Accept: "text/event-stream" }, signal });
+    if (!answer.ok) throw refusal(answer, await answer.json().catch(() => ({})));
+    for await (const { name, data, id } of eventsOf(answer.body)) onEvent(name, JSON.parse(data), id);
   }
 
   async #ask(url, init, { again = true, isQuick = false, signal, as = "json" } = {}) {
@@ -58,15 +68,14 @@ export class HttpApi {
     for (let left = tries, wait = FIRST_RETRY_DELAY; ; left -= 1, wait *= 2) {
       const slow = isQuick ? setTimeout(() => this.#link(false), SLOW_TIMEOUT) : null;
       try {
-        const answer = await fetch(url, { ...init, signal: isQuick ? AbortSignal.timeout(REQUEST_TIMEOUT) : signal });
+        const answer = await request(url, { ...init, signal: isQuick ? AbortSignal.timeout(REQUEST_TIMEOUT) : signal });
         const body = await answer[answer.ok ? as : "json"]().catch((error) => {
           if (answer.ok) throw error; // the answer was cut off
           return {};
         });
         this.#link(true);
         if (answer.ok) return body;
-        const words = body.error?.message ?? `The server answered ${answer.status}.`;
-        throw Object.assign(new ApiError(answer.status, body.error?.code ?? "unknown", words), { wasLost: left < tries });
+        throw Object.assign(refusal(answer, body), { wasLost: left < tries });
       } catch (error) {
         if (error instanceof ApiError || signal?.aborted) throw error;
         this.#link(false);

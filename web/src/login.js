@@ -1,30 +1,7 @@
-// Login: the token in the URL's fragment is exchanged for a cookie, then removed from the address.
+// The login form, for a page that has neither the token nor its key.
 
 import { fill, h, icon } from "./dom.js";
-
-const TIMEOUT = 10_000; // ms without an answer
-
-/** The token in an address, or null. */
-export const tokenOf = (address) => /#token=([^&]+)$/.exec(address)?.[1] ?? null;
-
-/**
- * Whether the server accepts this page, by the token in the address or else by the cookie. Also true while the server cannot
- * be reached: the socket reconnects then, and the token stays in the address until it was accepted.
- */
-export async function isAllowed(signal = AbortSignal.timeout(TIMEOUT)) {
-  const token = tokenOf(location.hash);
-  try {
-    if (!token) return (await fetch("/api/state", { cache: "no-store", signal })).status !== 401;
-    const { ok, status } = await logIn(decodeURIComponent(token), signal);
-    if (ok || status === 401) history.replaceState(null, "", location.pathname);
-    return ok || status !== 401 || isAllowed(signal);
-  } catch {
-    return true;
-  }
-}
-
-const logIn = (token, signal) =>
-  fetch("/api/login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token }), signal });
+import { tokenOf, useToken } from "./page-login.js";
 
 /** Show the login form in place of the page. */
 export function showDenied() {
@@ -42,9 +19,8 @@ export function showDenied() {
       return;
     }
     try {
-      const { ok, status } = await logIn(token, AbortSignal.timeout(TIMEOUT));
-      if (ok) location.reload();
-      else refuse(status === 401 ? "This address belongs to another start of Newel." : `Newel answered ${status}.`);
+      if (await useToken(token)) location.reload();
+      else refuse("This address belongs to another start of Newel.");
     } catch {
       refuse("Cannot reach Newel. Is it still running?");
     }

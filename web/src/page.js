@@ -7,7 +7,7 @@
 import { createActions } from "./actions.js";
 import { createCommands } from "./commands.js";
 import { plain } from "./format.js";
-import { isAllowed, showDenied } from "./login.js";
+import { showDenied } from "./login.js";
 import { Notifications } from "./notifications.js";
 import { PageState } from "./page-state.js";
 import { PageView } from "./page-view.js";
@@ -27,7 +27,6 @@ export function startPage() {
     url: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`,
     onFrame: (frame) => state.applyFrame(frame),
     onLink: (link) => state.setLink(link),
-    isAllowed,
   });
   const showTab = (id) => router.show(id);
   const refresh = () => loop.request();
@@ -54,7 +53,6 @@ export function startPage() {
   }
 
   function onConnect({ isFirst }) {
-    isAllowed(); // the cookie was enough: the token leaves the address all the same
     const { notice } = store.get().hello;
     if (isFirst && notice) toasts.failed(plain(notice));
     if (isFirst) actions.resendUnacknowledged();

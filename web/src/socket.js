@@ -1,5 +1,7 @@
 // The WebSocket: requests with replies, and automatic reconnection.
 
+import { forgetServer, signIn, subprotocols } from "./page-login.js";
+
 const FIRST_DELAY = 250; // ms before the first attempt to reconnect
 const LAST_DELAY = 5_000;
 const PING_INTERVAL = 25_000;
@@ -21,19 +23,15 @@ class RequestError extends Error {
 }
 
 export class Connection {
-  /**
-   * `onFrame(frame)` receives the server's frames that are no replies, `onLink(state)` "open", "lost" or "denied".
-   * `isAllowed(signal)` resolves to false if the server no longer accepts our cookie: browsers do not report why a socket was
-   * refused.
-   */
-  constructor({ url, onFrame, onLink, isAllowed }) {
-    Object.assign(this, { url, onFrame, onLink, isAllowed });
+  /** `onFrame(frame)` receives the server's frames that are no replies, `onLink(state)` "open", "lost" or "denied". */
+  constructor({ url, onFrame, onLink }) {
+    Object.assign(this, { url, onFrame, onLink });
     this.waiting = new Map(); // request id → {message, resolve, reject}
     this.count = 0;
     this.delay = FIRST_DELAY;
     this.socket = null;
     this.timer = null;
-    this.checking = null; // aborts the check whether we are allowed, before the next attempt
+    this.attempt = null; // aborts the login before a socket is opened
     addEventListener("online", () => this.reconnectNow());
     document.addEventListener("visibilitychange", () => document.hidden || this.reconnectNow());
   }
@@ -42,10 +40,23 @@ export class Connection {
     return this.socket?.readyState === WebSocket.OPEN;
   }
 
-  connect() {
+  /** Open a socket, after the server has proved itself: it gets what waits. Browsers do not report why one was refused. */
+  async connect() {
     clearTimeout(this.timer);
     this.timer = null;
-    const socket = new WebSocket(this.url);
+    this.attempt?.abort();
+    const attempt = new AbortController();
+    this.attempt = attempt;
+    const access = await signIn(attempt.signal);
+    if (attempt !== this.attempt) return;
+    this.attempt = null;
+    if (access === "allowed") this.#open();
+    else if (access === "denied") this.onLink("denied");
+    else this.#connectLater();
+  }
+
+  #open() {
+    const socket = new WebSocket(this.url, subprotocols());
     this.socket = socket;
     const connectTimer = setTimeout(() => socket.close(), TIMEOUT);
     socket.onmessage = (message) => this.#receive(JSON.parse(message.data));
@@ -56,10 +67,14 @@ export class Connection {
     };
   }
 
+  #connectLater() {
+    this.timer = setTimeout(() => this.connect(), this.delay * (0.75 + Math.random() / 2));
+    this.delay = Math.min(LAST_DELAY, this.delay * 1.7);
+  }
+
   /** Reconnect now instead of later. */
   reconnectNow() {
-    this.checking?.abort();
-    if (this.timer === null) return;
+    if (this.timer === null && !this.attempt) return;
     this.delay = FIRST_DELAY;
     this.connect();
   }
@@ -113,9 +128,10 @@ export class Connection {
     clearTimeout(pingTimer);
   }
 
-  async #lost(socket) {
+  #lost(socket) {
     if (socket !== this.socket) return;
     clearInterval(this.pinging);
+    forgetServer();
     for (const [id, asked] of this.waiting) {
       const { message, reject, wasSent } = asked;
       if (!wasSent || REPEATABLE.has(message.type)) {
@@ -126,17 +142,6 @@ export class Connection {
       reject(new RequestError("connection", "The connection was lost before Newel replied."));
     }
     this.onLink("lost");
-    const checking = new AbortController();
-    this.checking = checking;
-    const isAllowed = await this.isAllowed(AbortSignal.any([checking.signal, AbortSignal.timeout(TIMEOUT)]));
-    this.checking = null;
-    if (!isAllowed) {
-      this.onLink("denied");
-      return;
-    }
-    if (socket !== this.socket) return;
-    if (checking.signal.aborted) this.delay = FIRST_DELAY;
-    this.timer = setTimeout(() => this.connect(), this.delay * (0.75 + Math.random() / 2));
-    this.delay = Math.min(LAST_DELAY, this.delay * 1.7);
+    this.#connectLater();
   }
 }

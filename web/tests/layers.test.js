@@ -28,12 +28,12 @@ const LAYERS = {
     "review/changes", "review/paged-list", "review/patch-view", "review/progress-bar", "review/revise-dialog", "review/run-origin", "review/virtual-list",
   ],
   state: [
-    "actions", "fleet/fleet-api", "http-api", "notifications", "page-state", "polling", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
+    "actions", "fleet/fleet-api", "http-api", "notifications", "page-login", "page-state", "polling", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
     "review/checkpoint-pages", "review/editor-deciding", "review/editor-sync", "review/job-state", "review/pending-decisions",
     "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],
   values: [
-    "fleet/fleet-state", "format", "highlight", "local-storage", "patience", "render-throttle", "theme", "theme-init", "word-diff", "review/change-labels",
+    "fleet/fleet-state", "format", "highlight", "hmac", "local-storage", "patience", "render-throttle", "server-sent-events", "theme", "theme-init", "word-diff", "review/change-labels",
     "review/editor-keys", "review/hunk-format", "review/patch", "review/review-progress", "review/routes", "review/splices", "review/text-hash",
   ],
 };

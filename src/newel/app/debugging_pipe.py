@@ -49,7 +49,7 @@ class DebuggingPipe:
 
 async def sign_in(process: WindowProcess, address: str, url: str) -> None:
     """Give the page at ``address`` its token: ``url`` is the same with a fragment. A browser that runs already with this profile
-    has the page's cookie; then the new process only hands the address over and ends.
+    has the page's key; then the new process only hands the address over and ends.
     """
     pipe = DebuggingPipe(process)
     with (

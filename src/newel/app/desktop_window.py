@@ -62,7 +62,7 @@ class WindowError(ConfigError):
 
 
 class DesktopWindow:
-    """``profile`` is the browser's folder, with cookies and drafts; ``title`` is shown until the page has its own."""
+    """``profile`` is the browser's folder, with the page's key and drafts; ``title`` is shown until the page has its own."""
 
     def __init__(self, profile: Path, *, kind: WindowKind = "auto", title: str = "newel") -> None:
         self._profile = profile

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from http import HTTPStatus
 from typing import Final
 
 import anyio
+import msgspec
 
 from newel.app.web_server import WebOptions, choose_saved_token, serve_workbench
 from newel.config.settings import Settings, load_settings
@@ -51,7 +53,7 @@ async def find_running(settings: Settings, options: WebOptions) -> str | None:
             match await _status_of(found.place, token):
                 case HTTPStatus.OK:
                     return f"{found.place.rstrip('/')}/#token={token}"
-                case HTTPStatus.UNAUTHORIZED:
+                case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
                     return None
                 case _:
                     await anyio.sleep(0.2)
@@ -59,16 +61,28 @@ async def find_running(settings: Settings, options: WebOptions) -> str | None:
 
 
 async def _status_of(address: str, token: str) -> int:
-    """The status with which a server of this machine answers to a token; 0 without an answer."""
+    """The status with which a server of this machine answers to a token; 0 without an answer, or if it does not know the token.
+    Another program may have taken the port, so the token is not sent.
+    """
     import httpx2
+
+    from newel.web.page_login import HEADER, LoginNonce, LoginProof, derive_key, page_proof, server_proof
 
     url = httpx2.URL(address)
     if url.scheme != "http" or url.host not in {"127.0.0.1", "::1", "localhost"}:
         return 0
     async with httpx2.AsyncClient(trust_env=False, timeout=_ANSWER_TIMEOUT_S) as client:
-        with contextlib.suppress(httpx2.HTTPError):
-            answer = await client.get(url.join("/health"), headers={"Authorization": f"Bearer {token}"})
-            return answer.status_code
+        with contextlib.suppress(httpx2.HTTPError, msgspec.DecodeError):
+            login = url.join("/api/login")
+            nonce = msgspec.json.decode((await client.get(login)).content, type=LoginNonce).nonce
+            host = url.netloc.decode()
+            key, challenge = derive_key(token, host), secrets.token_urlsafe()
+            headers = {HEADER.decode(): page_proof(key, nonce), "Origin": f"http://{host}"}
+            answer = await client.post(login, json={"challenge": challenge}, headers=headers)
+            if answer.status_code != HTTPStatus.OK:
+                return answer.status_code
+            proof = msgspec.json.decode(answer.content, type=LoginProof).proof
+            return HTTPStatus.OK if proof == server_proof(key, nonce, challenge) else 0
     return 0
 
 

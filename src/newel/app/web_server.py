@@ -153,8 +153,11 @@ def choose_saved_token(settings: Settings, options: WebOptions) -> str:
 
     if options.ephemeral:
         return secrets.token_urlsafe(24)
-    path = settings.home / "web" / f"{project_key(settings)}.token"
+    folder, key = settings.home / "web", project_key(settings)
+    path = folder / f"{key}.2.token"
     try:
+        # Earlier versions had their tokens in cookies, which any server of this machine could read.
+        (folder / f"{key}.token").unlink(missing_ok=True)
         return load_token(path, new=options.new_token)
     except OSError as error:
         message = f"newel: The page's token cannot be saved, so a restart needs a new address: {error.strerror}: {path}"

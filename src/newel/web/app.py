@@ -1,7 +1,7 @@
 """The web application: the page, its socket, and the HTTP API.
 
 GET  /                         the page; /static/… its files
-POST /api/login                exchanges the token for the page's cookie
+GET  /api/login                the nonce of this start; POST: the server's proof for the page (page_login.py)
 WS   /ws                       the page's socket (docs/protocol.md)
 POST /chat, /clear             the default chat
 GET  /api/state, /health       tabs and servers, the version
@@ -20,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import anyio
-import msgspec
 from fastapi import APIRouter, FastAPI, Request, WebSocket
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
@@ -43,7 +42,8 @@ from newel.web.api.trust import KINDS as TRUST_KINDS
 from newel.web.api.trust import TrustDesk, trust_routes
 from newel.web.api.usage import KINDS as USAGE_KINDS
 from newel.web.api.usage import ReportUsage, usage_routes
-from newel.web.http_schema import Failed, Json, describe, error_response, handle_failures, read_body, route
+from newel.web.http_schema import Failed, Json, describe, handle_failures, read_body, route
+from newel.web.page_login import LoginChallenge, LoginNonce, LoginProof
 from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, ServerAccess
 from newel.web.static_files import STATIC, page_routes
 from newel.web.websocket import ServerInfo, serve_socket
@@ -59,12 +59,6 @@ DESCRIPTION = (
 COMPRESSED_FROM = 16 * 1024
 """Bytes of JSON from which on an answer is compressed. Streams of events never are: each event has to arrive at once."""
 COMPRESSION_LEVEL = 3
-WRONG_TOKEN_DELAY = 0.25
-"""Seconds before a wrong token is answered."""
-
-
-class Login(Wire, frozen=True):
-    token: Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class AppState(Wire, frozen=True, kw_only=True, omit_defaults=False):
@@ -82,7 +76,9 @@ class Health(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 KINDS: list[type] = [
     Failed,
-    Login,
+    LoginNonce,
+    LoginChallenge,
+    LoginProof,
     ChatStatus,
     AppState,
     Health,
@@ -174,17 +170,19 @@ def _optional_routes(
 def _login_routes(access: ServerAccess) -> APIRouter:
     router = APIRouter()
 
-    @router.post("/api/login", **route("Exchange the token for a cookie", ChatStatus, body=Login))
-    async def login(request: Request) -> Response:
-        """For the page, which has the token in its URL."""
-        if not access.accepts([(await read_body(request, Login)).token]):
-            await anyio.sleep(WRONG_TOKEN_DELAY)
-            return error_response(
-                401, "unauthorized", "This token is wrong. Open the URL that the server printed."
-            )
-        answer = Json(ChatStatus())
-        answer.set_cookie(access.cookie, access.token, httponly=True, samesite="strict", path="/")
+    @router.get("/api/login", **route("Get the nonce of this start", LoginNonce))
+    async def start(request: Request) -> Response:
+        """For the page, which proves with it that it knows the token."""
+        answer = Json(LoginNonce(nonce=access.nonce))
+        if (cookie := f"newel-{access.port}") in request.cookies:
+            answer.delete_cookie(cookie)  # of an earlier version: it is the token, and goes to all ports
         return answer
+
+    @router.post("/api/login", **route("Answer a challenge", LoginProof, body=LoginChallenge))
+    async def prove(request: Request) -> Response:
+        """For the page, which sends nothing else before it knows that this server has the token."""
+        challenge = (await read_body(request, LoginChallenge)).challenge
+        return Json(LoginProof(proof=access.prove(challenge, request.headers["host"].lower())))
 
     return router
 

@@ -1,18 +1,21 @@
 """Access control for every HTTP request and WebSocket.
 
 A server that can run a shell must never be open. A request must name this server exactly (``Host``), come from its own page
-or from no page (``Origin``, ``Sec-Fetch-Site``), have the token, and, if it changes anything, not come from an agent's
+or from no page (``Origin``, ``Sec-Fetch-Site``), know the token, and, if it changes anything, not come from an agent's
 command. Its body must be JSON and within the limits. Responses have security headers and a send timeout.
 
-    header  ``Authorization: Bearer <token>``                 programs
-    cookie  ``newel-<port>``, HttpOnly, SameSite=Strict       the page, after ``POST /api/login``
+    ``Authorization: Bearer <token>``   programs
+    ``Newel-Page-Proof: <proof>``       the page; its socket has the proof in a subprotocol (``page_login``)
+
+There is no cookie: browsers send those to all ports of a machine.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Mapping
 
 import anyio
 import anyio.lowlevel
@@ -20,10 +23,15 @@ import anyio.to_thread
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from newel.web.page_login import HEADER, PROOF_SUBPROTOCOL, derive_key, page_proof, server_proof
 from newel.workspace.process.callers import Callers
 
-OPEN = frozenset({("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")})
-"""Requests without a token, besides the files under ``OPEN_FILES``: the page, and its login."""
+OPEN = frozenset(
+    {("GET", "/"), ("GET", "/favicon.ico"), ("GET", "/api/login"), ("GET", "/docs"), ("GET", "/openapi.json")}
+)
+"""Requests without a token, besides the files under ``OPEN_FILES``: the page, the start of its login, and the description of the
+API, which says nothing about the project.
+"""
 OPEN_FILES = "/static/"
 
 MAX_BODY = 8 * 2**20
@@ -60,21 +68,13 @@ OF_CONNECTION = "newel.connection"
 """In a scope's ``state``: facts about the connection that hold for its further requests."""
 
 
-def cookie_name(port: int) -> str:
-    """Contains the port, as browsers share cookies among the ports of a host."""
-    return f"newel-{port}"
-
-
 class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """``host`` is the requested name or address, ``port`` the bound port."""
+    """``host`` is the requested name or address, ``port`` the bound port, ``nonce`` that of this start."""
 
     token: str
     host: str
     port: int
-
-    @property
-    def cookie(self) -> str:
-        return cookie_name(self.port)
+    nonce: str = msgspec.field(default_factory=secrets.token_urlsafe)
 
     @property
     def url(self) -> str:
@@ -82,10 +82,16 @@ class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 — not bound here
         return f"http://{_authority(host, self.port)}/#token={self.token}"
 
-    def accepts(self, tokens: Iterable[str]) -> bool:
-        """Whether one of these is the token, compared in constant time."""
-        expected = self.token.encode()
-        return any(hmac.compare_digest(token.encode(errors="replace"), expected) for token in tokens)
+    def accepts(self, token: str) -> bool:
+        return _is_same(token, self.token)
+
+    def accepts_page(self, proof: str, host: str) -> bool:
+        """Whether this is the proof of a page at an address, which is the ``Host`` header."""
+        return _is_same(proof, page_proof(derive_key(self.token, host), self.nonce))
+
+    def prove(self, challenge: str, host: str) -> str:
+        """The answer to a page's challenge."""
+        return server_proof(derive_key(self.token, host), self.nonce, challenge)
 
     def hosts(self, address: str) -> frozenset[str]:
         """The accepted values of ``Host`` on a connection to ``address``, one of this machine."""
@@ -94,6 +100,11 @@ class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
             names |= {"127.0.0.1", "localhost", "::1"}
         hosts = {_authority(name, self.port) for name in names}
         return frozenset(hosts | {host.removesuffix(":80") for host in hosts} if self.port == 80 else hosts)
+
+
+def _is_same(given: str, secret: str) -> bool:
+    """Compared in constant time."""
+    return hmac.compare_digest(given.encode(errors="replace"), secret.encode())
 
 
 def _authority(host: str, port: int) -> str:
@@ -200,14 +211,13 @@ class _RequestInfo:
             raise Refusal(400, "bad_request", f"The header {name.decode()} is repeated.")
         return values[0] if values else None
 
-    def cookies(self, name: str) -> list[str]:
-        """All cookies of a name; a server on another port can add one of the same."""
-        pairs = (
-            pair.strip().partition("=")
-            for line in self._headers.get(b"cookie", [])
-            for pair in line.split(";")
-        )
-        return [value for key, _, value in pairs if key == name]
+    @property
+    def page_proof(self) -> str:
+        if not self.socket:
+            return self.header(HEADER) or ""
+        offered = ",".join(self._headers.get(b"sec-websocket-protocol", [])).split(",")
+        proofs = [each.strip() for each in offered if each.strip().startswith(PROOF_SUBPROTOCOL)]
+        return proofs[0].removeprefix(PROOF_SUBPROTOCOL) if proofs else ""
 
     @property
     def writes(self) -> bool:
@@ -254,8 +264,8 @@ def check(request: _RequestInfo, access: ServerAccess) -> None:
     if request.header(b"sec-fetch-site") not in {None, "same-origin", "none"} and not request.opens_the_page:
         raise Refusal(403, "wrong_origin", "Only the page of this server may send this request.")
     by_header = _bearer(request)
-    if not request.is_open and not access.accepts(
-        [by_header] if by_header else request.cookies(access.cookie)
+    if not request.is_open and not (
+        access.accepts(by_header) if by_header else access.accepts_page(request.page_proof, host)
     ):
         raise Refusal(
             401,

@@ -28,7 +28,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from newel.agent.errors import ConfigError
 from newel.concurrency import task_group
-from newel.web.security import OF_CONNECTION, SECURITY_HEADERS, Refusal, cookie_name
+from newel.web.security import OF_CONNECTION, SECURITY_HEADERS, Refusal
 from newel.workspace.process.signals import receiver
 
 MAX_MESSAGE = 8 * 2**20
@@ -179,11 +179,7 @@ class DeadlineProtocol(H11Protocol):
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Remove the cookies of other servers on this machine, which may exceed the limit of the WebSocket parser."""
-        port = self.transport.get_extra_info("sockname")[1]
-        self.headers = [
-            (name, _cookies(value, cookie_name(port)) if name == b"cookie" else value)
-            for name, value in self.headers
-        ]
+        self.headers = [(name, value) for name, value in self.headers if name != b"cookie"]
         self._deadline.cancel()  # otherwise it would keep the HTTP connection alive
         super().handle_websocket_upgrade(event)
         socket = self.transport.get_protocol()
@@ -221,11 +217,6 @@ class DeadlineProtocol(H11Protocol):
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
-
-
-def _cookies(header: bytes, name: str) -> bytes:
-    """The cookies of a name in a ``Cookie`` header."""
-    return b";".join(pair for pair in header.split(b";") if pair.strip().startswith(f"{name}=".encode()))
 
 
 class SocketConnection(WebSocketsSansIOProtocol):

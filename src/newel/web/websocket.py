@@ -28,6 +28,7 @@ from newel.runs.event_hub import delta_of
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot, Tab
 from newel.text.json import decode_json, to_json
 from newel.web import protocol
+from newel.web.page_login import SUBPROTOCOL
 from newel.workbench.tab_reader import Frame, follow
 from newel.workbench.tab_session import TabSession
 from newel.workbench.workbench import TabChange, Workbench
@@ -66,7 +67,10 @@ async def serve_socket(
     """Accept a socket and serve it until it is closed. ``server`` identifies this start of the server; ``review`` says whether
     it has the review API.
     """
-    await websocket.accept()
+    is_page = (
+        SUBPROTOCOL in websocket.scope["subprotocols"]
+    )  # browsers close a socket whose server chooses none
+    await websocket.accept(SUBPROTOCOL if is_page else None)
     with suppress(WebSocketDisconnect):  # raised by a send after the browser has left
         await _Socket(websocket, workbench).run(info, server, review=review)
 

@@ -76,9 +76,9 @@ class Page:
 
 
 @asynccontextmanager
-async def page(server: ServedWorkbench, **headers: str) -> AsyncGenerator[Page]:
+async def page(server: ServedWorkbench, *subprotocols: str, **headers: str) -> AsyncGenerator[Page]:
     """A connected page that has received the welcome message."""
-    async with server.socket(**headers) as socket:
+    async with server.socket(*subprotocols, **headers) as socket:
         opened = Page(socket)
         assert (await opened.next())["type"] == "welcome"
         yield opened

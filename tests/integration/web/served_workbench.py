@@ -11,6 +11,7 @@ import anyio
 import httpx2
 import websockets
 from fastapi import FastAPI
+from websockets.typing import Subprotocol
 
 from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
@@ -216,11 +217,12 @@ class ServedWorkbench:
         self.client = client
         self.url = f"http://127.0.0.1:{door.port}"
 
-    def socket(self, **headers: str) -> Any:
-        """A WebSocket to connect with; without ``headers``, with the token."""
+    def socket(self, *subprotocols: str, **headers: str) -> Any:
+        """A WebSocket to connect with; without ``headers`` and ``subprotocols``, with the token."""
         return websockets.connect(
             f"ws://127.0.0.1:{self.door.port}/ws",
-            additional_headers=headers or {"Authorization": f"Bearer {TOKEN}"},
+            subprotocols=[Subprotocol(each) for each in subprotocols] or None,
+            additional_headers=headers or ({} if subprotocols else {"Authorization": f"Bearer {TOKEN}"}),
             max_size=2**26,
         )
 

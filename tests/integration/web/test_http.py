@@ -13,6 +13,7 @@ from fastapi.routing import iter_route_contexts
 
 from newel.web.security import OPEN, OPEN_FILES
 from tests.integration.web.page import page
+from tests.integration.web.page_login import hmac, sign_in
 from tests.integration.web.served_workbench import TOKEN, Echo, ServedWorkbench, serve_workbench
 
 pytestmark = pytest.mark.anyio
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.anyio
 ROUTES = {
     ("GET", "/"),
     ("GET", "/favicon.ico"),
+    ("GET", "/api/login"),
     ("POST", "/api/login"),
     ("GET", "/docs"),
     ("GET", "/openapi.json"),
@@ -33,7 +35,13 @@ ROUTES = {
     ("POST", "/clear"),
 }
 """All there is, besides the socket and the files. Whoever adds one decides here, too, whether it is open."""
-NEEDS_NO_TOKEN = {("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")}
+NEEDS_NO_TOKEN = {
+    ("GET", "/"),
+    ("GET", "/favicon.ico"),
+    ("GET", "/api/login"),
+    ("GET", "/docs"),
+    ("GET", "/openapi.json"),
+}
 
 JSON = {"Content-Type": "application/json"}
 
@@ -54,7 +62,9 @@ def browser(server: ServedWorkbench, **options: Any) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=server.url, headers={"Origin": server.url}, trust_env=False, **options)
 
 
-async def test_only_the_page_its_files_and_the_login_are_public(tmp_path: Path, static: Path) -> None:
+async def test_only_the_page_its_files_its_login_and_the_description_are_public(
+    tmp_path: Path, static: Path
+) -> None:
     """A new route is behind the token, unless it is made public here and in the server."""
     async with serve_workbench(tmp_path, Echo(), static=static) as server, browser(server) as stranger:
         routes = [*iter_route_contexts(server.app.routes)]
@@ -67,9 +77,7 @@ async def test_only_the_page_its_files_and_the_login_are_public(tmp_path: Path, 
         assert OPEN_FILES == "/static/"
         for method, path in sorted(found):
             answer = await stranger.request(method, path or "", headers=JSON, content="{}")
-            assert (answer.status_code != 401 or path == "/api/login") == (
-                (method, path) in NEEDS_NO_TOKEN
-            ), path
+            assert (answer.status_code != 401) == ((method, path) in NEEDS_NO_TOKEN), path
         for path in (
             "/redoc",
             "/nothing",
@@ -83,43 +91,53 @@ async def test_only_the_page_its_files_and_the_login_are_public(tmp_path: Path, 
             assert (await stranger.get(path)).status_code == 401, path
 
 
-async def test_the_page_exchanges_its_token_for_a_cookie(tmp_path: Path) -> None:
+async def test_the_page_and_its_server_prove_to_each_other_that_they_know_the_token(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, browser(server) as page:
-        wrong = await page.post("/api/login", json={"token": "wrong"})
-        assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "unauthorized")
-        assert "set-cookie" not in wrong.headers
-        assert (await page.get("/api/state")).status_code == 401
-        right = await page.post("/api/login", json={"token": TOKEN})
-        assert right.status_code == 200
-        cookie = right.headers["set-cookie"].lower()
-        assert cookie.startswith(f"newel-{server.door.port}=")
-        assert "httponly" in cookie
-        assert "samesite=strict" in cookie
-        assert "domain" not in cookie
-        assert (await page.get("/api/state")).status_code == 200
-        for body in ("{}", '{"token": 1}', f'{{"token": "{"x" * 300}"}}', '{"token": "\u00e9"}', "[]", ""):
-            answer = await page.post("/api/login", content=body, headers=JSON)
-            assert answer.status_code in {401, 422}, body
+        nonce = (await page.get("/api/login")).json()["nonce"]
+        key = hmac(TOKEN, f"key 127.0.0.1:{server.door.port}")
+        proof = {"Newel-Page-Proof": hmac(key, f"page {nonce}")}
+        challenge = "a-challenge-of-this-page"
+        wrong = {"Newel-Page-Proof": hmac(hmac("wrong", "key"), f"page {nonce}")}
+        for headers in ({}, wrong, {"Newel-Page-Proof": TOKEN}, {"Newel-Page-Proof": key}):
+            refused = await page.post("/api/login", json={"challenge": challenge}, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+        right = await page.post("/api/login", json={"challenge": challenge}, headers=proof)
+        assert right.json() == {"proof": hmac(key, f"server {nonce} {challenge}")}
+        assert (await page.get("/api/state", headers=proof)).status_code == 200
+        assert "set-cookie" not in right.headers
+        for body in ("{}", '{"challenge": "short"}', f'{{"challenge": "{"x" * 300}"}}', "[]", ""):
+            answer = await page.post("/api/login", content=body, headers=JSON | proof)
+            assert answer.status_code == 422, body
 
 
-async def test_two_workbenches_in_one_browser_do_not_log_each_other_out(tmp_path: Path) -> None:
-    """Browsers share the cookies of all ports of a machine with all other programs that serve pages there."""
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    async with (
-        serve_workbench(tmp_path / "one", Echo()) as one,
-        serve_workbench(tmp_path / "two", Echo()) as two,
-        httpx2.AsyncClient(trust_env=False) as browser,
-    ):
-        browser.cookies.set("session-of-another-program", "x" * 20_000, domain="127.0.0.1")
-        for server in (one, two):
-            origin = {"Origin": server.url}
-            await browser.post(f"{server.url}/api/login", json={"token": TOKEN}, headers=origin)
-        held = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
-        for server in (one, two):
-            assert (await browser.get(f"{server.url}/api/state")).status_code == 200
-            async with page(server, Cookie=held, Origin=server.url) as opened:
-                assert (await opened.ask("ping"))["type"] == "reply"
+async def test_what_the_page_has_sent_is_worth_nothing_after_a_restart(tmp_path: Path) -> None:
+    """A program that has taken the port meanwhile knows it."""
+    async with serve_workbench(tmp_path, Echo()) as server:
+        before = {"Newel-Page-Proof": (await sign_in(server))["Newel-Page-Proof"]}
+    (tmp_path / "again").mkdir()
+    async with serve_workbench(tmp_path / "again", Echo()) as server, browser(server) as page:
+        assert (await page.get("/api/state", headers=before)).status_code == 401
+        assert (await page.get("/api/state", headers=await sign_in(server))).status_code == 200
+
+
+async def test_the_cookies_of_other_programs_lock_no_page_out(tmp_path: Path) -> None:
+    """Browsers send the cookies of all ports of a machine."""
+    async with serve_workbench(tmp_path, Echo()) as server:
+        proof = (await sign_in(server))["Newel-Page-Proof"]
+        held = {"Cookie": f"another={'x' * 20_000}", "Origin": server.url}
+        async with page(server, "newel", f"newel-page-proof.{proof}", **held) as opened:
+            assert (await opened.ask("ping"))["type"] == "reply"
+
+
+async def test_an_old_cookie_which_was_the_token_opens_nothing_and_is_deleted(tmp_path: Path) -> None:
+    async with serve_workbench(tmp_path, Echo()) as server, browser(server) as page:
+        cookie = {"Cookie": f"newel-{server.door.port}={TOKEN}; another=1"}
+        assert (await page.get("/api/state", headers=cookie)).status_code == 401
+        assert (await page.post("/clear", json={}, headers=cookie)).status_code == 401
+        deleted = (await page.get("/api/login", headers=cookie)).headers["set-cookie"]
+        assert deleted.startswith(f'newel-{server.door.port}="";')
+        assert "Max-Age=0" in deleted
+        assert "set-cookie" not in (await page.get("/api/login")).headers
 
 
 async def test_the_files_of_the_page_are_sent_compressed_and_only_once(tmp_path: Path, static: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from mock_llm_server import running
 from tests.processes import ends, is_alive, read_pids
-from tests.served import Served, served, wait_until
+from tests.served import Served, begin, served, wait_until
+from tests.stranger import strange_server
 from tests.support import BIN, Newel, bash, scenario
 
 COMMAND = ("newel", "web", "--port", "0", "--exit-with-stdin")
@@ -94,3 +95,17 @@ def test_a_process_that_hangs_is_killed_after_its_grace() -> None:
         process.stdin.close()
         assert process.wait(20) == -signal.SIGKILL
     assert time.monotonic() - began > 9
+
+
+def test_a_program_that_takes_the_port_of_a_joined_server_does_not_get_the_token(tmp_path: Path) -> None:
+    """Who has joined a server asks it again and again whether it is still there."""
+    with running() as model:
+        newel = Newel(tmp_path, model)
+        with served(newel) as server, begin(newel, "newel", "web", "--join") as joined:
+            assert joined.stdout is not None
+            assert joined.stdout.readline().strip() == server.line
+            server.kill()
+            with strange_server(int(server.url.rpartition(":")[2])) as stranger:
+                assert joined.wait(20) == 0
+    assert "/" in stranger.words
+    assert server.token not in stranger.words

@@ -113,7 +113,7 @@ async def test_the_printed_url_works_at_once_and_the_token_is_nowhere_else(
             assert (await client.get("/health", headers=server.headers)).status_code == 200
             for path in ("/health", f"/nothing?token={server.token}", "/ws"):
                 await client.get(path, headers=server.headers)
-            await client.post("/api/login", json={"token": server.token})
+            await client.post("/api/login", json={"challenge": "x" * 16}, headers=server.headers)
         async with await anyio.connect_tcp("127.0.0.1", int(server.url.rpartition(":")[2])) as raw:
             await raw.send(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
             assert (await raw.receive()).startswith(b"HTTP/1.1 400")

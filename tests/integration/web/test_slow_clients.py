@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from newel.web.server import SocketConnection, listen, serve
 from tests.integration.web.page import page
-from tests.integration.web.served_workbench import Echo, ServedWorkbench, serve_workbench
+from tests.integration.web.served_workbench import TOKEN, Echo, ServedWorkbench, serve_workbench
 from tests.integration.web.test_runs import SSE, Halting, begin
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +32,11 @@ def request(server: ServedWorkbench, line: str, *headers: str) -> bytes:
 
 
 def body_begun(server: ServedWorkbench) -> bytes:
-    """A public request, without its body."""
+    """A request, without its body."""
     json = "Content-Type: application/json"
-    return request(server, "POST /api/login", json, f"Origin: {server.url}", "Content-Length: 1000", "")
+    return request(
+        server, "POST /api/login", json, f"Authorization: Bearer {TOKEN}", "Content-Length: 1000", ""
+    )
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from newel.agent.ports import ModelRequest, OnDelta
 from newel.web.protocol import ClientMessage, FromServer, SocketRequest
 from newel.workbench.tab_reader import take_snapshot
 from tests.integration.web.page import page
+from tests.integration.web.page_login import sign_in
 from tests.integration.web.served_workbench import TOKEN, Echo, says, serve_workbench
 from tests.properties import examples
 from tests.scripted_provider import ScriptedProvider
@@ -383,16 +384,21 @@ async def test_an_oversized_message_closes_only_its_own_socket(tmp_path: Path) -
 
 async def test_without_the_token_no_socket_opens(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
-        for headers, status in (
-            ({"X-Nothing": "1"}, 401),
-            ({"Authorization": "Bearer wrong"}, 401),
-            ({"Cookie": f"{server.door.cookie}={TOKEN}"}, 403),
-            ({"Cookie": f"{server.door.cookie}={TOKEN}", "Origin": "http://evil.example"}, 403),
+        proof = (await sign_in(server))["Newel-Page-Proof"]
+        offered = ("newel", f"newel-page-proof.{proof}")
+        for subprotocols, headers, status in (
+            ((), {"X-Nothing": "1"}, 401),
+            ((), {"Authorization": "Bearer wrong"}, 401),
+            ((), {"Cookie": f"newel-{server.door.port}={TOKEN}", "Origin": server.url}, 401),
+            (("newel", f"newel-page-proof.{TOKEN}"), {"Origin": server.url}, 401),
+            (offered, {}, 403),
+            (offered, {"Origin": "http://evil.example"}, 403),
         ):
             with pytest.raises(websockets.InvalidStatus) as refused:
-                await server.socket(**headers)
+                await server.socket(*subprotocols, **headers)
             assert refused.value.response.status_code == status
-        async with page(server, Cookie=f"{server.door.cookie}={TOKEN}", Origin=server.url) as one:
+        async with page(server, *offered, Origin=server.url) as one:
+            assert one.socket.subprotocol == "newel"
             assert (await one.ask("ping"))["type"] == "reply"
 
 

@@ -65,6 +65,19 @@ def test_a_token_is_replaced_after_a_month(tmp_path: Path) -> None:
         assert url_of(newel) != first
 
 
+def test_a_token_that_was_in_cookies_of_an_earlier_version_is_replaced(tmp_path: Path) -> None:
+    """Every server of this machine that the user has visited may know it."""
+    with running() as model:
+        newel = Newel(tmp_path, model)
+        url_of(newel)
+        file = token_file(newel)
+        old = file.with_name(file.name.replace(".2.token", ".token"))
+        file.rename(old)
+        before = old.read_text().strip()
+        assert url_of(newel) != before
+        assert token_file(newel) == file  # the only one
+
+
 @pytest.mark.parametrize("spoiled", ["readable", "link", "hard link", "pipe", "empty"])
 def test_a_token_that_others_may_know_is_refused_with_a_message(tmp_path: Path, spoiled: str) -> None:
     with running() as model:

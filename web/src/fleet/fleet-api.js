@@ -15,8 +15,8 @@ export class FleetApi extends HttpApi {
   fleet = (id, { state, limit }) => this.get(`fleets/${name(id)}`, { state, limit });
   cancelFleet = (id) => this.post(`fleets/${name(id)}/cancel`, {});
   job = (id) => this.get(`fleet-jobs/${name(id)}`);
-  /** An EventSource: `event`s after a number, `soFar` for what no event has yet, `job` when its state has changed, `end` when it has ended. */
-  events = (id, after) => this.stream(`fleet-jobs/${name(id)}/events`, { after });
+  /** As `stream`: `event`s after a number, `soFar` for what no event has yet, `job` when its state has changed, `end` when it has ended. */
+  events = (id, after, onEvent, signal) => this.stream(`fleet-jobs/${name(id)}/events`, { after }, onEvent, signal);
   cancelJob = (id) => this.post(`fleet-jobs/${name(id)}/cancel`, {});
   /** Propose the changes of a job in this project, once: {run, files, notices}. */
   propose = (id) => this.post(`fleet-jobs/${name(id)}/propose`, {});

@@ -5,6 +5,7 @@ import { contractHead } from "../contract.js";
 import { Conversation } from "../conversation.js";
 import { fill, h, setText } from "../dom.js";
 import { formatUsage, plain, pluralize, reveal, truncate } from "../format.js";
+import { ApiError } from "../http-api.js";
 import { ContractView } from "../message.js";
 import { StatusLine } from "../status-line.js";
 import { badge } from "../tabs.js";
@@ -72,7 +73,7 @@ export class FleetJobView {
   hidden() {
     this.conversation.hidden();
     clearTimeout(this.retry);
-    this.stream?.close();
+    this.stream?.abort();
     this.stream = null;
   }
 
@@ -85,22 +86,28 @@ export class FleetJobView {
     (this.propose.hidden ? this.title : this.propose).focus();
   }
 
-  /** Read the journal from the last event that is known, and what is added to it. */
-  #follow() {
-    const stream = this.api.events(this.id, this.transcript.seq);
-    const on = (name, apply) => stream.addEventListener(name, ({ data, lastEventId }) => {
-      apply(JSON.parse(data), Number(lastEventId));
-      this.renderTimer ??= setTimeout(() => this.#render(), RENDER_DELAY);
-    });
-    on("job", (job) => { this.job = job; });
-    on("event", (event, seq) => this.#add(event, seq));
-    on("soFar", (soFar) => { this.transcript = addSoFar({ ...this.transcript, ready: true }, soFar); });
-    on("end", () => stream.close());
-    stream.onerror = ({ data }) => { // an event of the server; or the stream was cut, and the browser reconnects; or it was refused
-      if (data) this.#note(JSON.parse(data).message);
-      else if (stream.readyState === EventSource.CLOSED) this.#onRefused(stream);
-    };
+  /** Read the journal from the last event that is known, and what is added to it; again after a failure. */
+  async #follow() {
+    const stream = new AbortController();
     this.stream = stream;
+    let isOver = false;
+    const onEvent = (name, data, seq) => {
+      if (name === "end") isOver = true;
+      else if (name === "error") this.#note(data.message);
+      else this.#apply(name, data, seq);
+    };
+    // A stream that is cut says nothing: the page itself says that the server cannot be reached.
+    const problem = await this.api.events(this.id, this.transcript.seq, onEvent, stream.signal).catch((error) => error);
+    if (stream !== this.stream || isOver) return;
+    if (problem instanceof ApiError) this.#note(problem.message);
+    this.retry = setTimeout(() => this.#follow(), RETRY_DELAY);
+  }
+
+  #apply(name, data, seq) {
+    if (name === "job") this.job = data;
+    else if (name === "event") this.#add(data, seq);
+    else this.transcript = addSoFar({ ...this.transcript, ready: true }, data);
+    this.renderTimer ??= setTimeout(() => this.#render(), RENDER_DELAY);
   }
 
   #add(event, seq) {
@@ -108,14 +115,6 @@ export class FleetJobView {
     this.transcript = addEvent(this.transcript, this.id, seq, event);
     this.usage = withUsage(this.usage, event);
     if (event.type === "folder_snapshot") this.snapshots += 1;
-  }
-
-  /** Say why the server sends no events, and try again. */
-  async #onRefused(stream) {
-    const words = await this.api.job(this.id).then(() => "", (error) => error.message);
-    if (stream !== this.stream) return;
-    this.#note(words);
-    this.retry = setTimeout(() => this.#follow(), RETRY_DELAY);
   }
 
   /** Say what keeps the events from coming; "" for nothing. */
