@@ -10,9 +10,10 @@ import pytest
 from playwright.sync_api import Page
 from websockets.sync.client import connect
 
-from tests.browser.bench import ENVIRON, Workbench, answers, message_box, open_chat, say
+from tests.browser.bench import ENVIRON, Workbench, answers, message_box, open_chat, open_workbench, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
+from tests.served import wait_until
 from tests.stranger import headers_with, strange_server
 
 Make = Callable[..., Workbench]
@@ -122,8 +123,6 @@ def test_a_page_that_has_only_an_old_cookie_says_how_to_get_in_and_the_cookie_is
 def test_several_windows_and_two_workbenches_in_one_browser_stay_signed_in(
     workbench: Make, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from tests.browser.bench import open_workbench
-
     bench = workbench(scenarios(PING))
     context = bench.context()
     first = bench.page(context)
@@ -149,3 +148,19 @@ def test_the_page_works_where_browsers_offer_no_cryptography(workbench: Make) ->
     open_chat(page)
     say(page, "ping")
     expect(answers(page)).to_contain_text("pong")
+
+
+def test_the_browser_that_newel_opens_is_signed_in_by_a_private_file(
+    workbench: Make, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("programs")
+    opened, program = folder / "opened", folder / "browser"
+    program.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new; mv {opened}.new {opened}\n')
+    program.chmod(0o755)
+    bench = workbench(scenarios(PING), "--open", environ={"BROWSER": f"{program} %s"})
+    wait_until(opened.exists, "the browser")
+    page = bench.context().new_page()
+    page.goto(opened.read_text())
+    expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible()
+    assert TOKEN not in page.url
+    bench.asked.discard("")  # the file

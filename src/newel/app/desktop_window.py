@@ -22,6 +22,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.app.debugging_pipe import sign_in
+from newel.app.user_browser import open_in_browser
 from newel.app.window_process import window_process
 from newel.concurrency import background_tasks
 from newel.text.sanitize import sanitize
@@ -94,10 +95,8 @@ class DesktopWindow:
                 _require_display()
                 await self._show_app(url)
             case _:
-                from newel.app.web_server import open_browser
-
-                open_browser(url)
                 _say("The workbench is in your browser. Press Ctrl+C to end it.")
+                await open_in_browser(url, self._profile.with_name("open.html"))
                 await anyio.sleep_forever()
 
     async def _show_webview(self, url: str) -> None:

@@ -72,6 +72,7 @@ async def serve_workbench(
     from newel.app.page_fleets import PageFleets
     from newel.app.page_trust import PageTrust
     from newel.app.usage import report_usage
+    from newel.app.user_browser import open_in_browser
     from newel.web.access_token import choose_token
     from newel.web.app import create_app
     from newel.web.security import ServerAccess
@@ -115,7 +116,8 @@ async def serve_workbench(
             def announce() -> None:
                 _announce(access)
                 if options.open_browser:
-                    open_browser(access.url)
+                    file = settings.home / "web" / f"{project_key(settings)}.html"
+                    tasks.start_soon(open_in_browser, access.url, file)
                 tasks.start_soon(workbench.run)  # not earlier: loading the review takes a while
                 tasks.start_soon(show_and_end)
 
@@ -284,21 +286,6 @@ def _review_telemetry(
         return [*configured_secrets(settings.home, settings.cwd, os.environ), *factory.secrets]
 
     return review_telemetry(settings, signals, secrets_now)
-
-
-def open_browser(url: str) -> None:
-    """Open the user's default browser. In a thread: some browsers, above all those of a terminal, block their caller until they end.
-    In a process, as ``webbrowser`` looks for them on the ``PATH`` of its own.
-    """
-    import subprocess
-    from threading import Thread
-
-    from newel.workspace.process.own_programs import own_path
-
-    program = "import os, webbrowser; webbrowser.open(os.environ.pop('NEWEL_PAGE'))"
-    command = [sys.executable, "-I", "-c", program]
-    options = {"env": {**os.environ, "PATH": own_path(), "NEWEL_PAGE": url}, "check": False}
-    Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()
 
 
 def _announce(access: ServerAccess) -> None:

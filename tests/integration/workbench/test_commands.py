@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+import anyio
 import httpx2
 import pytest
 
+from newel.app.user_browser import open_in_browser
 from tests.integration.workbench.conftest import Bench
-from tests.served import begin, served
+from tests.served import begin, served, wait_until
 from tests.support import Newel, bash, scenario
 
 WithModel = Callable[..., Newel]
@@ -95,17 +101,99 @@ def test_it_works_in_the_given_folder(with_model: WithModel, tmp_path: Path) -> 
     assert not (newel.project / "here").exists()
 
 
-def test_it_opens_the_users_browser_on_request(with_model: WithModel, tmp_path: Path) -> None:
-    newel = with_model(scenario("ping", {"content": "pong"}))
-    opened = tmp_path / "opened"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new; mv {opened}.new {opened}\n')
+def _write_browser(folder: Path) -> Path:
+    """A browser that writes its address to the file ``opened``, and stays."""
+    browser = folder / "browser"
+    opened = folder / "opened"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.new; mv {opened}.new {opened}; exec sleep 30\n')
     browser.chmod(0o755)
+    return browser
+
+
+@pytest.mark.parametrize("command", [("web", "--open"), ("desktop", "--window", "browser")], ids=" ".join)
+def test_it_opens_the_users_browser_on_request(
+    with_model: WithModel, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Other users can read the arguments of a process, so the browser gets a file that leads to the address."""
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    browser = _write_browser(tmp_path)
+    with served(newel, "newel", *command, BROWSER=f"{browser} %s") as server:
+        assert server.client.get("/health").status_code == 200
+        wait_until((tmp_path / "opened").exists, "the browser")
+        address = (tmp_path / "opened").read_text()
+        assert address.startswith("file:///")
+        assert server.token not in _arguments_of_all_processes()
+        page = Path(url2pathname(urlsplit(address).path))
+        assert page.is_relative_to(newel.home / ".newel")
+        assert page.stat().st_mode & 0o777 == 0o600
+        assert page.parent.stat().st_mode & 0o777 == 0o700
+        assert f"url={server.line}" in page.read_text()
+        server.process.terminate()
+        assert server.ended() == 0
+        assert not page.exists()
+
+
+def _arguments_of_all_processes() -> str:
+    words = ""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            words += file.read_text(errors="replace")
+    return words
+
+
+def test_the_file_for_the_browser_is_removed_by_the_next_start_after_a_kill(
+    with_model: WithModel, tmp_path: Path
+) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    browser = _write_browser(tmp_path)
+    opened = tmp_path / "opened"
+    with served(newel, "newel", "web", "--open", BROWSER=f"{browser} %s") as server:
+        wait_until(opened.exists, "the browser")
+        server.kill()
+    first = Path(url2pathname(urlsplit(opened.read_text()).path))
+    assert first.exists()
+    opened.unlink()
+    with served(newel, "newel", "web", "--open", BROWSER=f"{browser} %s") as server:
+        wait_until(opened.exists, "the browser")
+        second = Path(url2pathname(urlsplit(opened.read_text()).path))
+        assert [*second.parent.glob("*.html")] == [second]
+        server.process.terminate()
+        assert server.ended() == 0
+    assert not first.exists()
+    assert not second.exists()
+
+
+def test_the_file_for_the_browser_is_removed_once_the_browser_has_had_time_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROWSER", f"{_write_browser(tmp_path)} %s")
+    file = tmp_path / "private" / "open.html"
+
+    async def open_and_look() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(open_in_browser, "http://127.0.0.1:1/#token=x", file, lifetime=2))
+            await anyio.to_thread.run_sync(lambda: wait_until((tmp_path / "opened").exists, "the browser"))
+            assert file.exists()
+
+    anyio.run(open_and_look)
+    assert not file.exists()
+
+
+def test_without_space_for_the_file_the_browser_is_not_opened_and_the_token_not_shown(
+    with_model: WithModel, tmp_path: Path
+) -> None:
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    browser = _write_browser(tmp_path)
+    with served(newel) as server:
+        (token,) = (newel.home / ".newel" / "web").glob("*.token")
+    (token.parent / f"{token.name.partition('.')[0]}.html").mkdir()
     with served(newel, "newel", "web", "--open", BROWSER=f"{browser} %s") as server:
         assert server.client.get("/health").status_code == 200
-        while not opened.exists():
-            assert server.process.poll() is None
-        assert opened.read_text() == server.line
+        server.process.terminate()
+        _, errors = server.process.communicate(timeout=20)
+    assert "The browser cannot be opened" in errors
+    assert "Open the printed address" in errors
+    assert not (tmp_path / "opened").exists()
 
 
 def test_a_browser_process_that_stays_does_not_block_the_start(with_model: WithModel, tmp_path: Path) -> None:
