@@ -1,5 +1,7 @@
 // Follows the tabs of a server over its socket (docs/protocol.md), as the page does, and reconnects until it is closed.
 
+import { knowsToken } from "./server-login.js";
+
 const FIRST_DELAY = 500; // ms
 const LAST_DELAY = 10_000;
 const MAX_FRAME = 8 * 1024 * 1024;
@@ -16,8 +18,8 @@ export class LiveTabs {
 
   /** @param {{ origin: string, token: string, onTabs: (tabs: Tab[]) => void }} given */
   constructor({ origin, token, onTabs }) {
-    this.url = `ws${origin.slice("http".length)}/ws`;
-    this.headers = { Authorization: `Bearer ${token}` };
+    this.origin = origin;
+    this.token = token;
     this.onTabs = onTabs;
     this.#connect();
   }
@@ -28,20 +30,29 @@ export class LiveTabs {
     this.#socket?.close();
   }
 
-  #connect() {
-    const socket = new WebSocket(this.url, { headers: this.headers });
+  async #connect() {
+    const isOurs = await knowsToken(this.origin, this.token).catch(() => false);
+    if (this.#isClosed) return;
+    if (isOurs) this.#open();
+    else this.#connectLater();
+  }
+
+  #open() {
+    const headers = { Authorization: `Bearer ${this.token}` };
+    const socket = new WebSocket(`ws${this.origin.slice("http".length)}/ws`, { headers });
     this.#socket = socket;
     socket.onmessage = ({ data }) => {
       this.#delay = FIRST_DELAY;
       if (!this.#isClosed && typeof data === "string" && data.length <= MAX_FRAME) this.#receive(data);
     };
     socket.onerror = () => {}; // `onclose` follows
-    socket.onclose = () => {
-      if (this.#isClosed) return;
-      this.#timer = setTimeout(() => this.#connect(), this.#delay);
-      this.#timer.unref();
-      this.#delay = Math.min(LAST_DELAY, 2 * this.#delay);
-    };
+    socket.onclose = () => this.#isClosed || this.#connectLater();
+  }
+
+  #connectLater() {
+    this.#timer = setTimeout(() => this.#connect(), this.#delay);
+    this.#timer.unref();
+    this.#delay = Math.min(LAST_DELAY, 2 * this.#delay);
   }
 
   /** @param {string} data */
