@@ -129,6 +129,14 @@ NAMED = {
     "a build folder": trick("mkdir -p target; echo evil > target/x", named="target/"),
     "in an old build folder": trick("echo evil > node_modules/deep/x", named="node_modules/"),
     "an ignored file": trick("echo evil >> debug.log", named="debug.log"),
+    "an ignored file, deleted": trick("rm debug.log", named="debug.log"),
+    "an ignored file, deleted by an earlier command": trick("rm debug.log", "true", named="debug.log"),
+    "an ignored file, moved": trick("mv debug.log mine.txt", named="debug.log"),
+    "an ignored file, deleted with its folder": trick("rm -r src", named="src/deep/c.log"),
+    "an ignored file, deleted and made again": trick(
+        "rm debug.log", "echo evil > debug.log", named="debug.log"
+    ),
+    "a build folder, deleted": trick("rm -r node_modules", named="node_modules"),
     "a new ignored file": trick("echo evil > new.log", named="new.log"),
     "an ignored file in a new folder": trick(
         "mkdir logs zlogs; echo evil > logs/x.log; echo evil > zlogs/x.log; echo evil >> a.txt; echo evil >> src/deep/c.txt",
@@ -228,6 +236,7 @@ def project(tmp_path: Path) -> Path:
     (root / "a.txt").write_text("one\ntwo\n")
     (root / "src/deep/c.txt").write_text("c\n")
     (root / "debug.log").write_text("log\n")
+    (root / "src/deep/c.log").write_text("log\n")
     (root / ".gitignore").write_text("node_modules/\ntarget/\n*.log\n!kept.log\n")
     for number in (1, 2, 3):
         (root / f"data{number}.bin").write_bytes(bytes([number, 0]) * 1_000_000)
@@ -354,7 +363,11 @@ async def test_nothing_escapes_without_a_word(name: str, project: Path, tmp_path
     unnamed = {
         path: change
         for path, change in left.items()
-        if not any(f"{parent}/" in words for parent in Path(path).parents if parent != Path())
+        if not any(
+            f"{parent}/" in words or f"not restore it: {parent}." in words  # changed, or deleted
+            for parent in Path(path).parents
+            if parent != Path()
+        )
         and path not in words
     }
     assert not unnamed, words

@@ -44,6 +44,9 @@ class AppliedSink:
         if uncovered.files:
             names = join_names(uncovered.files, shown=SHOWN)
             lines.append(f"Changed, but not recorded, so undo does not restore it: {names}.")
+        if uncovered.deleted:
+            names = join_names(uncovered.deleted, shown=SHOWN)
+            lines.append(f"Deleted, but not recorded, so undo does not restore it: {names}.")
         if uncovered.unchecked:
             names = join_names(uncovered.unchecked, shown=SHOWN)
             lines.append(f"Not recorded, and too large to be looked at for changes: {names}.")

@@ -183,8 +183,13 @@ class ChangeRecorder:
             async with self._lock:
                 if self._between.run is not None and not self._running:
                     await self._scan()
-        notices, self.notices = self.notices, []
-        return notices
+        return self.take_notices()
+
+    def take_notices(self) -> list[str]:
+        """The messages so far, the oldest first; each is for the user, once."""
+        taken = self.notices[:]
+        del self.notices[:]  # the list stays: what deletes old records in the background appends to it
+        return taken
 
     async def finish(self, run: TrackedRun) -> RunEnd:
         """At the end of a run with commands: record what they changed without its being noticed, under another name of a file
@@ -296,8 +301,7 @@ class ChangeRecorder:
                 operation.notices.append(SCAN_TIMED_OUT)
         except (NewelError, OSError) as error:
             operation.error = error
-        while self.notices:
-            operation.notices.append(self.notices.pop())
+        operation.notices += self.take_notices()
 
     def _check_extent(self, operation: TrackedOperation) -> None:
         """Nothing but this process deletes records while it has the ledger open."""

@@ -304,8 +304,8 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
         try:
             recorder = await self.recorder()
-            while recorder.notices:  # about what a killed process has left
-                await self.notify(recorder.notices.pop(0))
+            for notice in recorder.take_notices():  # about what a killed process has left
+                await self.notify(notice)
             ledger = recorder.project.ledger
             prompts, tree = history.of(UserMessage), of.session.get_tree()
             return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), prompts, tree)

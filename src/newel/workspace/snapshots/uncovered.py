@@ -28,11 +28,13 @@ CREATION: Final = "description"
 
 
 class UncoveredChanges(msgspec.Struct, frozen=True):
-    """Paths relative to the root, a directory with a slash at its end. ``files`` changed, or hold something that did. ``trusted`` are
-    settings and hooks of repositories, and new repositories. ``unchecked`` have too many files to look at.
+    """Paths relative to the root, a directory with a slash at its end. ``files`` changed, or hold something that did. ``deleted`` are gone
+    (without the slash). ``trusted`` are settings and hooks of repositories, and new repositories. ``unchecked`` have too many files to
+    look at.
     """
 
     files: list[str] = []
+    deleted: list[str] = []
     trusted: list[str] = []
     unchecked: list[str] = []
 
@@ -79,7 +81,7 @@ def find_uncovered(entries: UncoveredEntries, paths: Iterable[str]) -> Uncovered
     """What changed at ``paths`` and below them. Settings and hooks of repositories count even if they changed late. Blocks; changes
     nothing.
     """
-    found = UncoveredChanges([], [], [])
+    found = UncoveredChanges([], [], [], [])
     for path in sorted(paths):
         status = entries.status(path)
         if status is None:
