@@ -17,6 +17,7 @@ from newel.review.store.ledger import Ledger
 from newel.review.tracking.recording_workspace import ledger_folder
 from tests.integration.terminal.conftest import Terminal
 from tests.requirements import require_program
+from tests.served import served
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -351,6 +352,27 @@ def test_a_stopped_command_is_recorded(with_model: Make) -> None:
     assert "+a" in ran(newel, "review")
     ran(newel, "undo", "--yes")
     assert not (newel.project / "a").exists()
+
+
+@pytest.mark.parametrize("sandbox", ["off", "workspace"])
+def test_what_replaces_the_folder_between_two_runs_is_the_users(sandbox: str, with_model: Make) -> None:
+    """A clone made anew, for example: commands work in it, and an undo of the next run takes nothing of it away."""
+    first = scenario("go", bash("echo one > one.txt"), {"content": "Done."})
+    second = scenario("next", bash("ls; echo two > two.txt"), {"content": "Done."})
+    newel = with_model({"scenarios": [*first["scenarios"], *second["scenarios"]]})
+    (newel.project / "old.txt").write_text("old\n")
+    with served(newel, "go", "--sandbox", sandbox) as server:
+        server.chat("go")
+        assert (newel.project / "one.txt").exists()
+        newel.project.rename(newel.project.with_name("former"))
+        (newel.project / "src").mkdir(parents=True)
+        (newel.project / "src" / "mine.txt").write_text("mine\n")
+        server.chat("next")
+    assert "src" in str(newel.requests[-1]["messages"][-1]["content"])
+    assert (newel.project / "two.txt").read_text() == "two\n"
+    undone = newel("undo", "--yes")
+    assert "1 file would change" in undone.stdout, undone.stdout
+    assert files(newel.project) == {"src/mine.txt": (0o644, b"mine\n")}
 
 
 def test_an_ephemeral_run_leaves_no_ledger(with_model: Make) -> None:

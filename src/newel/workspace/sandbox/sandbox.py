@@ -159,7 +159,7 @@ class Sandbox:
     ) -> SandboxedProcess:
         with self._lock:
             if self._socket is not None and self._protected != _identities(self._paths_to_compare()):
-                self._stop()  # a protected file was replaced outside, and with it what was mounted on it
+                self._stop()  # a folder or a protected file was replaced outside: what is mounted is the former one
             self._end_if_full()
             if self._socket is None:
                 self._start()
@@ -178,7 +178,7 @@ class Sandbox:
         """Until a command has run, also those that did not exist: they are the user's. Later, a command may have made them."""
         if self._policy is None or self._has_run:
             return self._protected
-        return self._policy.protected
+        return _mounted(self._policy)
 
     def test(self) -> list[str]:
         """Try what is forbidden; returns what was possible, none if the sandbox holds. Raises ``SandboxError``."""
@@ -225,7 +225,7 @@ class Sandbox:
     def _start(self) -> None:
         separate_own_files()
         policy = self._find_policy()
-        protected = _identities(policy.protected)
+        protected = _identities(_mounted(policy))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, ExitStack() as stack:
             stack.callback(ours.close)
@@ -410,6 +410,11 @@ class Sandbox:
             if programs := self._confined.programs:
                 inside["PATH"] = f"{programs}:{inside.get('PATH', os.defpath)}"
         return inside
+
+
+def _mounted(policy: SandboxPolicy) -> list[str]:
+    """The paths at which commands see what was there at the start."""
+    return [*policy.writable, *policy.protected]
 
 
 def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:

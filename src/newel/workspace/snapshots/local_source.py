@@ -73,6 +73,7 @@ class LocalSnapshotSource:
         self.rules = IgnoreRules(self.root, run_git, find_repository)
         self._may_watch = watch
         self._watches: InotifyWatches | None = None
+        self._watched_root: tuple[int, int] | None = None
         self._root = -1
         self._path = ""
         self._folder = -1
@@ -86,9 +87,12 @@ class LocalSnapshotSource:
     # -- where to look ------------------------------------------------------------------------------
 
     def touched(self, linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
-        touched = None if everywhere or self._watches is None else self._watches.changes()
+        touched = (
+            None if everywhere or self._watches is None or self._is_replaced() else self._watches.changes()
+        )
         if touched is None:
             self._unwatch()
+            self._watched_root = self._identity()
             self._watches = InotifyWatches.open(self.root) if self._may_watch else None
             return None
         for path in linked:
@@ -96,8 +100,18 @@ class LocalSnapshotSource:
             touched.setdefault(folder, set()).add(name)
         return touched
 
+    def _is_replaced(self) -> bool:
+        """Whether another folder has the root's name. The watched one tells nothing of it, nor of its own end while a sandbox holds it."""
+        return self._identity() != self._watched_root
+
+    def _identity(self) -> tuple[int, int] | None:
+        with contextlib.suppress(OSError):
+            status = os.stat(self.root)  # noqa: PTH116 — asked before each command
+            return status.st_dev, status.st_ino
+        return None
+
     def is_quiet(self) -> bool:
-        return self._watches is not None and self._watches.is_quiet()
+        return self._watches is not None and self._watches.is_quiet() and not self._is_replaced()
 
     def unwatch(self, path: str) -> None:
         if self._watches is not None:
