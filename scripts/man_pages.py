@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from mock_llm_server import __version__ as mock_version
 from mock_llm_server.cli import main as mock_llm_server
-from newel.cli import HELP, HIDDEN, MODULES
+from newel.cli import HELP, MODULES
 from newel.cli.completion import ACTIONS, described_commands
 from newel.cli.main import agent_parser
 
@@ -196,7 +196,7 @@ def page(name: str, parsers: Sequence[argparse.ArgumentParser], *, more: Sequenc
     if name != "newel" and product == "newel":
         lines += [".SH SEE ALSO", "\\fBnewel\\fR(1)"]
     elif name == "newel":
-        pages = ", ".join(f"\\fB{escaped(f'newel-{each}')}\\fR(1)" for each in sorted(set(MODULES) - HIDDEN))
+        pages = ", ".join(f"\\fB{escaped(f'newel-{each}')}\\fR(1)" for each in sorted(MODULES))
         lines += [
             ".SH SEE ALSO",
             pages,
@@ -216,7 +216,7 @@ def summary(name: str, described: str) -> str:
 def pages() -> Mapping[str, str]:
     """All pages by the names of their files."""
     written = {"newel": page("newel", [plain_agent_parser()], more=commands())}
-    for name in sorted(set(MODULES) - HIDDEN - {"jexida"}):
+    for name in sorted(set(MODULES) - {"jexida"}):
         command: Command = getattr(import_module(f"newel.cli.{MODULES[name]}"), f"command_{name}")
         actions = () if name == "completion" else ACTIONS.get(name, ())
         own = list(parsers_of(command, actions))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from newel.cli import HIDDEN, MODULES
+from newel.cli import MODULES
 from newel.cli.main import agent_parser
 from tests.requirements import require_program
 
@@ -32,7 +32,7 @@ def test_the_pages_say_what_the_parsers_say() -> None:
 
 def test_each_command_that_is_installed_has_a_page() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    commands = {*project["project"]["scripts"], *(f"newel-{name}" for name in set(MODULES) - HIDDEN)}
+    commands = {*project["project"]["scripts"], *(f"newel-{name}" for name in MODULES)}
     assert {page.stem for page in PAGES} == commands
     shared = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
     assert shared == {"packaging/man": "share/man/man1"}

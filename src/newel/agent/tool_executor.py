@@ -23,6 +23,7 @@ Part = TypeVar("Part")
 
 EXCLUSIVE = "*"
 """The serial key of a call that runs alone."""
+
 MAX_OUTPUT_TAIL = 4_000
 """Characters of a stopped call's output that the model still gets."""
 

@@ -15,6 +15,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConfigError
+from newel.agent.formatting import pluralize
 from newel.agent.messages import new_id
 from newel.concurrency import background_tasks
 from newel.jobs.engine import EngineError
@@ -142,7 +143,7 @@ class FleetWorker:
                 running=lambda: [lease.job for lease in worker.running],
             )
             self._report(
-                f"Worker {self.identity.name} is ready: {self._slots} slots{_with_labels(self.identity.labels)}."
+                f"Worker {self.identity.name} is ready: {pluralize(self._slots, 'slot')}{_with_labels(self.identity.labels)}."
             )
             async with background_tasks(maintenance.run) as group:
                 group.start_soon(self._watch, engine, worker)
@@ -158,7 +159,7 @@ class FleetWorker:
                 is_draining = await engine.is_draining()
         worker.drain()
         if not self._stopping.is_set():
-            self._report(f"Draining: {len(worker.running)} jobs are left.")
+            self._report(f"Draining: {pluralize(len(worker.running), 'job')} left.")
             await self._stopping.wait()
         self._report(
             f"Stopping: {len(worker.running)} jobs have {GRACE_S:g} s; then other workers continue them."

@@ -82,7 +82,7 @@ def run_setup(home: Path) -> None:
         endpoint = EndpointSettings(server.base_url, "newel setup", key.key)
         trial = anyio.run(_try, endpoint, model)
         say(trial.message)
-        if trial.works is False and not confirm("Save it all the same?", default=False):
+        if trial.works is False and not confirm("Save it anyway?", default=False):
             continue
         if _save(home, written, server, key, model):
             return

@@ -124,7 +124,6 @@ def help_text() -> str:
     return "\n\n".join(groups)
 
 
-HIDDEN = frozenset({"mcp-conformance"})
 """For the MCP conformance suite, not for users."""
 
 

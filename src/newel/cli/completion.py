@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from newel.cli import HELP, HIDDEN, MODULES
+from newel.cli import HELP, MODULES
 from newel.cli.options import Parser
 
 ACTIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -81,7 +81,7 @@ def command_completion(arguments: Sequence[str]) -> int:
 
 
 def _commands() -> list[str]:
-    return [*sorted(set(MODULES) - HIDDEN), "help"]
+    return [*sorted(MODULES), "help"]
 
 
 def _options() -> Iterator[_CompletedOption]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from newel.agent.errors import UsageError
+from newel.agent.formatting import pluralize
 from newel.app.hooks import LoadedHooks, hook_rows, load_hooks, unused_claude_hooks
 from newel.app.project_trust import show_hooks
 from newel.cli.options import Parser, folder
@@ -105,7 +106,7 @@ def _check(loaded: LoadedHooks, project: Path) -> int:
     for problem in problems:
         print(escape_line(problem))
     if not problems:
-        print(f"{len(hooks)} hooks, and nothing wrong with their files.")
+        print(f"{pluralize(len(hooks), 'hook')}, no problems.")
     return 1 if problems else 0
 
 

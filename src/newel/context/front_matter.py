@@ -40,7 +40,6 @@ class FrontMatter(msgspec.Struct, frozen=True):
     lines: Mapping[str, int] = {}
     problem: str = ""
     problem_line: int = 1
-    is_stated: bool = False
 
     def text(self, name: str) -> str:
         """A field that is a text; empty for others."""
@@ -65,12 +64,10 @@ def split_front_matter(text: str) -> FrontMatter:
     found = re.match(_BLOCK, text, re.MULTILINE)
     if found is None:
         is_open = re.match(_UNCLOSED, text) is not None
-        return FrontMatter(text, problem=NO_END if is_open else "", is_stated=is_open)
+        return FrontMatter(text, problem=NO_END if is_open else "")
     source, body = found["fields"], text[found.end() :]
     if len(source) > MAX_CHARACTERS:
-        return FrontMatter(
-            body, problem=f"it has more than {MAX_CHARACTERS:,} characters of YAML", is_stated=True
-        )
+        return FrontMatter(body, problem=f"it has more than {MAX_CHARACTERS:,} characters of YAML")
     lines = {
         field[1]: number
         for number, line in enumerate(source.split("\n"), 2)
@@ -81,8 +78,8 @@ def split_front_matter(text: str) -> FrontMatter:
         try:
             fields = _read_yaml(source)
         except _NotYaml as error:
-            return FrontMatter(body, lines=lines, problem=str(error), problem_line=error.line, is_stated=True)
-    return FrontMatter(body, fields, lines, is_stated=True)
+            return FrontMatter(body, lines=lines, problem=str(error), problem_line=error.line)
+    return FrontMatter(body, fields, lines)
 
 
 def _read_plain(source: str) -> dict[str, Any] | None:

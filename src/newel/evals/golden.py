@@ -94,7 +94,9 @@ def load_trace(task: Task) -> GoldenTrace:
     prompts = 1 + len(task.then)
     most = prompts + (MOST_RERUNS if task.review is not None and task.review.meanwhile else 0)
     if not prompts <= len(trace.answers) <= most:
-        raise TaskError(f"{path} has answers to {len(trace.answers)} prompts; the task has {prompts}.")
+        raise TaskError(
+            f"{path} has answers to {pluralize(len(trace.answers), 'prompt')}; the task has {prompts}."
+        )
     return trace
 
 

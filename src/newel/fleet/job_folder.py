@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from newel.agent.formatting import pluralize
 from newel.fleet.clone_state import (
     CloneCapture,
     CloneRecord,
@@ -336,7 +337,7 @@ class JobFolder:
             repository.check(ref.commit)
         except GitFailed as error:
             raise SnapshotError(
-                f"{ref.words} from {store.name} lacks a part: {ref.key} and its {len(ref.bases)} bases do not have all objects "
+                f"{ref.words} from {store.name} lacks a part: {ref.key} and what it builds on ({pluralize(len(ref.bases), 'bundle')}) do not have all objects "
                 f"(git: {error.words}). Choose an earlier snapshot."
             ) from error
         tree, of_home, of_manifest = names["work"], names["home"], names["manifest"]

@@ -35,7 +35,7 @@ MAX_BLOCKS: Final = 8
 """How often in a row ``Stop`` hooks may send the model on."""
 
 BLOCKED_PROMPT: Final = "[A hook blocked this prompt, so it was not sent.]"
-ENOUGH: Final = "The Stop hooks have sent the model on {count} times in a row, so the run ends all the same."
+ENOUGH: Final = "The Stop hooks have sent the model on {count} times in a row, so the run ends anyway."
 
 
 class PromptBlocked(NewelError):

@@ -24,7 +24,7 @@ MAX_ATTEMPTS = 10
 
 
 def given_up(attempts: int) -> str:
-    return f"given up after {attempts} attempts: the server died each time"
+    return f"Gave up after {attempts} attempts: the process died each time."
 
 
 GIVEN_UP = given_up(MAX_ATTEMPTS)

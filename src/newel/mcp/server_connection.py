@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 REFRESH_TIMEOUT: Final = 30.0
 """Seconds for a changed list of tools."""
-"""Seconds that a server may take to start and to list its tools."""
 RESTART_DELAYS: Final = (1.0, 4.0, 16.0)
 """Seconds before each restart of a lost server; their number limits the restarts."""
 STABLE_AFTER: Final = 300.0

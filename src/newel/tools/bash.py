@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import Meta
 
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
+from newel.agent.tool_executor import EXCLUSIVE
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.file_tool import FileTracker
 from newel.workspace.port import Completed, TimeLimit, Workspace
@@ -101,7 +102,7 @@ class BashTool(TypedTool[BashParameters]):
 
     async def serial_key(self, _: BashParameters, /) -> str:
         """A command may touch anything, so it runs alone."""
-        return "*"
+        return EXCLUSIVE
 
     async def preview(self, arguments: BashParameters, /) -> str:
         return arguments.command

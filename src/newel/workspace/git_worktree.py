@@ -11,6 +11,7 @@ import re
 import shlex
 
 from newel.agent.errors import NewelError
+from newel.agent.formatting import pluralize
 from newel.agent.messages import Wire
 from newel.text.sanitize import escape_line
 from newel.workspace.git import SAFE_GIT
@@ -71,7 +72,7 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
     path, branch = await _add(project, posixpath.join(root, posixpath.basename(top)), agent, commit)
     notice = f"Works in its own git worktree, {path}, on branch {branch} from commit {commit[:10]}."
     if changed:
-        notice += f" It lacks {changed} uncommitted changes in {top}."
+        notice += f" It lacks {pluralize(changed, 'uncommitted change')} in {top}."
     inside = await _ask(project, "rev-parse", "--show-prefix")
     folder = posixpath.join(path, inside).rstrip("/")
     await _make(project, folder)  # the project's folder may contain no committed file

@@ -6,12 +6,13 @@ Tools use only this port, so they work on the local disk, over SSH and on a copy
 from __future__ import annotations
 
 import stat
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from newel.agent.errors import StaleFile, WorkspaceError
+from newel.agent.ports import OnOutput
 
 Kind = Literal["file", "directory", "other"]
 
@@ -20,8 +21,6 @@ ABSENT: Final = "absent"
 
 SCHEME: Final = "ssh://"
 """Begins the name of a workspace on a host."""
-
-OnOutput = Callable[[str], Awaitable[None]]
 
 
 class FileInfo(msgspec.Struct, frozen=True):

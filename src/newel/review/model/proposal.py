@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from newel.agent.formatting import pluralize
 from newel.diff.patience import diff
 from newel.review.model.batch_edit import Piece, behind_mark, edit_each
 from newel.review.model.edits import NewId
@@ -84,7 +85,7 @@ def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
     last = change.start_line - 1 if change.operation == "insert" else change.end_line or change.start_line
     if change.start_line > count + (change.operation == "insert") or last > count:
         raise BadRange(
-            f"Edit {change.edit_id}: {change.file_path} has {count} lines, not {max(change.start_line, last)}. Read the file again."
+            f"Edit {change.edit_id}: {change.file_path} has {pluralize(count, 'line')}, not {max(change.start_line, last)}. Read the file again."
         )
     if last < change.start_line - 1 or (last < change.start_line and change.operation != "insert"):
         raise BadRange(f"Edit {change.edit_id}: its lines {change.start_line} to {last} are reversed.")

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from newel.agent.errors import InvalidArguments
 from newel.agent.messages import ToolCall
 from newel.agent.ports import OnOutput, Planned, Tool, ToolResult, ToolSpec, Verdict
+from newel.agent.tool_executor import EXCLUSIVE
 from newel.terminal.jexida.ports import CommandHost
 from newel.terminal.ui.approval import again, is_unclear
 from newel.terminal.ui.line_reader import without_paste
@@ -68,7 +69,7 @@ class ShellTool:
         return Proposal(command, str(reason))
 
     async def serial_key(self, _: Proposal, /) -> str:
-        return "*"
+        return EXCLUSIVE
 
     async def plan(self, proposal: Proposal, /) -> Planned:
         async def describe() -> str:

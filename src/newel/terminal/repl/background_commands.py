@@ -17,7 +17,6 @@ NONE_HERE: Final = "There are no commands in the background."
 
 NOT_UNDER_REVIEW: Final = "Under --approve review there are no commands in the background: the folder that they would work in is renewed for each prompt."
 
-NOTHING_RUNS: Final = "No command of the model runs that could go to the background."
 
 SHOWN: Final = 100_000
 """Characters of an output."""

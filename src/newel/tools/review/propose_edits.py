@@ -13,6 +13,7 @@ from msgspec import Meta
 from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import new_id
 from newel.agent.ports import OnOutput, ToolResult
+from newel.agent.tool_executor import EXCLUSIVE
 from newel.text.json import decode_json
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.review.base import ProjectLimits, in_project, normalize
@@ -114,7 +115,7 @@ class ProposeTool(TypedTool[ProposeParameters]):
 
     async def serial_key(self, _: ProposeParameters, /) -> str:
         """Alone: its line numbers depend on earlier calls, and those of later calls on it."""
-        return "*"
+        return EXCLUSIVE
 
     async def preview(self, arguments: ProposeParameters, /) -> str:
         return "\n".join(_describe(edit) for edit in arguments.edits)
