@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.acp import protocol as p
+from newel.agent.messages import Attachment
 from newel.config.themes import Theme
 from newel.context.prompt_templates import reachable_names
 from newel.session.coding_agent import CodingAgent
@@ -145,5 +146,5 @@ class _NoteUI:
         del rows, theme_of, selected
         return None
 
-    def restore_input(self, text: str) -> None:
+    def restore_input(self, text: str, images: Sequence[Attachment] = ()) -> None:
         """The client owns its input."""

@@ -11,6 +11,7 @@ from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import Attachable
+from newel.session.file_format import QueuedLine
 from newel.session.history import History
 from newel.session.manager import SessionManager
 from newel.session.totals import SessionTotals, totals
@@ -130,6 +131,7 @@ class CodingAgent(Agent):
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
         """Each is awaited when the agent is closed. Must not raise."""
         self._open_session = open_session
+        self._queued_here: set[str] = set()
         self._journal = journal
         self.earlier, messages = session.get_parts()
         super().__init__(transport, config, messages=messages, record=self._save_event)
@@ -299,13 +301,32 @@ class CodingAgent(Agent):
             raise
         self._switch_session(session)
 
+    def keep_queued(self, *lines: QueuedLine, instead_of: Collection[str] = ()) -> None:
+        """``SessionManager.queue`` in the session of the moment. What is kept by this agent moves along to another session. Raises
+        ``SessionError``.
+        """
+        self._keep_queued(self.session, lines, instead_of)
+
+    def _keep_queued(
+        self, session: SessionManager, lines: Sequence[QueuedLine], instead_of: Collection[str] = ()
+    ) -> None:
+        if lines and not session.is_started():
+            session.start_session(self._session_config())
+        session.queue(*lines, instead_of=instead_of)
+        self._queued_here |= {line.id for line in lines}
+
     def _switch_session(self, session: SessionManager) -> None:
+        moving = [line for line in self.session.queued() if line.id in self._queued_here]
         try:
+            self._keep_queued(session, moving)
             self._replace(*session.get_parts())
         except BaseException:
             session.close()  # else it stays locked
             raise
-        self.session.close()
+        try:
+            self.session.queue(instead_of=[line.id for line in moving])
+        finally:
+            self.session.close()
         self.session = session
 
     async def _save_event(self, event: AgentEvent) -> None:

@@ -6,6 +6,8 @@ A session is a file of JSON lines, only ever appended to:
     {"type":"message","message":{…}}           continues the message line before it
     {"type":"branch","from":"<message id>"}    what follows continues that message; null: starts again
     {"type":"name","name":"…"}                 the session's name; the last one counts
+    {"type":"queued","id":…,"text":"…"}        waits to be sent; a message line with its id sends it
+    {"type":"unqueued","ids":[…]}              these no longer wait
 
 Lines of other types are ignored. Lines end with ``\n``, never with another line separator.
 """
@@ -20,7 +22,7 @@ import msgspec
 from msgspec import field
 
 from newel.agent.errors import SessionError
-from newel.agent.messages import AppMessage, UserMessage, Wire
+from newel.agent.messages import AppMessage, Attachment, UserMessage, Wire
 
 BLOCK = 1024 * 1024
 """Bytes of a file that are in memory at a time, unless a line is longer."""
@@ -56,9 +58,21 @@ class NameLine(Wire, frozen=True, tag_field="type", tag="name"):
     name: str
 
 
-Line = SessionMetadata | MessageLine | BranchLine | NameLine
+class QueuedLine(Wire, frozen=True, tag_field="type", tag="queued"):
+    """A message or a command as it was typed, and the images that were pasted into it. Its ``id`` becomes the message's."""
 
-_TYPES = frozenset({"metadata", "message", "branch", "name"})
+    id: str
+    text: str
+    images: list[Attachment] = field(default_factory=list[Attachment])
+
+
+class UnqueuedLine(Wire, frozen=True, tag_field="type", tag="unqueued"):
+    ids: list[str]
+
+
+Line = SessionMetadata | MessageLine | BranchLine | NameLine | QueuedLine | UnqueuedLine
+
+_TYPES = frozenset({"metadata", "message", "branch", "name", "queued", "unqueued"})
 _ROLES = frozenset({"user", "assistant", "toolResult", "custom"})
 _AROUND = b"\0\r\n\t \xef\xbb\xbf"
 """Bytes ignored around a line's JSON: white space, a byte order mark, NULs that a power cut left."""

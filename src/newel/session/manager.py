@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -28,7 +28,9 @@ from newel.session.file_format import (
     Line,
     MessageLine,
     NameLine,
+    QueuedLine,
     SessionMetadata,
+    UnqueuedLine,
     encode_line,
     public_config,
 )
@@ -156,6 +158,10 @@ class SessionManager:
         """The name that the user gave it, None without one."""
         return self._name
 
+    def queued(self) -> list[QueuedLine]:
+        """What was queued and neither sent nor given up, the oldest first."""
+        return list(self._queued.values())
+
     # -- changes ----------------------------------------------------------------------------------
 
     def start_session(self, config: dict[str, Any]) -> None:
@@ -179,6 +185,7 @@ class SessionManager:
             self._write(*([self._moved] if self._moved else []), MessageLine(message))
             self._moved = None
             self._history.add(message)
+            self._queued.pop(message.id, None)
             if isinstance(message, UserMessage) and self._appender is not None:
                 self._appender.sync()  # unlike all others, the user's messages cannot be generated again
 
@@ -193,6 +200,19 @@ class SessionManager:
             if self._appender is not None:
                 self._appender.sync()
         self._answer_open_calls()
+
+    def queue(self, *lines: QueuedLine, instead_of: Collection[str] = ()) -> None:
+        """Keep what is to be sent, on the disk, until a message with its id is appended; in the same write, give up others. The session
+        must be started.
+        """
+        given_up = [each for each in instead_of if each in self._queued]
+        if lines or given_up:
+            self._write(*lines, *([UnqueuedLine(given_up)] if given_up else []))
+            for each in given_up:
+                del self._queued[each]
+            self._queued |= {line.id: line for line in lines}
+            if lines and self._appender is not None:
+                self._appender.sync()
 
     def set_name(self, name: str) -> None:
         """Name the session; an empty name removes the name."""
@@ -234,7 +254,13 @@ class SessionManager:
         """Flush everything to the disk and unlock the file. Nothing can be appended afterwards."""
         self._closed = True
         appender, self._appender = self._appender, None
-        if appender is not None:
+        if appender is None:
+            return
+        if self._is_created and not self.has_data() and not self._queued:
+            # Nothing was sent: it would be an empty conversation, which `--continue` would open.
+            appender.delete()
+            appender.release()
+        else:
             appender.close()
 
     # -- files ------------------------------------------------------------------------------------
@@ -245,6 +271,8 @@ class SessionManager:
         self._history = MessageTree()
         self._moved: BranchLine | None = None
         self._name: str | None = None
+        self._queued: dict[str, QueuedLine] = {}
+        self._is_created = False
         self.damage: list[str] = []
         self._appender: Appender | None = None
         self._started = self._closed = False
@@ -256,7 +284,7 @@ class SessionManager:
             stored = appender.read()
             self._path, self._appender, self._started = path, appender, True
             self._metadata, self._history = stored.metadata, stored.history
-            self._name, self.damage = stored.name, stored.damage
+            self._name, self._queued, self.damage = stored.name, stored.queued, stored.damage
             if self._settle:
                 self._answer_open_calls()
             undo.pop_all()
@@ -268,7 +296,7 @@ class SessionManager:
         if self._ephemeral:
             return
         if self._appender is None:
-            self._appender = self._create(data)
+            self._appender, self._is_created = self._create(data), True
         else:
             self._appender.append(data)
 

@@ -17,7 +17,9 @@ from newel.session.file_format import (
     Line,
     MessageLine,
     NameLine,
+    QueuedLine,
     SessionMetadata,
+    UnqueuedLine,
     is_foreign,
     read_line,
 )
@@ -62,7 +64,7 @@ class Damage:
 class StoredSession:
     """The content of a session file.
 
-    ``damage`` describes the broken lines. ``whole`` is the number of bytes of whole lines; ``unended`` is true if the last of
+    ``damage`` describes the broken lines, ``queued`` is what was not sent, by its id. ``whole`` is the number of bytes of whole lines; ``unended`` is true if the last of
     them lacks only its line end.
     """
 
@@ -71,6 +73,7 @@ class StoredSession:
         self.metadata = metadata_from_name(path)
         self.history = MessageTree()
         self.name: str | None = None
+        self.queued: dict[str, QueuedLine] = {}
         self.whole = 0
         self.unended = False
         self._damage = Damage()
@@ -128,6 +131,7 @@ class StoredSession:
     def _apply(self, number: int, line: Line | None, stored: StoredLine | None) -> None:
         match line:
             case MessageLine():
+                self.queued.pop(line.message.id, None)
                 self._add(number, line.message, stored)
             case SessionMetadata():
                 if not self._has_metadata:
@@ -139,6 +143,12 @@ class StoredSession:
                     self._report(number, "ignored: it branches from a message that does not exist")
             case NameLine():
                 self.name = plain_line(line.name) or None
+            case QueuedLine():
+                if line.id not in self.history:
+                    self.queued[line.id] = line
+            case UnqueuedLine():
+                for queued_id in line.ids:
+                    self.queued.pop(queued_id, None)
             case None:
                 pass
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from newel.agent.messages import Attachment, UserMessage
+from newel.agent.messages import Attachment, UserMessage, new_id
 from newel.context.mentions import Expansion, expand_mentions
 from newel.context.prompt_templates import find_template
 from newel.session.coding_agent import CodingAgent
@@ -15,12 +15,13 @@ from newel.text.slash_command import parse_command
 
 class Prompt(msgspec.Struct, frozen=True):
     """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim. ``images``
-    were pasted.
+    were pasted. ``id`` is that of the message, if it is known before.
     """
 
     typed: str
     piped: str = ""
     images: tuple[Attachment, ...] = ()
+    id: str = ""
 
 
 async def expand_typed(agent: CodingAgent, typed: str) -> Expansion:
@@ -54,4 +55,5 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
         text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
     for line in notes:
         note(line)
-    return UserMessage(content=text, attachments=[*attachments, *prompt.images])
+    attachments = [*attachments, *prompt.images]
+    return UserMessage(content=text, attachments=attachments, id=prompt.id or new_id())

@@ -18,6 +18,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from newel.session.file_format import QueuedLine
 from newel.session.listing import list_sessions
 from newel.session.manager import SessionManager
 
@@ -307,3 +308,42 @@ def test_a_project_with_a_very_long_path_has_sessions(opened: Open) -> None:
     session.close()
     assert opened(cwd=cwd, continue_=True).get_messages() == messages
     assert not opened(cwd=cwd + "/other", continue_=True).has_data()
+
+
+def waiting(session: SessionManager) -> list[str]:
+    return [line.text for line in session.queued()]
+
+
+def test_what_is_queued_waits_until_its_message_is_saved_or_it_is_given_up(opened: Open) -> None:
+    session = opened()
+    session.start_session({})
+    session.queue(QueuedLine("1", "sent"), QueuedLine("2", "given up"), QueuedLine("3", "left"))
+    session.append_message(UserMessage("sent", id="1"))
+    session.queue(instead_of=["2", "unknown"])
+    assert waiting(session) == ["left"]
+    session.close()
+    again = opened(continue_=True)
+    assert waiting(again) == ["left"]
+    assert again.damage == []
+    again.queue(QueuedLine("4", "instead"), instead_of=["3"])
+    again.close()
+    assert waiting(opened(continue_=True)) == ["instead"]
+
+
+def test_a_conversation_of_which_only_the_queue_is_known_can_be_continued(
+    opened: Open, directory: Path
+) -> None:
+    session = opened()
+    session.start_session({})
+    session.queue(QueuedLine("1", "first"))
+    session.close()
+    again = opened(continue_=True)
+    assert waiting(again) == ["first"]
+    again.append_message(UserMessage("first", id="1"))
+    again.close()
+    empty = opened()
+    empty.start_session({})
+    empty.queue(QueuedLine("1", "given up"))
+    empty.queue(instead_of=["1"])
+    empty.close()
+    assert len(list(directory.rglob("*.jsonl"))) == 1  # --continue must not open an empty one

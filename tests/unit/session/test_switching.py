@@ -12,6 +12,7 @@ from newel.agent.messages import AssistantMessage, TextContent, UserMessage
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
 from newel.session.coding_agent import CodingAgent
+from newel.session.file_format import QueuedLine
 from newel.session.manager import SessionManager
 from newel.workspace.local import LocalWorkspace
 from tests.scripted_models import ScriptedModels
@@ -50,3 +51,39 @@ async def test_a_session_that_could_not_be_opened_is_not_locked(tmp_path: Path) 
     assert len(again.get_messages()) == 1
     again.close()
     agent.session.close()
+
+
+@pytest.mark.anyio
+async def test_what_waits_to_be_sent_moves_along_to_another_session(tmp_path: Path) -> None:
+    """Otherwise it is offered again in the conversation that the user has left, although it was sent in the new one."""
+
+    def open_session(session: str | None) -> SessionManager:
+        return SessionManager(directory=tmp_path, cwd="/project", session=session)
+
+    first = open_session(None)
+    first.start_session({})
+    first.append_message(UserMessage(content="said before"))
+    first.queue(QueuedLine("1", "left by another process"))
+    first_id = first.get_id()
+    agent = CodingAgent(
+        transport=ProviderTransport(Silent()),
+        config=RunConfig(model=Model("scripted"), transform=Transformer()),
+        workspace=LocalWorkspace(str(tmp_path)),
+        session=first,
+        open_session=open_session,
+        models=ScriptedModels("scripted"),
+        templates={},
+    )
+    agent.keep_queued(QueuedLine("2", "after /new"))
+    agent.new_session()
+    assert [line.text for line in agent.session.queued()] == ["after /new"]
+    await agent.append_message(UserMessage("after /new", id="2"))
+    assert agent.session.queued() == []
+    agent.session.close()
+    with open_session(first_id) as again:
+        assert [line.text for line in again.queued()] == ["left by another process"]
+
+
+class Silent:
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        raise NotImplementedError

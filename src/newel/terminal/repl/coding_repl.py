@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
+import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
@@ -23,10 +24,11 @@ from newel.terminal.commands import CommandContext, rewrite_commands, slash_comm
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
 from newel.terminal.repl.background_commands import watch
+from newel.terminal.repl.kept_queue import KeptQueue
 from newel.terminal.repl.model_commands import switch_thinking_level
 from newel.terminal.repl.own_commands import OwnCommands
 from newel.terminal.repl.permission_commands import switch_approval_mode
-from newel.terminal.repl.repl import Repl, error_of, open_ui
+from newel.terminal.repl.repl import Repl, error_of, named, open_ui
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.slash_hints import NOT_SENT, NOTE_HINT
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
     from newel.terminal.renderers.styles import Styles
+
+
+LEFT: Final = "This was queued and not sent before the conversation ended:"
 
 
 async def run_repl(
@@ -131,6 +136,9 @@ class CodingRepl(Repl[CommandContext]):
         self._header = header
         self._queueing = anyio.Lock()
         self._status = StatusLine(agent, home)
+        self._kept = KeptQueue(agent)
+        self._preparing: set[str] = set()
+        """The ids of the messages whose files are read before they are queued."""
         self._typed: dict[str, Prompt] = {}
         """Queued messages, by id, as they were before files and templates were read."""
         self._is_done = False
@@ -162,6 +170,20 @@ class CodingRepl(Repl[CommandContext]):
             self.ui.renderer.note(notice)
         if self._agent.state.messages:
             show_resumed(self._agent, self.ui.renderer)
+        self._offer_left()
+
+    def _offer_left(self) -> None:
+        """Put what another process has left unsent into the input: the user may no longer want it sent."""
+        left = self._kept.left()
+        commands = [prompt for prompt in left if self.is_command(prompt.typed)]
+        messages = [prompt for prompt in left if prompt not in commands]
+        if commands:
+            self.ui.renderer.note(f"Not run before the conversation ended: {named(commands)}.")
+            for prompt in commands:
+                self._kept.drop(prompt)
+        if messages:
+            self.ui.renderer.note(LEFT)
+            self.put_back(messages)
 
     def _part(self) -> None:
         session = self._agent.session
@@ -175,13 +197,35 @@ class CodingRepl(Repl[CommandContext]):
     def submit(self, text: str, when: When = "now", images: Sequence[Attachment] = ()) -> None:
         if self._is_note(text):
             text = f"/{REMEMBER} {text.strip()[1:].strip()}"
-        is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
-        if self._is_prompting and is_message and self._group is not None:
-            self._group.start_soon(
-                self.run_safely, self._queue_message, Prompt(text.strip(), images=tuple(images)), when
-            )
+        prompt = Prompt(text.strip(), images=tuple(images))
+        if not prompt.typed:
+            return
+        try:
+            found = COMMANDS.find(prompt.typed)
+            if found and found[0].at_once:
+                self._kept.replace_input()
+                super().submit(text, when, images)
+                return
+            if self.busy or (self._kept.has_input and not self.is_command(text)):
+                prompt = self._kept.keep(prompt)  # before it is shown as queued
+            else:
+                self._kept.replace_input()
+        except NewelError as error:
+            self.ui.renderer.note(f"Error: {error}")
+            self.put_back([prompt])
+            return
+        if self._is_prompting and not self.is_command(text) and self._group is not None:
+            self._preparing.add(prompt.id)
+            self._group.start_soon(self.run_safely, self._queue_message, prompt, when)
         else:
-            super().submit(text, when, images)
+            self.enqueue(prompt)
+
+    def is_command(self, text: str) -> bool:
+        return text.lstrip().startswith("!") or super().is_command(text)
+
+    def put_back(self, prompts: Sequence[Prompt]) -> None:
+        self._kept.put_back(prompts)
+        super().put_back(prompts)
 
     def _is_note(self, text: str) -> bool:
         """Whether it is one line behind ``#``, which goes into AGENTS.md. A longer text begins with a heading."""
@@ -189,13 +233,16 @@ class CodingRepl(Repl[CommandContext]):
 
     def take_back(self) -> str | None:
         """The queues are those of ``state_lines``, the last line first."""
-        if (typed := super().take_back()) is not None:
-            return typed
+        if self._queue:
+            self._kept.put_back([self._queue[-1]])
+            return super().take_back()
         queue = self._agent.agent.queue
         for message in reversed([*queue.steer, *queue.later]):
             if isinstance(message, UserMessage):
                 queue.remove(message.id)
-                return self._as_typed(message).typed
+                prompt = self._as_typed(message)
+                self._kept.put_back([prompt])
+                return prompt.typed
         return None
 
     def expand(self) -> None:
@@ -211,7 +258,7 @@ class CodingRepl(Repl[CommandContext]):
         return bool(self._agent.state.messages) and not self.busy
 
     def rewind(self) -> None:
-        self.submit("/rewind")
+        self.enqueue(Prompt("/rewind"))
 
     @property
     def can_detach(self) -> bool:
@@ -237,7 +284,7 @@ class CodingRepl(Repl[CommandContext]):
         self.ui.refresh()
 
     def choose_model(self) -> None:
-        self.submit("/model")
+        self.enqueue(Prompt("/model"))
 
     def localize(self, text: str) -> str:
         return rewrite_commands(text, slash_command)
@@ -280,6 +327,11 @@ class CodingRepl(Repl[CommandContext]):
 
     # -- jobs ---------------------------------------------------------------------------------------
 
+    async def _run_job(self, prompt: Prompt) -> None:
+        if self.is_command(prompt.typed):
+            self._kept.drop(prompt)  # before it runs: it must not be offered again
+        await super()._run_job(prompt)
+
     async def _run_text(self, prompt: Prompt) -> None:
         text = prompt.typed
         self._activity = one_line(text, 60)
@@ -298,17 +350,20 @@ class CodingRepl(Repl[CommandContext]):
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
             self._is_prompting = True
             attachments = [*message.attachments, *self._own_commands.take()]
-            await error_of(self._prompt(message.text, attachments))
+            await error_of(self._prompt(msgspec.structs.replace(message, attachments=attachments)))
 
-    async def _prompt(self, text: str, attachments: Sequence[Attachment]) -> None:
+    async def _prompt(self, message: UserMessage) -> None:
         self._is_done = False
-        end = await self._agent.prompt(text, attachments)
+        end = await self._agent.answer([message])
         self._is_done = end.reason == "done"
 
     async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
         async with self._queueing:
-            message = await prepare(self._agent, prompt, self.ui.renderer.note)
+            try:
+                message = await prepare(self._agent, prompt, self.ui.renderer.note)
+            finally:
+                self._preparing.discard(prompt.id)
             if self._is_prompting:
                 self._typed[message.id] = prompt
                 self._agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
@@ -324,6 +379,12 @@ class CodingRepl(Repl[CommandContext]):
         messages = queue.steering() + queue.follow_up()
         self._take_unsent([self._as_typed(each) for each in messages if isinstance(each, UserMessage)])
         self._typed.clear()
+        waiting = {prompt.id for prompt in self._queue} | self._preparing
+        try:
+            self._kept.settle(waiting)
+        except NewelError as error:
+            self.ui.renderer.note(f"Error: {error}")
+        self._offer_left()
         self._status.folder.look()
         self.ui.refresh()
         if has_prompted and (message := await self._notice.text()):
@@ -336,11 +397,11 @@ class CodingRepl(Repl[CommandContext]):
         if self._is_done:
             for prompt in prompts:
                 self.enqueue(prompt)
-        elif prompts:
-            self.ui.restore_input("\n".join(prompt.typed for prompt in prompts))
+        else:
+            self.put_back(prompts)
 
     def _as_typed(self, message: UserMessage) -> Prompt:
-        return self._typed.pop(message.id, Prompt(message.text))
+        return self._typed.pop(message.id, Prompt(message.text, id=message.id))
 
 
 def _line(message: AppMessage) -> str:

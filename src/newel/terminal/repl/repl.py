@@ -196,6 +196,16 @@ class Repl(Generic[Context]):
         self.ui.renderer.show_stopping()
         return True
 
+    def is_command(self, text: str) -> bool:
+        """Whether it is a command for Newel, not a message to the model."""
+        return self._commands.find(text.strip()) is not None
+
+    def put_back(self, prompts: Sequence[Prompt]) -> None:
+        """Put messages that were not sent back into the input."""
+        if prompts:
+            images = [image for prompt in prompts for image in prompt.images]
+            self.ui.restore_input("\n".join(prompt.typed for prompt in prompts), images)
+
     @property
     def can_rewind(self) -> bool:
         return False
@@ -284,6 +294,11 @@ class Repl(Generic[Context]):
         if stopped and not self._is_prompting:
             self.ui.renderer.note("Stopped.")  # of a prompt, its own events say so
         self._is_prompting, self._activity = False, ""
+
+
+def named(prompts: Sequence[Prompt]) -> str:
+    """Commands as a sentence names them."""
+    return ", ".join(f"`{one_line(prompt.typed, 60)}`" for prompt in prompts)
 
 
 async def error_of(answer: Awaitable[object]) -> Exception | None:

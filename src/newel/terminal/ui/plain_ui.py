@@ -11,6 +11,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
+from newel.agent.messages import Attachment
 from newel.config.themes import Theme
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
@@ -144,7 +145,7 @@ class PlainUI:
     def show_answer(self, text: str) -> None:
         """The typed answer stays visible, after its question."""
 
-    def restore_input(self, text: str) -> None:
+    def restore_input(self, text: str, images: Sequence[Attachment] = ()) -> None:  # noqa: ARG002
         self.renderer.note(f"Not sent: {text}")
 
     async def _read(self, prompt: str) -> str | None:

@@ -68,6 +68,7 @@ from newel.terminal.ui.vi_editing import ViEditing
 from newel.text.sanitize import escape_invisible
 
 if TYPE_CHECKING:
+    from newel.agent.messages import Attachment
     from newel.terminal.ui.fullscreen_pager import FullscreenPager
     from newel.terminal.ui.user_terminal import UserTerminal
 
@@ -119,7 +120,7 @@ class PromptToolkitUI:
             multiline=True,
             enable_history_search=True,
         )
-        images = PastedImages()
+        self._images = images = PastedImages()
         self._writing = WritingMode(self._buffer, self._get_handler, images)
         self._mode: InputMode = self._writing
         self._app = self._build(editing)
@@ -307,7 +308,9 @@ class PromptToolkitUI:
     def show_answer(self, text: str) -> None:
         self.renderer.note(text, "aside")
 
-    def restore_input(self, text: str) -> None:
+    def restore_input(self, text: str, images: Sequence[Attachment] = ()) -> None:
+        for image in images:
+            self._images.add(image)
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
         self._buffer.cursor_position = len(self._buffer.text)
         self._app.invalidate()

@@ -148,8 +148,8 @@ class CommandUI(Protocol):
         """Opens the user's editor; None where none can be shown."""
         ...
 
-    def restore_input(self, text: str) -> None:
-        """Put a text back into the input."""
+    def restore_input(self, text: str, images: Sequence[Attachment] = ()) -> None:
+        """Put a text back into the input, with the images that were pasted into it."""
         ...
 
     def use_theme(self, theme: Theme) -> None:
