@@ -118,3 +118,19 @@ def test_a_simple_terminal_names_them(open_terminal: Open, run_program: Any, tmp
     done = run_program("console", PROGRAM_SESSION=sessions(tmp_path)[-1].stem.rpartition("_")[2])
     assert LEFT in done.stdout
     assert "Not sent: steer this" in done.stdout
+
+
+def test_a_stop_names_the_commands_that_do_not_run_and_returns_the_messages(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = busy(open_terminal, tmp_path)
+    terminal.send("/compact\r")
+    terminal.wait_for("/compact  (queued)")
+    terminal.send("!touch ran\r")
+    terminal.wait_for("!touch ran  (queued)")
+    terminal.send("steer this\r")
+    terminal.wait_for("steer this  (next)")
+    terminal.send("\x1b")
+    terminal.wait_for("Not run: `/compact`, `!touch ran`.")
+    terminal.wait_for(f"{MARK} steer this\n")
+    assert not (tmp_path / "project" / "ran").exists()

@@ -188,12 +188,19 @@ class Repl(Generic[Context]):
         """There is no choice."""
 
     def stop(self) -> bool:
-        """Cancel the running job and drop the queued ones; False if none is running."""
+        """Cancel the running job; False if none is running. Queued messages return to the input. Queued commands do not: between
+        them, Enter would send another text than any of these.
+        """
         if self._running is None:
             return False
+        waiting = list(self._queue)
         self._queue.clear()
         self._running.cancel()
         self.ui.renderer.show_stopping()
+        commands = [prompt for prompt in waiting if self.is_command(prompt.typed)]
+        if commands:
+            self.ui.renderer.note(f"Not run: {named(commands)}.")
+        self.put_back([prompt for prompt in waiting if prompt not in commands])
         return True
 
     def is_command(self, text: str) -> bool:
