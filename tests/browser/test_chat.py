@@ -289,3 +289,16 @@ def test_a_wide_table_wraps_at_words_and_scrolls(workbench: Make) -> None:
     assert cells.first.evaluate("(cell) => cell.clientHeight") < 40  # a line, not a column of letters
     assert page.locator(".table").evaluate("(box) => box.scrollWidth > box.clientWidth")
     assert overflow_px(page) == 0
+
+
+def test_an_answer_that_is_cut_off_or_empty_is_not_taken_for_a_finished_one(workbench: Make) -> None:
+    cut = {"content": "The first half of", "finish_reason": "length"}
+    bench = workbench(scenarios(answering("long work", cut), answering("short work", {"content": ""})))
+    page = bench.page()
+    open_chat(page)
+    say(page, "long work")
+    expect(
+        page.get_by_text("The answer was cut off at the longest output that the model may write.")
+    ).to_be_visible()
+    say(page, "short work")
+    expect(page.get_by_text("The model returned an empty answer.")).to_be_visible()

@@ -113,8 +113,10 @@ export class AssistantView {
     return new ToolCallView(() => new SubagentView({ makeView, load: this.loadSubagent }));
   }
 
-  #end({ stopReason, errorMessage }) {
-    const words = { error: toSentence(errorMessage || "The request failed."), length: CUT_OFF_MESSAGE, aborted: "Stopped." }[stopReason];
+  #end({ stopReason = "stop", errorMessage }) {
+    const isEmpty = !this.parts.some((part) => part.type === "call" || part.text?.trim());
+    const causes = { error: toSentence(errorMessage || "The request failed."), length: CUT_OFF_MESSAGE, aborted: "Stopped." };
+    const words = causes[stopReason] ?? (isEmpty && EMPTY_MESSAGE);
     this.end.hidden = !words;
     setAttr(this.end, "class", stopReason === "error" ? "cause bad-text" : "cause");
     fill(this.end, words && icon(stopReason === "error" ? "warn" : "stop"), words && h("span", {}, plain(words)));
@@ -125,7 +127,8 @@ export class AssistantView {
   }
 }
 
-const CUT_OFF_MESSAGE = "The response was cut off at the model's output limit.";
+const CUT_OFF_MESSAGE = "The answer was cut off at the longest output that the model may write.";
+const EMPTY_MESSAGE = "The model returned an empty answer. Try again, or choose another model.";
 
 // -- the user ---------------------------------------------------------------------------------------
 

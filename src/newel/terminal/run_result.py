@@ -32,7 +32,7 @@ CUT_OFF = (
     'Ask for less, or set [models."{model}"] max_output in config.toml.'
 )
 WITHHELD = "The answer was withheld: {why}"
-NOTHING = "The model returned an empty answer. Try again, or choose another with --model."
+NOTHING = "The model returned an empty answer. Try again, or choose another with {how}."
 UNASKED = "{calls} did not run: this run cannot ask you to approve {them}. --approve auto runs such calls without asking."
 UNASKED_BY_RULE = "{calls} did not run: your rules ask about {them}, and this run cannot ask you. Run newel in a terminal to answer."
 
@@ -126,8 +126,10 @@ def denied_calls(messages: Sequence[AppMessage]) -> list[ToolCall]:
     ]
 
 
-def shortfall(messages: Sequence[AppMessage]) -> str:
-    """Why a run that ended well is incomplete; empty if it is complete. ``messages`` are those of the run."""
+def shortfall(messages: Sequence[AppMessage], *, other_model: str = "--model") -> str:
+    """Why a run that ended well is incomplete; empty if it is complete. ``messages`` are those of the run, ``other_model`` is what chooses
+    another one.
+    """
     answers = [message for message in messages if isinstance(message, AssistantMessage)]
     if not answers:
         return ""
@@ -138,7 +140,7 @@ def shortfall(messages: Sequence[AppMessage]) -> str:
         return WITHHELD.format(why=last.error_message or "the server gave no reason.")
     results = [message for message in messages if isinstance(message, ToolResultMessage)]
     if not results and not last.text.strip():
-        return NOTHING
+        return NOTHING.format(how=other_model)
     for text, by_rule in ((UNASKED, False), (UNASKED_BY_RULE, True)):
         if unasked := sum(is_unasked(result, by_rule=by_rule) for result in results):
             return text.format(calls=pluralize(unasked, "tool call"), them="it" if unasked == 1 else "them")

@@ -14,7 +14,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
 from newel.terminal.renderers.base import CallOutcome, Renderer, report_start
-from newel.terminal.repl.repl import Repl, error_of, exit_summary, run_command
+from newel.terminal.repl.repl import Repl, converse, exit_summary, run_command
 from newel.terminal.review.run_notice import RunNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI
@@ -159,7 +159,7 @@ class SimpleRepl(Repl[CodingAgent]):
             return
         message = await prepare(self._context, prompt, self.ui.renderer.note)
         self._is_prompting = True
-        await error_of(self._context.prompt(message.text, message.attachments))
+        await converse(self._context, message, self.ui.renderer, other_model="--model")
 
     async def _after_job(self, stopped: bool) -> None:  # noqa: ARG002 — a stopped command just ends here
         await super()._after_job(stopped=False)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 
 from newel.agent.agent import ProviderTransport
 from newel.agent.errors import RequestRejected
@@ -99,6 +100,7 @@ def todo(steps: list[str], done: int) -> ToolCall:
 
 class Obedient:
     """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``long``, ``fail``,
+    ``cut``, ``empty``,
     ``todo NUMBER`` (of steps, each of which waits for the file ``goN`` beside the project); it repeats anything else. After its tools it says how many results it got.
     """
 
@@ -138,6 +140,10 @@ class Obedient:
             case "todo":
                 steps = [f"Step {number}" for number in range(1, int(rest or 3) + 1)]
                 return self.call("", todo(steps, done=0))
+            case "cut":
+                return msgspec.structs.replace(self.call("The first half"), stop_reason="length")
+            case "empty":
+                return self.call("")
             case "fail":
                 raise RequestRejected("The server refused the request: no such model.")
             case _:

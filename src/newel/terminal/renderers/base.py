@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 """Seconds between two ticks of an animated renderer."""
 
-WARNINGS = frozenset({"answer_not_saved", "no_sandbox", "settings_created"})
+WARNINGS = frozenset({"answer_incomplete", "answer_not_saved", "no_sandbox", "settings_created"})
 """Codes of events that report no failure of the run."""
 
 COMPACTED = "The conversation was summarised to free context."

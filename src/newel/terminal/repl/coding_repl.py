@@ -28,7 +28,7 @@ from newel.terminal.repl.kept_queue import KeptQueue
 from newel.terminal.repl.model_commands import switch_thinking_level
 from newel.terminal.repl.own_commands import OwnCommands
 from newel.terminal.repl.permission_commands import switch_approval_mode
-from newel.terminal.repl.repl import Repl, error_of, named, open_ui
+from newel.terminal.repl.repl import Repl, converse, named, open_ui
 from newel.terminal.repl.replay import show_resumed
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.slash_hints import NOT_SENT, NOTE_HINT
@@ -350,12 +350,10 @@ class CodingRepl(Repl[CommandContext]):
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
             self._is_prompting = True
             attachments = [*message.attachments, *self._own_commands.take()]
-            await error_of(self._prompt(msgspec.structs.replace(message, attachments=attachments)))
-
-    async def _prompt(self, message: UserMessage) -> None:
-        self._is_done = False
-        end = await self._agent.answer([message])
-        self._is_done = end.reason == "done"
+            message = msgspec.structs.replace(message, attachments=attachments)
+            self._is_done = False
+            ended = await converse(self._agent, message, self.ui.renderer, other_model="/model")
+            self._is_done = ended == "done"
 
     async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""

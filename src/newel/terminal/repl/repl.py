@@ -20,8 +20,8 @@ import msgspec
 
 from newel.agent.agent import Agent
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEvent, ErrorEvent
-from newel.agent.messages import Attachment
+from newel.agent.events import AgentEnd, AgentEvent, EndReason, ErrorEvent
+from newel.agent.messages import Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.session.typed_prompt import Prompt
 from newel.terminal.commands import CommandTable, Context
@@ -306,6 +306,29 @@ class Repl(Generic[Context]):
 def named(prompts: Sequence[Prompt]) -> str:
     """Commands as a sentence names them."""
     return ", ".join(f"`{one_line(prompt.typed, 60)}`" for prompt in prompts)
+
+
+async def converse(
+    agent: CodingAgent, message: UserMessage, renderer: Renderer, *, other_model: str
+) -> EndReason | None:
+    """Run a prompt, and show why an answer that ended well is incomplete, such as one that was cut off. Returns how the run ended,
+    None if it failed; its events have shown that.
+    """
+    first = len(agent.state.messages)
+    end: AgentEnd | None = None
+
+    async def answer() -> None:
+        nonlocal end
+        end = await agent.answer([message])
+
+    if await error_of(answer()) or end is None:
+        return None
+    if end.reason == "done":
+        from newel.terminal.run_result import shortfall
+
+        if missing := shortfall(agent.state.messages[first:], other_model=other_model):
+            renderer.handle(ErrorEvent(code="answer_incomplete", message=missing))
+    return end.reason
 
 
 async def error_of(answer: Awaitable[object]) -> Exception | None:
