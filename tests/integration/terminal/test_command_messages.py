@@ -68,3 +68,18 @@ def test_messages_name_the_commands_of_the_conversation(open_terminal: Open, fro
     ):
         terminal.send(typed + enter)
         terminal.wait_for(said)
+
+
+@pytest.mark.parametrize("answer", ["1", ""])
+def test_a_dumb_terminal_asks_for_the_approval_mode(open_terminal: Open, answer: str) -> None:
+    """``/approve`` runs beside the jobs: its question must not meet the reader of the next prompt."""
+    terminal = open_terminal("rich", TERM="dumb")
+    terminal.wait_for("\n>")
+    terminal.send("/approve\r")
+    terminal.wait_for("Number (Enter: none):")
+    terminal.send(f"{answer}\r")
+    if answer:
+        terminal.wait_for("Approval mode: ask.")
+    terminal.wait_for(lambda: terminal.screen.text.endswith("\n>"))
+    terminal.send("words\r")
+    terminal.wait_for("You said: words")

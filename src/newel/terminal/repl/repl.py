@@ -24,7 +24,7 @@ from newel.agent.events import AgentEnd, AgentEvent, EndReason, ErrorEvent
 from newel.agent.messages import Attachment, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.session.typed_prompt import Prompt
-from newel.terminal.commands import CommandTable, Context
+from newel.terminal.commands import CommandTable, Context, SlashCommand
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout, text_stdout
@@ -105,6 +105,8 @@ class Repl(Generic[Context]):
         self._group: anyio.abc.TaskGroup | None = None
         self._activity = ""
         self._is_prompting = False
+        self._at_once = 0
+        """Commands that run beside the jobs. They may ask: another reader of the input would take the answer."""
         self._queue: deque[Prompt] = deque()
         self._more = anyio.Event()
         self._idle = anyio.Event()
@@ -159,7 +161,9 @@ class Repl(Generic[Context]):
         match self._commands.find(text):
             case command, arguments if command.at_once and self._group is not None:
                 self.ui.echo(text)
-                self._group.start_soon(self.run_safely, command.run, self._context, arguments)
+                self._at_once += 1
+                self._idle = anyio.Event()
+                self._group.start_soon(self._run_at_once, command, arguments)
             case _ if text:
                 self.enqueue(Prompt(text, images=tuple(images)))
             case _:
@@ -225,8 +229,19 @@ class Repl(Generic[Context]):
         self.ui.leave()
 
     async def wait_idle(self) -> None:
-        while self.busy:
+        while self.busy or self._at_once:
             await self._idle.wait()
+
+    async def _run_at_once(self, command: SlashCommand[Context], arguments: str) -> None:
+        try:
+            await self.run_safely(command.run, self._context, arguments)
+        finally:
+            self._at_once -= 1
+            self._wake_if_idle()
+
+    def _wake_if_idle(self) -> None:
+        if not self.busy and not self._at_once:
+            self._idle.set()
 
     def state_lines(self, typed: str = "") -> list[str]:  # noqa: ARG002 — for those who say more of it
         return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
@@ -269,7 +284,7 @@ class Repl(Generic[Context]):
                 await self.run_safely(self._after_job, stopped)
                 self.ui.refresh()
             self.ui.set_working(False)
-            self._idle.set()
+            self._wake_if_idle()
             self._more = anyio.Event()
             await self._more.wait()
 
