@@ -14,7 +14,7 @@ PATIENCE: Final = 15.0
 """Seconds to wait for what must come; only a failure takes so long."""
 PAINTING: Final = 1.0
 """Seconds that a screen may take to be complete; one that an answer streams into never is."""
-TAKEN: Final = "Enter answers"
+TAKEN: Final = ("Enter answers", "a key answers")
 """What the state line says as soon as keys count."""
 
 
@@ -30,7 +30,7 @@ def wait_until_accepted(tty: int, look: Callable[[], str]) -> None:
         in_line_mode = bool(termios.tcgetattr(tty)[3] & termios.ICANON)
         view = look()
         waited = time.monotonic() - begun
-        if TAKEN in view or (in_line_mode and (is_paused or waited > QUIET_S + 0.4)):
+        if any(words in view for words in TAKEN) or (in_line_mode and (is_paused or waited > QUIET_S + 0.4)):
             return
         is_paused = is_paused or not in_line_mode
         assert waited < PATIENCE, f"No answer was taken. The screen:\n{view}"

@@ -18,7 +18,7 @@ from newel.agent.formatting import pluralize
 from newel.cli.options import Parser, add_place, open_place
 from newel.cli.review_session import DONE, FAILED, Prompter, check_terminal, open_project
 from newel.config.settings import newel_home
-from newel.terminal.review.review_ui import is_yes
+from newel.terminal.review.review_ui import YES_OR_NO
 from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
@@ -166,4 +166,5 @@ def _plan_files(ledger: Ledger, root: str, names: Sequence[str]) -> tuple[str, C
 async def _is_confirmed(what: str, options: argparse.Namespace) -> bool:
     ui = Prompter().ui(options)
     ui.show(what, "note")
-    return options.yes or is_yes(await ui.ask("Delete it? [y/N] ", ""))
+    # With Enter: what is deleted cannot be had back.
+    return options.yes or await ui.choose("Delete it? [y/N] ", YES_OR_NO, at_once=False) == "y"

@@ -411,3 +411,63 @@ def test_where_the_typed_answer_stays_it_is_not_repeated(
     terminal.wait_for("Done after 1 results.")
     assert "instead: y" in terminal.text.replace("\n", "")
     assert "Allowed" not in terminal.text
+
+
+def test_a_question_about_an_undo_takes_keys_and_no_other_answer_for_a_no(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    terminal = open_terminal("rich", "write a.txt", rows=40)
+    terminal.wait_for("Done after 1 results.")
+    terminal.send("/undo\r")
+    terminal.wait_for("Undo these changes? [y/N, v: diff]")
+    terminal.send("x\r")
+    terminal.wait_for("'x' is not one of the answers.")
+    assert "Nothing was changed." not in terminal.screen.text
+    terminal.wait_for("[y/N, v: diff]\n?\n")
+    terminal.send("v")
+    terminal.wait_for("-one")
+    terminal.wait_for("[y/N, v: diff]\n?\n")
+    terminal.send("\r")  # as after a v in a line
+    terminal.send("y")
+    terminal.wait_for("Undone in 1 file: a.txt.")
+    assert not (tmp_path / "project" / "a.txt").exists()
+
+
+def test_an_enter_leaves_an_undo_undone(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", "write a.txt")
+    terminal.wait_for("Done after 1 results.")
+    terminal.send("/undo\r")
+    terminal.wait_for("Undo these changes? [y/N, v: diff]")
+    terminal.send("\r")
+    terminal.wait_for("Nothing was changed.")
+    assert (tmp_path / "project" / "a.txt").exists()
+
+
+def test_a_digit_is_neither_a_yes_nor_a_refusal(open_terminal: Open, tmp_path: Path) -> None:
+    """Other agents number their answers."""
+    terminal = open_terminal("rich", "run touch made", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Run this?")
+    terminal.answer("1\r")
+    terminal.wait_for("'1' is not one of the answers.")
+    assert not (tmp_path / "project" / "made").exists()
+    terminal.answer("y\r")
+    terminal.wait_for("Done after 1 results.")
+    assert (tmp_path / "project" / "made").exists()
+
+
+def test_an_enter_behind_a_key_that_answers_does_not_send_the_draft(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "write a.txt")
+    terminal.wait_for("Done after 1 results.")
+    terminal.send("/rewind\r")
+    terminal.wait_for("Back to before which prompt?")
+    terminal.send("\r")
+    terminal.wait_for("Go back to before")
+    terminal.send("\r")
+    terminal.wait_for("Undo these changes?")
+    terminal.wait_for("a key answers")
+    terminal.send("y")
+    time.sleep(0.2)  # a person's pause
+    terminal.send("\r")
+    terminal.wait_for(f"{MARK} write a.txt\n")
+    terminal.watch(0.5)
+    assert terminal.screen.text.count("● write a.txt") == 1

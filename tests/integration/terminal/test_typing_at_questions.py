@@ -82,7 +82,7 @@ class HastyTypist:
         return self.terminal.screen.latest(40)
 
     def _is_answerable(self) -> bool:
-        return TAKEN in self._shown()
+        return any(words in self._shown() for words in TAKEN)
 
     def sent(self) -> Iterator[str]:
         """The messages that the model got, without the first one."""

@@ -38,7 +38,7 @@ from newel.review.store.schema import LedgerError
 from newel.terminal.commands import full_review_command
 from newel.terminal.review import hunk_format
 from newel.terminal.review.hunk_editor import edit_in_editor, unapplied_edits
-from newel.terminal.review.review_ui import NO_PENDING, UNCHANGED, ReviewUI, is_yes
+from newel.terminal.review.review_ui import NO_PENDING, UNCHANGED, YES_OR_NO, ReviewUI
 from newel.text.format import format_columns
 from newel.text.sanitize import escape_line
 
@@ -325,7 +325,7 @@ class InteractiveReview:
         mine: Mine | None = None
         if verdict == "keep" and hunk.conflict:
             self._ui.say("The file changed here since this was proposed.")
-            if not is_yes(await self._ui.ask(OVERRIDE, "")):
+            if await self._ui.choose(OVERRIDE, YES_OR_NO) != "y":
                 return False
         if verdict == "reject" and hunk.has_user_layer:
             mine = await self._ask_which(hunk)
@@ -336,12 +336,12 @@ class InteractiveReview:
 
     async def _ask_which(self, hunk: Hunk) -> Mine | None:
         if hunk.by_user:
-            return "base" if is_yes(await self._ui.ask(DROP, "")) else None
+            return "base" if await self._ui.choose(DROP, YES_OR_NO) == "y" else None
         self._ui.say("You have edited this proposal.")
-        match (await self._ui.ask(WHICH, "") or "").strip().lower():
-            case "m":
+        match await self._ui.choose(WHICH, {"m": "peel", "a": "base", "": ""}):
+            case "peel":
                 return "peel"
-            case "a":
+            case "base":
                 return "base"
             case _:
                 return None

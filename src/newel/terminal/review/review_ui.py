@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from newel.agent.formatting import pluralize
 from newel.terminal.commands import CommandFormatter, rewrite_commands
+from newel.terminal.ui.line_reader import ENTER
 from newel.text.sanitize import escape_diff
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 NO_CHANGES: Final = "No changes by agents are recorded in this folder."
 NO_PENDING: Final = "No pending changes."
 UNCHANGED: Final = "Nothing was changed."
+
+
+YES_OR_NO: Final = {"y": "y", "yes": "y", "n": "n", "no": "n", "": "n"}
+YES_NO_OR_VIEW: Final = YES_OR_NO | {"v": "v"}
 
 
 class DiffLimit(NamedTuple):
@@ -82,14 +87,24 @@ class ReviewUI(NamedTuple):
         self.show(about if view or not diff else f"{diff}\n{about}", "whole" if view else "diff")
         if yes:
             return True
-        keys = "[y/N, v: diff]" if view else "[y/N]"
-        while (answer := await self.ask(f"{question} {keys} ", "")) is not None:
-            if view is None or answer.strip().lower() != "v":
-                break
+        if view is None:
+            return await self.choose(f"{question} [y/N] ", YES_OR_NO) == "y"
+        answers = YES_NO_OR_VIEW
+        while (answer := await self.choose(f"{question} [y/N, v: diff] ", answers)) == "v":
             await view(diff)
-        return is_yes(answer)
+            answers = {key: meant for key, meant in answers.items() if key}  # an Enter belongs to the v
+        return answer == "y"
 
+    async def choose(self, question: str, answers: Mapping[str, str], *, at_once: bool = True) -> str:
+        """What the answer stands for in ``answers``; any other is none, and the question is repeated. Empty if nobody can answer.
+        ``at_once``: where keys are read one by one, a letter answers without Enter.
+        """
+        letters = "".join(answer for answer in answers if len(answer) == 1)
+        keys = letters + letters.upper() + ENTER * ("" in answers) if at_once else ""
+        while (answer := await self.ask(question, "", keys=keys)) is not None:
+            if (meant := answers.get(answer.strip().lower())) is not None:
+                return meant
+            from newel.terminal.ui.approval import again
 
-def is_yes(answer: str | None) -> bool:
-    """Whether an answer is a yes."""
-    return (answer or "").strip().lower() in {"y", "yes"}
+            self.say(again(answer))
+        return ""

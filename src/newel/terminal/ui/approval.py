@@ -238,11 +238,13 @@ def _place(folder: str) -> str:
 
 
 def is_unclear(answer: str | None) -> TypeGuard[str]:
-    """Whether an answer resembles a yes but is not an offered one (``ok``, ``sure``, ``yes please``), or is a pasted yes: it must
+    """Whether an answer resembles a yes but is not an offered one (``ok``, ``sure``, ``yes please``, ``1``), or is a pasted yes: it must
     neither allow nor refuse.
     """
     typed = (answer or "").strip().lower()
     typed_words = re.findall(r"\w+", without_paste(typed))
+    if re.fullmatch(r"\d\W*", without_paste(typed)):  # other agents number their answers, and 1 is yes
+        return True
     return (
         _ANSWERS.get(typed, "no") == "no" and bool(typed_words) and all(map(_CONSENT.fullmatch, typed_words))
     )

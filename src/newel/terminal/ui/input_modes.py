@@ -14,10 +14,12 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import AnyFormattedText
 
+from newel.agent.messages import Attachment
 from newel.config.keymap import Keymap
 from newel.terminal.renderers.palette import wrap
 from newel.terminal.ui.clipboard import PastedImages
 from newel.terminal.ui.history import search_history
+from newel.terminal.ui.line_reader import ENTER, QUIET_S
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT, one_line
@@ -79,6 +81,8 @@ class WritingMode:
         self._handler = handler
         self._images = images or PastedImages()
         self._escapes = DoublePress()
+        self._answered = float("-inf")
+        self._text_then = ""
 
     def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — nothing is shown
         return ""
@@ -92,7 +96,22 @@ class WritingMode:
     def on_text(self) -> None:
         """Nothing depends on it."""
 
+    def restore(self, text: str, images: Sequence[Attachment] = ()) -> None:
+        """Put a text above the draft, with the images that were pasted into it."""
+        for image in images:
+            self._images.add(image)
+        self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
+        self._buffer.cursor_position = len(self._buffer.text)
+        self._text_then = self._buffer.text
+
+    def ignore_late_enter(self) -> None:
+        """A key has answered a question. Who presses Enter behind it, as in a line, must not send the draft with it."""
+        self._answered, self._text_then = time.monotonic(), self._buffer.text
+
     def on_enter(self) -> None:
+        if time.monotonic() - self._answered < QUIET_S and self._buffer.text == self._text_then:
+            self._answered = float("-inf")
+            return
         document = self._buffer.document
         state = self._buffer.complete_state
         if document.text_before_cursor.endswith("\\") and document.is_cursor_at_the_end_of_line:
@@ -236,7 +255,7 @@ class AnsweringMode(WaitingMode):
             self._answer()
 
     def on_enter(self) -> None:
-        if self._buffer.text or not self._keys:
+        if self._buffer.text or not self._keys or ENTER in self._keys:
             self._answer()
 
     def _answer(self) -> None:

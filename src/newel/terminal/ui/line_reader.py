@@ -20,6 +20,9 @@ from newel.text.sanitize import escape_invisible
 
 PIECE = 65_536
 
+ENTER: Final = "\n"
+"""Among the keys that answer a question, it stands for an empty line."""
+
 _PASTE = re.compile(r"\x1b\[20[01]~")
 
 
@@ -57,7 +60,9 @@ class LineReader:
         return line.removesuffix(b"\r").decode(errors="replace")
 
     async def key_or_line(self, keys: str) -> str | None:
-        """One of ``keys`` as soon as it is pressed in a terminal, or else the next line. An empty line there is passed over."""
+        """One of ``keys`` as soon as it is pressed in a terminal, or else the next line. An empty line there is passed over, unless
+        ``ENTER`` is among them.
+        """
         if not os.isatty(self.fd):
             return await self.next()
         while True:
@@ -66,6 +71,8 @@ class LineReader:
             typed = piece.decode(errors="replace").strip("\r\n")
             if piece in {b"", b"\x04"}:
                 return None
+            if not typed and ENTER in keys:
+                return ""
             if len(typed) == 1 and typed in keys:
                 return typed
             if typed:
@@ -216,7 +223,7 @@ class TerminalAsk:
                     self._write(f"\n{unsent}\n{question}")
                 if keys and self._renderer.animated:
                     line = await self._lines.key_or_line(keys)
-                    self._write("\n" if line is not None and line in keys else "")
+                    self._write("\n" if line is not None and line in keys else "")  # nothing has echoed it
                 else:
                     line = await self._lines.next()
             except anyio.get_cancelled_exc_class():

@@ -120,7 +120,7 @@ class PromptToolkitUI:
             multiline=True,
             enable_history_search=True,
         )
-        self._images = images = PastedImages()
+        images = PastedImages()
         self._writing = WritingMode(self._buffer, self._get_handler, images)
         self._mode: InputMode = self._writing
         self._app = self._build(editing)
@@ -181,6 +181,8 @@ class PromptToolkitUI:
                     answer = await mode.answer
                     late = "" if keys else typed_text(self._buffer).removeprefix(answer)
                 self._buffer.insert_text(late)  # it came together with the answer
+                if answer and answer in keys:
+                    self._writing.ignore_late_enter()
                 return answer
 
     async def pick(
@@ -309,10 +311,7 @@ class PromptToolkitUI:
         self.renderer.note(text, "aside")
 
     def restore_input(self, text: str, images: Sequence[Attachment] = ()) -> None:
-        for image in images:
-            self._images.add(image)
-        self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
-        self._buffer.cursor_position = len(self._buffer.text)
+        self._writing.restore(text, images)
         self._app.invalidate()
 
     # -- the screen ---------------------------------------------------------------------------------

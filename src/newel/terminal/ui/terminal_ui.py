@@ -117,7 +117,7 @@ class CommandUI(Protocol):
         self, question: str, about: str, initial: str = "", *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
         """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited. Where keys are read one by one, one of ``keys``
-        answers at once, and an empty line is no answer.
+        answers at once, and an empty line is no answer unless ``ENTER`` is one of them.
         """
         ...
 
