@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -127,9 +128,49 @@ def help_text() -> str:
 """For the MCP conformance suite, not for users."""
 
 
+READS_HOME = frozenset(
+    {
+        *(
+            "doctor",
+            "sessions",
+            "export",
+            "review",
+            "checkpoints",
+            "trace",
+            "stats",
+            "agents",
+            "hosts",
+            "permissions",
+        ),
+        *("trust", "keys", "config", "mcp", "hooks", "skills", "extensions"),
+    }
+)
+"""The commands that say what is in Newel's own folder."""
+
+
+def _check_home(name: str, arguments: Sequence[str]) -> None:
+    """Raises ``UsageError`` in a sandbox without Newel's folder: the command would report that nothing is there."""
+    if "NEWEL_SANDBOX" not in os.environ or name not in READS_HOME:
+        return
+    from newel.agent.errors import UsageError
+    from newel.config.settings import newel_home
+    from newel.config.variables import SANDBOX
+    from newel.workspace.sandbox.policy import INSIDE
+
+    needs_none = {"-h", "--help", "check"}
+    if os.environ[SANDBOX] != INSIDE or not needs_none.isdisjoint(arguments):
+        return
+    if not (home := newel_home(os.environ)).exists():
+        raise UsageError(
+            f"{home} cannot be seen in the sandbox of this command, so `newel {name}` cannot tell what is there. "
+            "Run it in another terminal."
+        )
+
+
 def run(name: str, arguments: Sequence[str]) -> int:
     from newel.permissions.nested import refuse_decision
 
     refuse_decision(name, arguments)
+    _check_home(name, arguments)
     module = import_module(f"newel.cli.{MODULES[name]}")
     return int(getattr(module, f"command_{name}")(arguments))

@@ -314,3 +314,18 @@ def test_a_resumed_run_keeps_its_preset_but_not_without_a_sandbox(
     assert done.returncode == 1
     assert_explained(done.stderr)
     assert not (newel.project / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [["doctor"], ["review"], ["config"], ["mcp", "list"], ["sessions"], ["stats"]], ids=" ".join
+)
+def test_commands_about_newels_folder_do_not_report_that_nothing_is_there(
+    with_model: WithModel, words: list[str]
+) -> None:
+    """In the sandbox that folder does not exist, and "No sessions in this folder yet" is not true."""
+    newel = with_model(scenario("look", {"content": "Done."}))
+    done = newel(*words, NEWEL_SANDBOX="inside", NEWEL_HOME=str(newel.project.parent / "unseen"))
+    assert done.returncode == 2, done.stdout
+    assert "cannot be seen in the sandbox of this command" in done.stderr
+    assert "Run it in another terminal." in done.stderr
+    assert newel(*words, "--help", NEWEL_SANDBOX="inside", NEWEL_HOME="/unseen").returncode == 0
