@@ -35,6 +35,8 @@ from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
 from newel.version import VERSION
 
+PROBE_BYTES: Final = 64 * 1024
+"""More than a session needs for its first message."""
 LOAD: Final = "Load one; with Ollama: ollama pull NAME."
 
 
@@ -124,8 +126,12 @@ def _home(home: Path) -> Iterator[Check]:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = home / f".doctor-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        try:
+            with probe.open("wb") as file:  # on a full disk, a file can be created and not be written
+                file.write(bytes(PROBE_BYTES))
+                os.fsync(file.fileno())
+        finally:
+            probe.unlink(missing_ok=True)
         yield Check(GOOD, "home", f"{home} is writable")
     except OSError as error:
         message = f"{home}: {error.strerror}.\nSet NEWEL_HOME to a writable folder, or use --ephemeral."

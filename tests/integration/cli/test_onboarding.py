@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.support import Newel, scenario
+from tests.support import BIN, Newel, scenario
 
 Make = Callable[..., Newel]
 
@@ -64,3 +66,20 @@ def test_doctor_does_not_question_the_address_of_a_server_that_answered(with_mod
     ran = with_model(scenario("", busy))("doctor")
     assert "is overloaded (529)" in ran.stdout
     assert "Check that the server is running" not in ran.stdout
+
+
+def test_the_doctor_finds_a_disk_on_which_nothing_can_be_written(with_model: Any) -> None:
+    """A file can be created there, so a check that only creates one finds nothing."""
+    newel = with_model(scenario("work", {"content": "Done."}))
+    full = subprocess.run(
+        ["bash", "-c", f"ulimit -f 0; exec {BIN / 'newel'} doctor"],
+        cwd=newel.project,
+        env=newel.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert full.returncode == 1, full.stdout
+    assert "Set NEWEL_HOME to a writable folder" in full.stdout
+    assert not list((newel.home / ".newel").glob(".doctor*"))
