@@ -192,6 +192,7 @@ async def _converse(
         first_prompts=[Prompt(text) for text in options.prompts],
         settings=settings.terminal,
         theme=theme,
+        resumes_here=options.worktree is None,
     )
 
 

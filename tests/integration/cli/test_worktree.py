@@ -80,3 +80,17 @@ def test_without_a_repository_or_with_a_host_it_says_so(with_model: Make) -> Non
     assert "on this machine only" in newel("--worktree", "--host", "h:/x", "look").stderr
     assert newel("--worktree", "-c", "look").returncode == 2
     assert newel.requests == []
+
+
+def test_a_conversation_ends_with_the_one_way_to_resume_it(with_model: Make) -> None:
+    """``newel -c`` in the folder of the shell would resume another one."""
+    newel = in_repository(with_model(scenario("", bash("echo two > a.txt"), {"content": "Done."})))
+    words = [str(BIN / "newel"), "--worktree", "--sandbox", "off"]
+    with Tmux(words, newel.project, newel.environ, columns=160) as screen:
+        screen.wait_for("newel/chat · ")
+        screen.type("change it", "Enter")
+        screen.wait_for("Done.")
+        screen.type("", "C-d")
+        screen.wait_for("git worktree remove")
+        screen.wait_for_end()
+        assert "resumes this conversation" not in screen.text

@@ -61,9 +61,11 @@ async def run_repl(
     first_prompts: Sequence[Prompt] = (),
     settings: TerminalSettings | None = None,
     theme: Theme | None = None,
+    resumes_here: bool = True,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
     ``header`` the first lines shown; ``first_prompts`` run first, in the styles of ``theme`` (None: the default one). A terminal that cannot move its cursor gets ``console``.
+    ``resumes_here``: `newel -c` in the folder of the shell resumes the conversation.
     """
     ui = _open_ui(agent, home, screen, settings, theme)
     notice = RunNotice(agent, slash_command, sums_up=True)
@@ -73,7 +75,8 @@ async def run_repl(
 
     approver.attend(ui.ask, ui.show_answer, view, ui.ask)
     try:
-        repl = CodingRepl(agent, ui, home, notice, header, keymap=Keymap(settings.keys if settings else None))
+        keymap = Keymap(settings.keys if settings else None)
+        repl = CodingRepl(agent, ui, home, notice, header, keymap=keymap, resumes_here=resumes_here)
         for prompt in first_prompts:
             repl.enqueue(prompt)
         program = settings.status_line if settings else ()
@@ -128,9 +131,11 @@ class CodingRepl(Repl[CommandContext]):
         header: str,
         *,
         keymap: Keymap,
+        resumes_here: bool = True,
     ) -> None:
         super().__init__(ui, COMMANDS, CommandContext(agent, ui, home, keymap))
         self._keymap = keymap
+        self._resumes_here = resumes_here
         self._agent = agent
         self._notice = notice
         self._header = header
@@ -187,6 +192,8 @@ class CodingRepl(Repl[CommandContext]):
 
     def _part(self) -> None:
         session = self._agent.session
+        if not self._resumes_here:
+            return
         if session.get_file_path() is not None and session.has_data() and sys.stdout.isatty():
             how = "newel -c" if session.is_latest() else f"newel --session {session.get_id()[:8]}"
             where = " with the same --host" if self._agent.workspace.name.startswith(SCHEME) else ""
