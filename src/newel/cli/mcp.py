@@ -32,13 +32,13 @@ START_TIMEOUT_S: Final = 60.0
 
 def command_mcp(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    run = {"add": _add, "remove": _remove, "test": _test, "trust": _trust}.get(options.action, _list)
-    return run(options)
+    runs = {"add": _add, "add-json": _add_json, "remove": _remove, "test": _test, "trust": _trust}
+    return runs.get(options.action, _list)(options)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="newel mcp", description="Manage MCP servers, whose tools the agent can use.")
-    actions = parser.add_subparsers(dest="action", metavar="list | add | remove | test | trust")
+    actions = parser.add_subparsers(dest="action", metavar="list | add | add-json | remove | test | trust")
     actions.add_parser("list", help="list the servers, and problems in their files (the default)")
     add = actions.add_parser("add", help="add a server: newel mcp add NAME -- COMMAND ARGUMENT … (or a URL)")
     add.add_argument("name", metavar="NAME")
@@ -54,12 +54,22 @@ def _parser() -> argparse.ArgumentParser:
         "--header", action="append", default=[], metavar="'NAME: VALUE'", help="send a header to the URL"
     )
     add.add_argument(
-        "--project", action="store_true", help="add it to this project's file, for all its users"
+        "-t",
+        "--transport",
+        choices=["stdio", "http"],
+        help="what the server is: a command (stdio) or a URL (http); told apart without it",
     )
+    _add_scope(add, "add it to this project's file, for all its users")
     add.add_argument("target", nargs="+", metavar="COMMAND", help="a command line after --, or a URL")
+    add_json = actions.add_parser("add-json", help="add a server by its entry in a file of servers")
+    add_json.add_argument("name", metavar="NAME")
+    add_json.add_argument(
+        "json", metavar="JSON", help='for example {"command": "uvx", "args": ["mcp-server-time"]}'
+    )
+    _add_scope(add_json, "add it to this project's file, for all its users")
     remove = actions.add_parser("remove", help="remove a server")
     remove.add_argument("name", metavar="NAME")
-    remove.add_argument("--project", action="store_true", help="remove it from this project's file")
+    _add_scope(remove, "remove it from this project's file")
     test = actions.add_parser("test", help="start all servers or one, and list their tools")
     test.add_argument("name", nargs="?", metavar="NAME")
     trust = actions.add_parser("trust", help="trust a project's server, or accept changed tools of a server")
@@ -69,6 +79,18 @@ def _parser() -> argparse.ArgumentParser:
     change.add_argument("--decline", action="store_true", help="never use it, and do not mention it again")
     change.add_argument("--revoke", action="store_true", help="withdraw the decision")
     return parser
+
+
+def _add_scope(parser: argparse.ArgumentParser, help_text: str) -> None:
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("--project", action="store_true", help=help_text)
+    scope.add_argument(
+        "-s", "--scope", choices=["user", "project"], help="your own file, the default, or as --project"
+    )
+
+
+def _is_for_project(options: argparse.Namespace) -> bool:
+    return options.project or options.scope == "project"
 
 
 def _home() -> Path:
@@ -198,29 +220,40 @@ def _confirm(question: str = "Trust it?") -> bool:
 
 
 def _add(options: argparse.Namespace) -> int:
-    path = _file(options.project)
-    entry = _entry(options)
-    server = parse_entry(
-        options.name, msgspec.json.encode(entry), path, "project" if options.project else "user"
-    )
+    return _add_entry(options.name, _entry(options), for_project=_is_for_project(options))
+
+
+def _add_json(options: argparse.Namespace) -> int:
+    try:
+        entry = msgspec.json.decode(options.json, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"This is not the JSON of a server: {error}.") from None
+    return _add_entry(options.name, entry, for_project=_is_for_project(options))
+
+
+def _add_entry(name: str, entry: dict[str, Any], *, for_project: bool) -> int:
+    path = _file(for_project)
+    server = parse_entry(name, msgspec.json.encode(entry), path, "project" if for_project else "user")
 
     def add(servers: dict[str, Any]) -> None:
-        if options.name in servers:
-            remedy = (
-                f"Remove it first: newel mcp remove {options.name}{' --project' if options.project else ''}"
-            )
-            raise UsageError(f"{path} already has a server '{options.name}'. {remedy}")
-        servers[options.name] = entry
+        if name in servers:
+            remedy = f"Remove it first: newel mcp remove {name}{' --project' if for_project else ''}"
+            raise UsageError(f"{path} already has a server '{name}'. {remedy}")
+        servers[name] = entry
 
-    _change(path, add, private=not options.project)
+    _change(path, add, private=not for_project)
     Trust(_home()).decide(server, True)
-    print(f"Added to {escape_line(str(path))}. Try it: newel mcp test {escape_line(options.name)}")
+    print(f"Added to {escape_line(str(path))}. Try it: newel mcp test {escape_line(name)}")
     return 0
 
 
 def _entry(options: argparse.Namespace) -> dict[str, Any]:
     command, *args = options.target
-    if re.match(r"https?://", command):
+    is_url = re.match(r"https?://", command) is not None
+    if options.transport is not None and is_url != (options.transport == "http"):
+        found, other = ("a URL", "http") if is_url else ("a command", "stdio")
+        raise UsageError(f"{escape_line(command, 80)} is {found}: use --transport {other}, or leave it out.")
+    if is_url:
         if args or options.env:
             raise UsageError("A URL takes no arguments and no --env.")
         headers = dict(_pair(header, ":") for header in options.header)
@@ -239,7 +272,7 @@ def _pair(text: str, mark: str) -> tuple[str, str]:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    path = _file(options.project)
+    path = _file(_is_for_project(options))
 
     def remove(servers: dict[str, Any]) -> None:
         if options.name not in servers:
@@ -250,7 +283,7 @@ def _remove(options: argparse.Namespace) -> int:
 
     if not path.exists():
         raise UsageError(f"Nothing to remove: {path} does not exist.")
-    _change(path, remove, private=not options.project)
+    _change(path, remove, private=not _is_for_project(options))
     Trust(_home()).pins.forget(path, options.name)
     print(f"Removed from {escape_line(str(path))}.")
     return 0

@@ -199,10 +199,28 @@ _VALUE_HINTS: Final = {
             "acceptedits accept-edits auto-edit auto_edit",
             '`--approve ask` and `newel permissions add "write(**)"` ask about commands only.',
         ),
+        (
+            "--scope",
+            "local",
+            "`user`, the default, is for you in every folder; `project` is for all users of this one.",
+        ),
+        ("--transport", "sse", "MCP has given SSE up: use the server's HTTP address."),
+        (
+            "newel mcp",
+            "get show info ls status",
+            "`newel mcp list` shows the servers, `newel mcp test NAME` starts one and lists its tools.",
+        ),
+        ("newel mcp", "rm delete uninstall", "`newel mcp remove NAME` removes a server."),
+        (
+            "newel mcp",
+            "add-from-claude-desktop import",
+            "`newel mcp add-json NAME JSON` adds one entry of such a file.",
+        ),
+        ("newel mcp", "serve", "`newel acp` serves an editor, `newel rpc` a program."),
     )
     for word in words.split()
 }
-"""For the values that other tools have for an option, in lower case."""
+"""For the values that other tools have for an option, or the actions that they have for a command, in lower case."""
 
 _SETTING_HINTS: Final = {
     "model": "`--model NAME` chooses the model.",
@@ -283,7 +301,7 @@ def _check_slash(first: str, as_prompt: str) -> None:
 def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
     """A parser's message, with a hint at what was probably meant."""
     if invalid := re.fullmatch(_INVALID, message):
-        return _explain_value(*invalid.groups())
+        return _explain_value(prog, *invalid.groups())
     _, unknown, unexpected = message.partition("unrecognized arguments: ")
     if not unknown:
         return f"{message}."
@@ -302,10 +320,10 @@ def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
     return f"There is no option {name}. {hint}".rstrip()
 
 
-def _explain_value(of: str, quoted: str, choices: str) -> str:
+def _explain_value(prog: str, of: str, quoted: str, choices: str) -> str:
     """The error for a value that an option lacks, or a command that a command lacks. Python quotes the choices or not."""
     value = quoted[1:-1]
     name = of.rpartition("/")[2]  # of -m/--model the long one
     what = f"{name} {value}" if name.startswith("-") else f"command '{value}'"
-    hint = _VALUE_HINTS.get((name, value.lower()), "")
+    hint = _VALUE_HINTS.get((name if name.startswith("-") else prog, value.lower()), "")
     return f"There is no {what}: choose from {choices.replace(chr(39), '')}. {hint}".rstrip()

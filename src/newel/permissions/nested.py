@@ -26,7 +26,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "config": ("set", "unset", "edit"),
     "setup": (),
     "permissions": ("add", "revoke"),
-    "mcp": ("add", "remove", "trust"),
+    "mcp": ("add", "add-json", "remove", "trust"),
     "skills": ("trust",),
     "hosts": ("add", "remove"),
     "hooks": ("trust",),
