@@ -96,6 +96,8 @@ class _NoteRenderer(Renderer):
 class _NoteUI:
     """A ``CommandUI`` that shows notes and asks for consent. Other questions have no answer, and then nothing is changed."""
 
+    reads_keys: bool = False
+
     def __init__(self, say: Callable[[str], object], confirm: Confirm) -> None:
         self.renderer = _NoteRenderer(say)
         self._confirm = confirm

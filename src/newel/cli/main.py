@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -194,6 +195,10 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         from newel.cli.suggestions import check_words
 
         check_words(parsed.words)
+    if parsed.model and not prompts and len(parsed.model.split()) > 1:
+        # Elsewhere -m is the message; no model's name has several words.
+        words = shlex.quote(parsed.model)
+        parser.error(f"-m is the model. The prompt needs no option: newel {words}")
     if parsed.print and not prompts and sys.stdin.isatty():
         parser.error("--print needs a prompt")
     options = AgentOptions(

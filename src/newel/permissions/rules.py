@@ -335,6 +335,6 @@ def _describe_rule(text: str) -> str:
         case WebRule() as rule:
             return f"pages of {str(rule).removeprefix(f'{WEB}(').removesuffix(')')}"
         case ToolRule(name="write"):
-            return "edits"
+            return "all edits in the project"
         case ToolRule(name=name):
             return f"the tool {name}"

@@ -68,10 +68,11 @@ class ParsedTool(ABC, Generic[P]):
         """Of an argument that is none of the tool's. Very small models copy parts of the schema, such as ``required``."""
         return name in COMMENTARY or self.spec.parameters.get(name) == value
 
-    def invalid(self, problem: str) -> InvalidArguments:
-        """An error about this tool's arguments that ends with a list of them."""
+    def invalid(self, problem: str, *, missing: str = "") -> InvalidArguments:
+        """An error about this tool's arguments that ends with a list of them. ``missing`` is one that these arguments need."""
         names = ", ".join(
-            f"`{name}`" if field.required else f"`{name}` (optional)" for name, field in self._fields.items()
+            f"`{name}`" if field.required or name == missing else f"`{name}` (optional)"
+            for name, field in self._fields.items()
         )
         return InvalidArguments(f"{self.name}: {problem}. The arguments are {names}.")
 

@@ -75,10 +75,10 @@ class EditTool(ChangingTool[EditParameters]):
     def parse(self, arguments: dict[str, Any], /) -> EditParameters:
         parsed = super().parse(self._with_plain_edits(arguments))
         if not parsed.edits and parsed.old_string is None:
-            raise self.invalid("missing required argument `old_string`")
+            raise self.invalid("missing required argument `old_string`", missing="old_string")
         if (parsed.old_string is None) != (parsed.new_string is None):
             missing = "new_string" if parsed.new_string is None else "old_string"
-            raise self.invalid(f"missing required argument `{missing}`")
+            raise self.invalid(f"missing required argument `{missing}`", missing=missing)
         return parsed
 
     def _with_plain_edits(self, arguments: dict[str, Any]) -> dict[str, Any]:

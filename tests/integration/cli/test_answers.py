@@ -226,6 +226,7 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
         (["--json-schema", "{}", "hi"], "--schema FILE"),
         (["--allowedTools", "Read", "hi"], "--tools LIST"),
         (["review", "the", "last", "commit"], "newel -- review the last commit"),
+        (["-m", "fix it"], "-m is the model. The prompt needs no option: newel 'fix it'"),
         (["undo", "--all"], "There is no option --all."),
         (["--mode", "json", "hi"], "`--output-format text|json|stream-json`"),
         (["--out", "x", "hi"], "Did you mean --output-format or --output?"),

@@ -61,7 +61,7 @@ def test_an_entry_is_added_as_json(with_model: Make) -> None:
         (["add", "--transport", "sse", "x", URL], "MCP has given SSE up"),
         (["add", "--transport", "http", "x", "uvx"], "uvx is a command: use --transport stdio"),
     ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+    ids=["get", "local", "sse", "a-command-by-http"],
 )
 def test_what_newel_lacks_is_answered_with_what_it_has(with_model: Make, words: list[str], says: str) -> None:
     done = with_model()("mcp", *words)

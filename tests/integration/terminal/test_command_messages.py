@@ -70,7 +70,7 @@ def test_messages_name_the_commands_of_the_conversation(open_terminal: Open, fro
         terminal.wait_for(said)
 
 
-@pytest.mark.parametrize("answer", ["1", ""])
+@pytest.mark.parametrize("answer", ["2", ""])
 def test_a_dumb_terminal_asks_for_the_approval_mode(open_terminal: Open, answer: str) -> None:
     """``/approve`` runs beside the jobs: its question must not meet the reader of the next prompt."""
     terminal = open_terminal("rich", TERM="dumb")
@@ -83,3 +83,22 @@ def test_a_dumb_terminal_asks_for_the_approval_mode(open_terminal: Open, answer:
     terminal.wait_for(lambda: terminal.screen.text.endswith("\n>"))
     terminal.send("words\r")
     terminal.wait_for("You said: words")
+
+
+def test_a_dumb_terminal_has_no_keys_in_its_help(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", TERM="dumb", columns=120, rows=60)
+    terminal.wait_for("\n>")
+    terminal.send("/help\r")
+    terminal.wait_for("# words")
+    terminal.wait_for(lambda: terminal.screen.text.endswith("\n>"))
+    assert "Ctrl+" not in terminal.screen.text
+    assert "Enter begins a new line" not in terminal.screen.text
+
+
+def test_a_failed_request_says_how_to_send_it_again(open_terminal: Open) -> None:
+    terminal = open_terminal("rich", "fail")
+    terminal.wait_for("The server refused the request")
+    terminal.wait_for("Up and Enter send it again")
+    terminal.send("words\r")
+    terminal.wait_for("You said: words")
+    assert "send it again" not in terminal.screen.text

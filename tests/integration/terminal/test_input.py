@@ -460,3 +460,19 @@ def test_text_in_the_clipboard_is_pasted_and_without_a_program_the_user_is_told(
     other = ready(open_terminal)
     other.send("\x16")
     other.wait_for("install wl-paste")
+
+
+def test_the_next_word_begins_behind_a_completed_file_name(open_terminal: Open, tmp_path: Path) -> None:
+    (tmp_path / "project" / "parser.py").write_text("x = 1\n")
+    terminal = ready(open_terminal)
+    terminal.send("see @pars")
+    terminal.wait_for("\n parser.py")
+    terminal.send("\t\rplease")
+    terminal.wait_for(f"{MARK} see @parser.py please\n")
+
+
+def test_a_command_of_a_shell_is_not_completed_to_another_one(open_terminal: Open) -> None:
+    terminal = ready(open_terminal, columns=120)
+    terminal.send("/ls\r")
+    terminal.wait_for("There is no command /ls. `!command` runs a command and shows it to the model.")
+    assert "/tools" not in terminal.screen.text

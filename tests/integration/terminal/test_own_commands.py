@@ -208,3 +208,12 @@ def test_without_a_terminal_the_output_is_shared_as_well(run_program: Callable[.
     said = done.stdout.rpartition("You said:")[2]
     assert "found" in said, done.stdout
     assert "hidden" not in said
+
+
+def test_a_change_of_folder_is_said_to_do_nothing(open_terminal: Callable[..., Any]) -> None:
+    terminal = open_terminal("rich", columns=140)
+    terminal.wait_for("Enter sends")
+    terminal.send("! cd lib\r")
+    terminal.wait_for("Each command starts in the project's folder")
+    terminal.send("!cd / && pwd; echo there\r")
+    terminal.wait_for("The model gets this with your next message")

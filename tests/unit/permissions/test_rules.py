@@ -108,4 +108,7 @@ def test_a_rule_matches_whole_words(rule: str, command: str, matches: bool) -> N
 
 def test_rules_are_described_in_words() -> None:
     rules = ["bash(npm test *)", "write(src/deep/**)", "write", "github__*"]
-    assert describe_rules(rules) == "npm test *, edits in src/deep/, edits, the tool github__*"
+    assert (
+        describe_rules(rules)
+        == "npm test *, edits in src/deep/, all edits in the project, the tool github__*"
+    )

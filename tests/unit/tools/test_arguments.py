@@ -107,7 +107,11 @@ def test_a_part_of_the_schema_that_a_small_model_copies_is_no_argument(local_ben
             {},
             "read: missing required argument `file_path`. The arguments are `file_path`, `offset` (optional)",
         ),
-        ("edit", {"file_path": "a"}, "edit: missing required argument `old_string`"),
+        (
+            "edit",
+            {"file_path": "a"},
+            "missing required argument `old_string`. The arguments are `file_path`, `old_string`, `new_string` (optional)",
+        ),
         ("edit", {"file_path": "a", "old_string": "x"}, "edit: missing required argument `new_string`"),
         ("edit", {"file_path": "a", "new_string": "x"}, "edit: missing required argument `old_string`"),
         (

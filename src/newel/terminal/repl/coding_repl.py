@@ -148,6 +148,7 @@ class CodingRepl(Repl[CommandContext]):
         """Queued messages, by id, as they were before files and templates were read."""
         self._is_done = False
         """Whether the last run came to its end: nothing stopped it, no error and no limit."""
+        self._has_failed = False
         self._own_commands = OwnCommands(agent, ui)
         watch(agent, lambda text: ui.renderer.note(text, "aside"), ui.refresh)
 
@@ -314,6 +315,8 @@ class CodingRepl(Repl[CommandContext]):
             lines.append(" · ".join(filter(None, (detach, *sends, "Esc stops"))))
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
+        elif self._has_failed:
+            lines.append(self._hint("previous", "{} and Enter send it again"))
         elif self._agent.approve == "plan" and self._agent.state.messages:
             lines.append("/implement starts on the plan · /implement auto without asking")
         elif not self._agent.state.messages:
@@ -335,6 +338,7 @@ class CodingRepl(Repl[CommandContext]):
     # -- jobs ---------------------------------------------------------------------------------------
 
     async def _run_job(self, prompt: Prompt) -> None:
+        self._has_failed = False
         if self.is_command(prompt.typed):
             self._kept.drop(prompt)  # before it runs: it must not be offered again
         await super()._run_job(prompt)
@@ -360,7 +364,7 @@ class CodingRepl(Repl[CommandContext]):
             message = msgspec.structs.replace(message, attachments=attachments)
             self._is_done = False
             ended = await converse(self._agent, message, self.ui.renderer, other_model="/model")
-            self._is_done = ended == "done"
+            self._is_done, self._has_failed = ended == "done", ended in {None, "error"}
 
     async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""

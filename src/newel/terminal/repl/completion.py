@@ -22,11 +22,12 @@ _MENTION = re.compile(
 
 def completions(typed: str, texts: Mapping[str, str], *, first: str = "") -> Iterable[Completion]:
     """Those of ``texts`` that begin with what was ``typed``, each with its explanation. If none does, those that have its
-    letters in order. ``first`` is the style of the first one.
+    letters in order; a command has the first letter, too: `/ls` is no `/tools`. ``first`` is the style of the first one.
     """
     names = list(texts)
+    head = typed[:2] if typed.startswith("/") else ""
     found = [name for name in names if name.startswith(typed)] or [
-        names[position] for position in fuzzy_matches(names, typed)
+        names[position] for position in fuzzy_matches(names, typed) if names[position].startswith(head)
     ]
     for place, name in enumerate(found):
         yield Completion(
@@ -80,5 +81,8 @@ class ReplCompleter(Completer):
         for completion in self.get_completions(document, complete_event):
             yield completion
         if self._files and (mention := _MENTION.fullmatch(document.text_before_cursor)):
+            is_apart = document.text_after_cursor[:1].isspace()
             for name in await self._files.complete(mention["quoted"] or mention["plain"] or ""):
-                yield Completion(mention_of(name), -len(mention["mention"]), display=escape_line(name))
+                # A folder leads on; behind a whole name the next word begins.
+                end = "" if is_apart or name.endswith("/") else " "
+                yield Completion(mention_of(name) + end, -len(mention["mention"]), display=escape_line(name))

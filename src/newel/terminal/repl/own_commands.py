@@ -5,6 +5,7 @@ What is shared is attached to that message, so it is stored, shown, exported and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,12 @@ SHARED: Final = "The model gets this with your next message (!! takes it back)."
 PRIVATE: Final = "Private: the model does not get this."
 
 
+STARTS_HERE: Final = (
+    "Each command starts in the project's folder, so `cd` alone does nothing. `!cd DIR && COMMAND` runs one elsewhere; "
+    "`newel --cwd DIR` in a shell works there."
+)
+
+
 class OwnCommands:
     """Runs them, in the terminal itself where there is one, and keeps what the next message takes along."""
 
@@ -42,6 +49,9 @@ class OwnCommands:
         command = typed.lstrip("!").strip()
         if not command:
             self._take_back(is_private)
+            return
+        if _is_change_of_folder(command):
+            self._ui.renderer.note(STARTS_HERE)
             return
         done = await self._run(command)
         text = sanitize(done.stdout) + sanitize(done.stderr)
@@ -128,6 +138,11 @@ class OwnCommands:
             return f"the whole output is in {await anyio.to_thread.run_sync(save_spill, output)}"
         except OSError as error:
             return f"it could not be saved: {error}"
+
+
+def _is_change_of_folder(command: str) -> bool:
+    """Whether it only changes the folder of the shell that it runs in."""
+    return re.fullmatch(r"(?:cd|pushd|popd)(?:\s+[^;&|<>\n]*)?", command) is not None
 
 
 class _LineBuffer:

@@ -30,12 +30,13 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("!!command", "run a command that the model does not get; !! alone discards those not sent yet"),
         ("@path", "attach a file"),
         ("# words", "the agent notes them in AGENTS.md, for all later conversations; also /remember"),
-        ("\\ at the end", "Enter begins a new line"),
     ]
+    if context.ui.reads_keys:
+        rows.append(("\\ at the end", "Enter begins a new line"))
     rows += [
         (", ".join(context.keymap.labels("input", action)), does)
         for action, does in actions("input").items()
-        if context.keymap.names("input", action)
+        if context.ui.reads_keys and context.keymap.names("input", action)
     ]
     context.say(COMMANDS.help(rows, context.ui.columns()))
 
@@ -65,7 +66,9 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("resume", "[ID]", "resume an earlier session of this folder", resume),
     SlashCommand("rewind", "", "go back to before a prompt, with the files; also Esc Esc", rewind),
     SlashCommand("branch", "", "go back to any message, of other branches too", branch),
-    SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
+    SlashCommand(
+        "export", "[FILE]", "write the session into this folder, as .md or .html, with secrets masked", export
+    ),
     SlashCommand("copy", "[N]", "copy the last answer, or its Nth block of code", copy, at_once=True),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),

@@ -26,6 +26,8 @@ from newel.text.sanitize import escape_invisible, sanitize
 class PlainUI:
     """Reads a line from the file descriptor ``stdin`` whenever nothing runs."""
 
+    reads_keys: bool = False
+
     def __init__(self, renderer: Renderer, stdin: int, out: TextIO, *, prompt: str = "> ") -> None:
         self.renderer = renderer
         self._out = out

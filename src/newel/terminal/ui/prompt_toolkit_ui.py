@@ -85,6 +85,8 @@ class PromptToolkitUI:
     input, ``keymap`` (None: the default one) what the others do. ``title`` and ``notify`` are for ``Attention``.
     """
 
+    reads_keys: bool = True
+
     def __init__(
         self,
         out: TextIO,

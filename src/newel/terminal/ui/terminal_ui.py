@@ -100,7 +100,9 @@ class InputHandler(Protocol):
 
 
 class CommandUI(Protocol):
-    """What the slash commands of a conversation need of a user interface."""
+    """What the slash commands of a conversation need of a user interface. ``reads_keys``: the keys of the keymap act there."""
+
+    reads_keys: bool
 
     @property
     def renderer(self) -> Renderer: ...
