@@ -7,7 +7,8 @@ of everything before the first message that is kept.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import anyio.to_thread
@@ -126,6 +127,8 @@ class Compactor:
         """Returns the messages before those that it is given, without the results' texts. Called in a thread: a session reads them."""
         self.may_begin: MayCompact | None = None
         """Asked before each compaction, with its reason and the user's wishes."""
+        self.on_writing: Callable[[bool], None] | None = None
+        """Called when a model begins to write a summary, and when it ends. Must not raise."""
 
     async def __call__(
         self, messages: Sequence[AppMessage], _usage: Usage, /, *, overflow: bool
@@ -188,6 +191,16 @@ class Compactor:
             since += estimate_message(message)
         return self._overhead_tokens + since
 
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        if self.on_writing is not None:
+            self.on_writing(True)
+        try:
+            yield
+        finally:
+            if self.on_writing is not None:
+                self.on_writing(False)
+
     async def _compact(
         self, messages: Sequence[AppMessage], view: _HistoryView, cut: int, reason: Reason, wishes: str
     ) -> CustomMessage | None:
@@ -206,7 +219,8 @@ class Compactor:
         window = min(self.context_window or UNKNOWN_WINDOW, before)
         began = time.monotonic()
         try:
-            answer = await self._ask(gone, view.account, wishes, window)
+            with self._writing():
+                answer = await self._ask(gone, view.account, wishes, window)
         except NewelError as error:
             data["problem"] = (
                 f"No model summarized the conversation ({error}), so messages and commands are listed."

@@ -286,7 +286,7 @@ def test_edits_in_a_folder_are_allowed_by_one_answer(with_model: Make) -> None:
         terminal.wait_for("p always allows here: edits in src/")
         terminal.wait_for("Enter answers")
         terminal.type("p", "Enter")
-        terminal.wait_for("p always allows here: edits")
+        terminal.wait_for("p always allows here: all edits in the project")
         terminal.wait_for("+++ c")
         assert (newel.project / "src/deep/b").exists()
         assert not (newel.project / "c").exists()

@@ -189,3 +189,17 @@ def test_leaving_says_how_to_come_back(with_model: Make) -> None:
         screen.wait_for("`newel -c` resumes this conversation.")
         screen.type("clear; newel -c", "Enter")
         screen.wait_for(f"{MARK} first words")
+
+
+def test_the_state_says_that_a_summary_is_written(with_model: Make) -> None:
+    slow = {"response": {"content": "We said hello."}, "delay_ms": 1500}
+    newel = with_model(scenario("", {"content": "word " * 2_000}, {"content": "word " * 2_000}, slow))
+    with conversation(newel) as screen:
+        for number in (1, 2):
+            screen.type("go", "Enter")
+            wait_until(lambda number=number: len(newel.requests) == number, "the request")
+            screen.wait_for(" out", times=number)
+        screen.type("/compact", "Enter")
+        wait_until(lambda: "summarising the conversation" in screen.view, "the state of the summary")
+        screen.wait_for("Summarised ")
+        wait_until(lambda: "summarising the conversation" not in screen.view, "the end of the summary")

@@ -201,6 +201,9 @@ class UnprintedLines:
         return lines
 
 
+SUMMARISING: Final = "summarising the conversation"
+
+
 class LiveRenderer(Renderer):
     """Draws on ``screen``: subclasses add lines to ``_above`` to print them, and return the live part from ``_live``.
 
@@ -220,7 +223,7 @@ class LiveRenderer(Renderer):
         self._hint = hint
         self._clock = clock
         self._above: UnprintedLines = UnprintedLines()
-        self._activity = ""
+        self._activity = self._activity_before = ""
         self._activity_since = 0.0
         self._frame = 0
         self._is_live = False
@@ -262,6 +265,15 @@ class LiveRenderer(Renderer):
         """Set the current activity, an inert text; empty when idle."""
         if activity != self._activity:
             self._activity, self._activity_since = activity, self._clock()
+
+    def show_summarising(self, is_writing: bool) -> None:
+        """A model writes a summary of the conversation, or has written it."""
+        if is_writing:
+            self._activity_before = self._activity
+            self.set_activity(SUMMARISING)
+        elif self._activity == SUMMARISING or not self._activity_before:  # of /compact, no run's end clears it
+            self.set_activity(self._activity_before)
+            self._draw()
 
     def on_answer_start(self, message: AssistantMessage) -> None:
         self.set_activity(f"waiting for {one_line(message.model, 40) or 'the model'}")
