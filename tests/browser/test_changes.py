@@ -188,7 +188,15 @@ def test_the_sides_of_a_conflict_have_the_right_labels(workbench: Make) -> None:
     expect(trouble.get_by_role("button", name="Keep my lines")).to_be_visible()
     expect(trouble.get_by_role("button", name="Keep proposal")).to_have_count(0)
     trouble.get_by_role("button", name="Keep my lines").click()
-    expect(trouble).to_be_hidden()
+    expect(page.locator(".file-summary")).to_contain_text("1 accepted, unsaved")
     page.keyboard.press("Control+s")
+    page.get_by_role("dialog").get_by_role("button", name="Overwrite").click()
     expect(page.locator(".file-summary")).to_have_text("No changes")
     assert path.read_text() == "one of mine\ntwo\n"
+    checkpoint = ask(page, "GET", "checkpoints")["checkpoints"][0]
+    assert checkpoint["title"] == "Saved over changes on the disk: notes.md"
+    plan = ask(page, "POST", f"checkpoints/{checkpoint['checkpoint_id']}/undo", {"dry_run": True})
+    seen = [{"file_path": file["file_path"], "rev": file["rev"]} for file in plan["files"]]
+    ask(page, "POST", f"checkpoints/{checkpoint['checkpoint_id']}/undo", {"files": seen})
+    assert path.read_text() == "ONE\ntwo\n"
+    bench.complaints[:] = [each for each in bench.complaints if "409 (Conflict)" not in each]

@@ -200,7 +200,48 @@ def test_a_change_on_the_disk_is_a_conflict_with_three_resolutions(workbench: Ma
     expect(trouble.get_by_role("button", name="Re-run")).to_be_visible()
     assert "second, from outside" in path.read_text()
     trouble.get_by_role("button", name="Keep proposal").click()
+    expect(summary(page)).to_contain_text("2 accepted, unsaved")
+    assert path.read_text() == outside
+    page.keyboard.press("Control+z")
+    expect(summary(page)).to_contain_text("1 hunk to decide")
+    trouble.get_by_role("button", name="Keep proposal").click()
+    expect(trouble).to_contain_text("Save overwrites the lines that changed on disk.")
+    save, dialog = page.get_by_role("button", name="Save", exact=True), page.get_by_role("dialog")
+    save.click()
+    expect(dialog).to_contain_text("notes.md")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(summary(page)).to_contain_text("2 accepted, unsaved")
+    assert path.read_text() == outside
+    save.click()
+    dialog.get_by_role("button", name="Overwrite").click()
     expect(trouble).to_be_hidden()
+    on_disk(path, NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND"))
+    checkpoint = ask(page, "GET", "checkpoints")["checkpoints"][0]["checkpoint_id"]
+    plan = ask(page, "POST", f"checkpoints/{checkpoint}/undo", {"dry_run": True})
+    seen = [{"file_path": file["file_path"], "rev": file["rev"]} for file in plan["files"]]
+    ask(page, "POST", f"checkpoints/{checkpoint}/undo", {"files": seen})
+    on_disk(path, outside)
+    were_refused(bench)
+
+
+def test_the_list_of_pending_changes_asks_before_it_saves_over_a_change_on_the_disk(
+    workbench: Make,
+) -> None:
+    bench, page, path, _ = proposed(workbench)
+    outside = NOTES.replace("second", "second, from outside")
+    path.write_text(outside)
+    page.reload()
+    page.get_by_role("button", name="Accept all hunks of this file").click()
+    page.locator(".file-trouble").get_by_role("button", name="Keep proposal").click()
+    page.get_by_role("button", name="Review", exact=False).first.click()
+    page.get_by_role("button", name="All reviewed: Save 1 file").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("notes.md")
+    dialog.get_by_role("button", name="Cancel").click()
+    assert path.read_text() == outside
+    page.get_by_role("button", name="All reviewed: Save 1 file").first.click()
+    dialog.get_by_role("button", name="Overwrite").click()
     on_disk(path, NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND"))
     were_refused(bench)
 
@@ -307,6 +348,10 @@ def test_deleting_an_open_file_loses_no_typed_text(workbench: Make) -> None:
     expect(tab).to_contain_text("not saved")
     tab.click()
     trouble.get_by_role("button", name="Keep my lines").click()
+    expect(summary(page).filter(visible=True)).to_contain_text("1 accepted, unsaved")
+    assert not path.exists()
+    page.keyboard.press("Control+s")
+    page.get_by_role("dialog").get_by_role("button", name="Overwrite").click()
     on_disk(path, NOTES.replace("third", "third, sent and not sent"))
     were_refused(bench)
 

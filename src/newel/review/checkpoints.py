@@ -44,7 +44,7 @@ from newel.review.revert import (
     revert_hunks,
 )
 from newel.review.save import DiskSync, Refreshed
-from newel.review.save_plans import planned_write
+from newel.review.save_plans import file_version, planned_write
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.pending_saves import SaveIntent
 from newel.workspace.snapshots.tree import FileSnapshot
@@ -155,11 +155,7 @@ class Checkpoints:
             self._ledger.add_checkpoint(grown(checkpoint, files, folders))
 
     def _before(self, path: str) -> FileVersion:
-        content = content_of(buffer(self._ledger.get(path)))
-        if content is None:
-            return FileVersion(path=path, blob="", mode=0)
-        blob = content.blob or self._ledger.put_blobs([content.data])[0]
-        return FileVersion(path=path, blob=blob, mode=content.mode)
+        return file_version(self._ledger, path, buffer(self._ledger.get(path)))
 
     # -- looking at them ----------------------------------------------------------------------------
 

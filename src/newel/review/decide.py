@@ -43,6 +43,7 @@ from newel.review.model.hunk_text import with_text
 from newel.review.model.patch import file_patch, patch_of_hunk
 from newel.review.project import ProjectReview
 from newel.review.save import Saved, SaveFailed
+from newel.review.save_plans import overwrites
 from newel.review.serialize import HunkKind, View, hunk_kind
 from newel.review.store.ledger import Checkpoint, Ledger
 from newel.review.store.schema import LedgerError
@@ -275,7 +276,7 @@ def _pick(choice: Selection, review: FileReview, named: Collection[str], *, is_w
                 yield _require_choice(choice, review, hunk)
         elif not is_whole or hunk.state == "rejected":
             continue
-        elif choice.verdict == "keep" and hunk.conflict and hunk.state == "pending":
+        elif choice.verdict == "keep" and hunk.conflict:
             reason = f"hunk {hunk.id} is a conflict; to keep it anyway, name it"
             choice.left.append(DecisionProblem(review.path, reason))
         elif choice.verdict == "reject" and hunk.by_user:
@@ -382,17 +383,28 @@ def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
     return {path: ids for path, ids in accepted.items() if ids}
 
 
+def overwritten_paths(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> list[str]:
+    """The files in which these hunks replace lines that others changed on the disk: the user has to confirm that by name."""
+    return [review.path for review in reviews if overwrites(review, hunks.get(review.path, ()))]
+
+
 async def write(
-    project: ProjectReview, reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
+    project: ProjectReview,
+    reviews: Sequence[FileReview],
+    hunks: Mapping[str, Sequence[str]],
+    *,
+    overwrite: Collection[str] = (),
 ) -> SaveReport:
-    """Write accepted hunks to the disk, each file atomically. A file that differs from its review, or cannot be written, is a
+    """Write accepted hunks to the disk, each file atomically; ``overwrite`` as in ``DiskSync.save``. A file that differs from its review, or cannot be written, is a
     problem; it does not affect the others, unless they are in a folder that is created or replaced with it. Raises ``LedgerError``.
     """
     written = SaveReport([], [])
     for group in _group_writes([review for review in reviews if hunks.get(review.path)], hunks):
         revs = {review.path: review.rev for review in group}
         try:
-            written.saved.extend(await project.saver.save({path: hunks[path] for path in revs}, revs=revs))
+            written.saved.extend(
+                await project.saver.save({path: hunks[path] for path in revs}, revs=revs, overwrite=overwrite)
+            )
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:

@@ -158,7 +158,9 @@ class ProjectReview:
     def _changed_files(self, checkpoint: Checkpoint) -> bool:
         """Whether a run changed files on the disk."""
         wrote = [
-            entry for entry in self.ledger.entries(run=checkpoint.run) if entry.kind in {"record", "rollback"}
+            entry
+            for entry in self.ledger.entries(run=checkpoint.run)
+            if entry.kind in {"record", "rollback", "save"}
         ]
         # An undo that could not write its files was dropped, and has changed nothing.
         dropped = {

@@ -28,14 +28,18 @@ from newel.review.folders import parents, remove_empty
 from newel.review.model.file_kinds import has_other_kinds
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
 from newel.review.model.file_review import Conflict, FileReview, ReviewError, StaleRevision
-from newel.review.model.rebase import kept, rebased, saved
+from newel.review.model.rebase import rebased, saved
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.save_plans import (
     NotText,
+    OverwritesDisk,
     PlannedFile,
     SavePlan,
+    checkpoint_of_save,
+    failure_message,
     file_of,
     has_all,
+    hunks_to_save,
     plan_save,
     removes_folders,
     replaced_folders,
@@ -96,17 +100,6 @@ class _Known(NamedTuple):
     def may_be_another_kind(self) -> bool:
         """Whether a run replaced a regular file by something else, or the reverse, or proposes to."""
         return has_other_kinds(self.review)
-
-
-def _select(review: FileReview, ids: Collection[str] | None) -> list[str]:
-    """The hunks to save, in their order, without those saved before. Raises ``UnknownHunk``."""
-    if ids is None:
-        return [hunk.id for hunk in kept(review)]
-    done = {applied_hunk.id for applied_hunk in review.applied}
-    requested = set(ids)
-    for name in sorted(requested - done):
-        review.hunk(name)
-    return [hunk.id for hunk in review.hunks if hunk.id in requested]
 
 
 class DiskSync:
@@ -172,7 +165,7 @@ class DiskSync:
         """
         for saving in self._ledger.planned_writes(review.path):
             if saving.after == disk.hash and has_all(review, saving.ids):
-                plan = plan_save(review, saving.ids)
+                plan = plan_save(review, saving.ids)._replace(saving=saving)
                 if plan.after.is_like(disk):
                     return self._mark(plan, rev=review.rev)
         return review
@@ -255,13 +248,18 @@ class DiskSync:
     # -- to the disk --------------------------------------------------------------------------------
 
     async def save(
-        self, chosen: Mapping[str, Collection[str] | None], *, revs: Mapping[str, int] | None = None
+        self,
+        chosen: Mapping[str, Collection[str] | None],
+        *,
+        revs: Mapping[str, int] | None = None,
+        overwrite: Collection[str] = (),
     ) -> list[Saved]:
         """Write the hunks of each path (None: the accepted ones) to the disk, whatever their state; the others stay in review.
         ``revs`` are the revisions that the caller knows. Hunks that were saved before are skipped, so a repeated call is safe.
+        ``overwrite`` are the paths for which the user has confirmed that kept conflicts replace what others wrote on the disk.
 
         First all files are checked. If one differs from its review, the review is updated from the disk, and ``Conflict`` is raised;
-        after that, ``StaleRevision`` or ``UnknownHunk``, no file has changed. If a file cannot be written, ``SaveFailed`` is raised: the
+        after that, ``StaleRevision``, ``UnknownHunk`` or ``OverwritesDisk``, no file has changed. If a file cannot be written, ``SaveFailed`` is raised: the
         files before it are saved, it and those after it are unchanged. A save that has begun to write is not cancelled.
         """
         known_reviews: dict[str, FileReview] = {}
@@ -271,17 +269,21 @@ class DiskSync:
             known = await self._look_up(path)
             await self._absolute(known)
             review = known.review
-            if _select(review, ids):
+            if hunks_to_save(review, ids):
                 review, is_changed = await self._sync(path)
                 if is_changed:
                     changed.append(path)
                     continue
-                plans += await self._plan(review, _select(review, ids), (revs or {}).get(path))
+                plans += await self._plan(review, hunks_to_save(review, ids), (revs or {}).get(path))
             known_reviews[path] = review
         if changed:
             raise Conflict(
                 f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review again."
             )
+        if unconfirmed := [
+            plan.saving.path for plan in plans if plan.saving.overwrites and plan.saving.path not in overwrite
+        ]:
+            raise OverwritesDisk(unconfirmed)
         with anyio.CancelScope(shield=True):
             for saved_file in await self._execute(plans):
                 known_reviews[saved_file.path] = saved_file.review
@@ -321,7 +323,7 @@ class DiskSync:
         except (WorkspaceError, ReviewError) as error:
             await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
             if isinstance(error, WorkspaceError):
-                raise SaveFailed(_failure_message(error, plans, done), done) from error
+                raise SaveFailed(failure_message(error, plans, [file.path for file in done]), done) from error
             raise
         await self._remove_empty_folders(intent.files)
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
@@ -398,16 +400,25 @@ class DiskSync:
 
     def _mark(self, plan: SavePlan, *, rev: int | None = None) -> FileReview:
         """Mark the hunks of a written file as saved, unless that was done already."""
-        ids = plan.saving.ids
+        ids, path, run = plan.saving.ids, plan.saving.path, plan.saving.overwrites
 
         def marked(now: FileReview) -> FileReview:
             # Decisions made meanwhile do not matter; other lines would.
             is_same = has_all(now, ids) and plan_save(now, ids).after.is_like(plan.after)
-            return saved(now, ids) if is_same else now
+            return saved(now, ids, run) if is_same else now
 
-        # The intent is on the disk until all files are: after a power cut, what lacks its mark is marked by ``recover``.
+        # One transaction: what was overwritten is never marked as saved without its checkpoint. It need not wait for the disk, as the
+        # intent is there until all files are: after a power cut, what lacks its mark is marked by ``recover``.
         with self._ledger.batch(flush=False):
-            return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
+            before = self._ledger.get(path)
+            result = self._ledger.change(path, "save", marked, rev=rev, hunks=ids, run=run)
+            if (
+                run
+                and result.entry is not None
+                and any(applied.run == run for applied in result.review.applied)
+            ):
+                self._ledger.add_checkpoint(checkpoint_of_save(self._ledger, run, before))
+        return result.review
 
     async def _remove_empty_folders(
         self,
@@ -465,11 +476,11 @@ class DiskSync:
     async def _recover_write(self, saving: PlannedWrite) -> list[Saved]:
         if await self._is_between(saving):
             review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
-            plan = plan_save(review, saving.ids)
+            plan = plan_save(review, saving.ids)._replace(saving=saving)
             return [await self._write(plan._replace(before=PlannedFile(text_hash(())), blob_before=""))]
         review, _ = await self._sync(saving.path)
         if review.rev == saving.rev:  # nothing has changed since the save began
-            return [await self._write(plan_save(review, saving.ids))]
+            return [await self._write(plan_save(review, saving.ids)._replace(saving=saving))]
         is_saved = {hunk.id for hunk in review.applied}.issuperset(saving.ids)
         return [_saved_file(review, len(saving.ids))] if is_saved else []
 
@@ -489,9 +500,3 @@ def _read(data: bytes, mode: int) -> PlannedFile:
 
 def _saved_file(review: FileReview, applied: int) -> Saved:
     return Saved(path=review.path, applied=applied, left=len(review.hunks), review=review)
-
-
-def _failure_message(error: WorkspaceError, plans: Sequence[SavePlan], done: Sequence[Saved]) -> str:
-    written = ", ".join(saved_file.path for saved_file in done)
-    unwritten = ", ".join(plan.saving.path for plan in plans[len(done) :])
-    return f"{error} Not saved: {unwritten}." + (f" Saved: {written}." if written else "")

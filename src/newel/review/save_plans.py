@@ -6,9 +6,12 @@ import stat
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from newel.agent.messages import new_id, now
 from newel.review.folders import parents
 from newel.review.model.file_lines import content_of, head_of, is_blob, text_hash
 from newel.review.model.file_review import FileReview, Lines, ReviewError, render
+from newel.review.model.rebase import kept
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.pending_saves import PlannedWrite
 from newel.workspace.port import ABSENT, FileNode
 
@@ -18,6 +21,16 @@ ENTERED: Final = stat.S_IRWXU
 
 class NotText(ReviewError):
     """The file is too large to be reviewed, or would not be valid text."""
+
+
+class OverwritesDisk(ReviewError):
+    """A save would replace lines that were changed on the disk since they were proposed, and the user has not confirmed that."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(
+            f"{', '.join(paths)} changed on the disk where you kept a conflict. Nothing was written; confirm to overwrite "
+            f"{'its current lines' if len(paths) == 1 else 'their current lines'}."
+        )
 
 
 class PlannedFile(NamedTuple):
@@ -107,7 +120,12 @@ def plan_save(review: FileReview, ids: Sequence[str]) -> SavePlan:
         )
     before, after = file_of(review.base), file_of(lines)
     saving = PlannedWrite(
-        path=review.path, rev=review.rev, ids=tuple(ids), before=before.hash, after=after.hash
+        path=review.path,
+        rev=review.rev,
+        ids=tuple(ids),
+        before=before.hash,
+        after=after.hash,
+        overwrites=f"save_{new_id()[:16]}" if overwrites(review, ids) else "",
     )
     content = content_of(lines)
     current = content_of(review.base)
@@ -115,6 +133,42 @@ def plan_save(review: FileReview, ids: Sequence[str]) -> SavePlan:
     return SavePlan(
         saving, before, after, content.blob if content else "", current.blob if current else "", is_ours
     )
+
+
+def hunks_to_save(review: FileReview, ids: Collection[str] | None) -> list[str]:
+    """The hunks that a save writes, in their order: ``ids``, without those saved before; None: the accepted ones. Raises
+    ``UnknownHunk``.
+    """
+    if ids is None:
+        return [hunk.id for hunk in kept(review)]
+    done = {applied_hunk.id for applied_hunk in review.applied}
+    requested = set(ids)
+    for name in sorted(requested - done):
+        review.hunk(name)
+    return [hunk.id for hunk in review.hunks if hunk.id in requested]
+
+
+def overwrites(review: FileReview, ids: Collection[str]) -> bool:
+    """Whether hunks replace lines that another program has written since they were proposed."""
+    return any(hunk.conflict for hunk in review.hunks if hunk.id in ids)
+
+
+def file_version(ledger: Ledger, path: str, lines: Lines) -> FileVersion:
+    """A file with these lines, as a checkpoint has it; its content is put into the ledger."""
+    content = content_of(lines)
+    if content is None:
+        return FileVersion(path=path, blob="", mode=0)
+    blob = content.blob or ledger.put_blobs([content.data])[0]
+    return FileVersion(path=path, blob=blob, mode=content.mode)
+
+
+def checkpoint_of_save(ledger: Ledger, run: str, before: FileReview) -> Checkpoint:
+    """A checkpoint of a file that a save overwrites. An undo of the agent's run restores what its hunks replaced; the user's own
+    lines are of no run, so the save is one.
+    """
+    title = f"Saved over changes on the disk: {before.path}"
+    files = (file_version(ledger, before.path, before.base),)
+    return Checkpoint(id=f"cp_{new_id()[:16]}", created=now(), run=run, title=title, files=files)
 
 
 def planned_write(review: FileReview, ids: Sequence[str]) -> PlannedWrite:
@@ -156,3 +210,9 @@ def sort_plans(plans: Sequence[SavePlan]) -> list[SavePlan]:
         return 3, depth
 
     return sorted(plans, key=place)
+
+
+def failure_message(error: Exception, plans: Sequence[SavePlan], done: Sequence[str]) -> str:
+    """The message about a save that ended early, after the files ``done``."""
+    unwritten = ", ".join(plan.saving.path for plan in plans[len(done) :])
+    return f"{error} Not saved: {unwritten}." + (f" Saved: {', '.join(done)}." if done else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
@@ -112,13 +112,17 @@ class ReviewDecisions:
         hunk_ids = result.entry.hunks if result.entry is not None else ()
         return await self._publish(result.review, "redo" if redo else "undo", hunk_ids)
 
-    async def save(self, paths: Sequence[str], *, revs: Mapping[str, int] | None = None) -> SavedFiles:
-        """Write accepted hunks and the user's own edits to the files. ``revs`` are the revisions that the user saw.
-        Completes the jobs whose hunks are all saved or rejected.
+    async def save(
+        self, paths: Sequence[str], *, revs: Mapping[str, int] | None = None, overwrite: Collection[str] = ()
+    ) -> SavedFiles:
+        """Write accepted hunks and the user's own edits to the files. ``revs`` are the revisions that the user saw; ``overwrite`` as in
+        ``DiskSync.save``. Completes the jobs whose hunks are all saved or rejected.
         """
         names = {path: await self._files.resolve_file(path) for path in paths}
         seen = {names[path]: rev for path, rev in (revs or {}).items()}
-        saved = await self._files.saver.save(dict.fromkeys(names.values()), revs=seen)
+        saved = await self._files.saver.save(
+            dict.fromkeys(names.values()), revs=seen, overwrite=[names[path] for path in overwrite]
+        )
         for file in saved:
             await self._registry.publish(file.review, "save")
         await self._jobs.complete_decided(list(names.values()))

@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from newel.review.checkpoints import Checkpoints
+from newel.review.model.decisions import accept
 from newel.review.model.edits import edit
 from newel.review.model.file_review import FileReview, Layer
 from newel.review.model.merge import staged
@@ -62,6 +63,14 @@ class Proposals:
             return [hunk.id for path in files for hunk in ledger.get(path).hunks]
 
         return self._with(make)
+
+    def accept(self, path: str, hunk: str) -> None:
+        """Accept a hunk, as in the workbench, which writes it later."""
+
+        async def make(ledger: Ledger, _: DiskSync) -> None:
+            ledger.change(path, "accept", lambda now: accept(now, hunk))
+
+        self._with(make)
 
     def delete(self, title: str, path: str) -> None:
         """A run proposes to delete a file."""

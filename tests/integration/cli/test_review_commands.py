@@ -208,8 +208,37 @@ def test_a_conflict_is_kept_only_by_its_own_id(newel: Newel, proposals: Proposal
     stale = newel("keep", three[0], "--yes")
     assert stale.returncode == 1
     assert "has changed since" in stale.stderr
-    assert newel("keep", conflict, "--yes").returncode == 0
+    kept = newel("keep", conflict, "--yes")
+    assert kept.returncode == 0
+    assert "This overwrites lines that changed on the disk: app.py." in kept.stdout
     assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
+
+
+def test_a_conflict_that_was_kept_elsewhere_is_written_only_by_its_own_id_too(
+    newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
+    (newel.project / "app.py").write_text(APP.replace("two", "mine"))
+    conflict = proposals.get("app.py").hunks[0].id
+    proposals.accept("app.py", conflict)
+    for words in (("app.py",), ("--all",)):
+        assert newel("keep", *words, "--yes").returncode == 1
+        assert "mine" in app(newel)
+    assert newel("keep", conflict, "--yes").returncode == 0
+    assert "mine" not in app(newel)
+    assert newel("undo", "--yes").returncode == 0
+    assert app(newel) == APP.replace("two", "mine")
+
+
+def test_the_list_of_files_to_write_names_those_that_overwrite_a_change_on_the_disk(
+    newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    (newel.project / "app.py").write_text(APP.replace("two", "mine"))
+    conflict = proposals.get("app.py").hunks[0].id
+    proposals.accept("app.py", conflict)
+    terminal = decide()
+    answer(terminal, ("1 of 2", "d\r"), ("2 of 2", "d\r"), ("changed on the disk: app.py.", "n\r"))
+    assert terminal.end() == 1
+    assert app(newel) == APP.replace("two", "mine")
 
 
 def test_the_users_lines_are_dropped_only_on_request(

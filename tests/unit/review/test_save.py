@@ -11,10 +11,21 @@ import pytest
 
 from newel.review.model.decisions import reject
 from newel.review.model.file_lines import lines_of, text_hash
-from newel.review.model.file_review import Conflict, Hunk, Layer, StaleRevision, UnknownHunk, buffer, root_of
+from newel.review.model.file_review import (
+    Conflict,
+    Hunk,
+    Layer,
+    Origin,
+    StaleRevision,
+    UnknownHunk,
+    buffer,
+    root_of,
+)
 from newel.review.model.revert_applied import restored
 from newel.review.paths import OutsideProject, checked_path
+from newel.review.project import ProjectReview
 from newel.review.save import DiskSync, NotAFile, NotText
+from newel.review.save_plans import OverwritesDisk, plan_save
 from newel.review.store.ledger import Ledger
 from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.workspace.local import LocalWorkspace
@@ -90,8 +101,63 @@ async def test_a_foreign_change_is_a_conflict_and_no_file_of_the_save_is_written
     with pytest.raises(StaleRevision):  # the shown hunk was not a conflict
         await project.saver.save(hunks)
     hunks["a"] = [hunk.id for hunk in review.hunks]
-    await project.saver.save(hunks)  # a user who has seen it may override it
+    with pytest.raises(OverwritesDisk):
+        await project.saver.save(hunks)
+    await project.saver.save(hunks, overwrite=["a"])  # a user who has seen it may override it
     assert (one.read_bytes(), other.read_bytes()) == (b"1\nzwei\n3\n4\n", b"eins\n")
+
+
+async def test_a_save_over_a_change_on_the_disk_needs_a_confirmation_that_names_the_file(
+    project: Project,
+) -> None:
+    path, other = project.file("a", b"1\n2\n3\n"), project.file("b", b"1\n")
+    await project.propose("a", 2, 3, b"zwei\n")
+    mine = await project.propose("b", 1, 2, b"eins\n")
+    path.write_bytes(b"1\nTWO\n3\n")
+    await project.saver.refresh("a")
+    (conflict,) = project.ledger.get("a").hunks
+    project.accept("a", conflict.id)
+    for chosen in ({"a": None, "b": [mine]}, {"a": [conflict.id], "b": [mine]}):
+        for confirmed in ((), ("b",)):
+            with pytest.raises(OverwritesDisk, match=r"a changed on the disk"):
+                await project.saver.save(chosen, overwrite=confirmed)
+    assert (path.read_bytes(), other.read_bytes()) == (b"1\nTWO\n3\n", b"1\n")
+    assert project.ledger.intents() == []
+    await project.saver.save({"a": None}, overwrite=["a"])
+    assert path.read_bytes() == b"1\nzwei\n3\n"
+    assert project.agrees("a")
+
+
+@pytest.mark.parametrize("origin", ["agent", "user"])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_what_a_save_overwrites_on_the_disk_is_restored_exactly_by_an_undo(
+    project: Project, origin: Origin, is_killed: bool
+) -> None:
+    on_disk = b"\xef\xbb\xbf1\r\nTWO, of a colleague\r\nand more\n3"
+    path = project.file("a", b"\xef\xbb\xbf1\r\n2\r\n3", 0o640)
+    review = ProjectReview(project.ledger, project.saver.workspace)
+    if origin == "agent":
+        checkpoint = await review.checkpoints.begin("r", session="s", title="a task")
+        await review.checkpoints.touch(checkpoint.id, "a")
+    await project.propose("a", 2, 3, b"zwei\n", origin=origin)
+    path.write_bytes(on_disk)
+    await project.saver.refresh("a")
+    (conflict,) = project.ledger.get("a").hunks
+    project.accept("a", conflict.id)
+    if is_killed:  # after the file was written, before it was marked
+        plan = plan_save(project.ledger.get("a"), [conflict.id])
+        project.ledger.begin_saving(SaveIntent(id="i", files=(plan.saving,)))
+        path.write_bytes(plan.after.data)
+        assert project.ledger.intents()
+        await DiskSync(project.ledger, project.saver.workspace).recover()
+    else:
+        await project.saver.save({"a": None}, overwrite=["a"])
+    assert path.read_bytes() == b"\xef\xbb\xbf1\r\nzwei\n3"
+    await review.apply(await review.undo())
+    assert path.read_bytes() == on_disk
+    assert path.stat().st_mode & 0o777 == 0o640
+    await review.apply(await review.redo())
+    assert path.read_bytes() == b"\xef\xbb\xbf1\r\nzwei\n3"
 
 
 async def test_a_save_of_unknown_hunks_changes_nothing(project: Project) -> None:

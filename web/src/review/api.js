@@ -11,8 +11,10 @@ export const rootOf = (id) => id.split(".").at(-1);
 const known = (view) => ({ ...view, hunks: view.hunks.map((hunk) => ({ ...hunk, hunk_id: rootOf(hunk.hunk_id), seen_id: hunk.hunk_id })) });
 
 export class ReviewApi extends HttpApi {
-  constructor(options) {
+  /** `confirmOverwrite(words)` asks the user before a save that replaces lines which others changed on the disk. */
+  constructor({ confirmOverwrite = async () => false, ...options } = {}) {
     super("/api/agent/", options);
+    this.confirmOverwrite = confirmOverwrite;
   }
 
   limits = () => this.get("limits");
@@ -57,8 +59,17 @@ export class ReviewApi extends HttpApi {
     this.post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
   undo = (path, rev) => this.post("undo", { file_path: path, rev }, QUICK).then(known);
   redo = (path, rev) => this.post("redo", { file_path: path, rev }, QUICK).then(known);
-  /** `files`: [{path, rev}]. */
-  save = (files) => this.post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev })) });
+  /** `files`: [{path, rev}]. Asks before it overwrites a change on the disk, and fails if the user declines. */
+  async save(files) {
+    const send = (more) => this.post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev, ...more })) });
+    try {
+      return await send({});
+    } catch (error) {
+      if (error.code !== "overwrites_disk") throw error;
+      if (!(await this.confirmOverwrite(error.message))) throw new Error("The changes on disk are kept.");
+      return send({ overwrite: true }); // of these revisions, which the question was about
+    }
+  }
 
   tree = (folder) => this.get("tree", { folder });
   find = (query) => this.get("find", { query });

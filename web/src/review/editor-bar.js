@@ -61,7 +61,7 @@ export class EditorBar {
     setAttr(this.summary, "title", summary);
     this.progress.update(state.progress);
     setAttr(this.el, "data-conflict", state.isUp && counts.conflicts > 0);
-    setAttr(this.acceptAll, "disabled", counts.undecided === counts.conflicts);
+    setAttr(this.acceptAll, "disabled", counts.undecided === counts.openConflicts);
     setAttr(this.rejectAll, "disabled", counts.undecided === 0);
     const { decided, total } = state.progress;
     this.previous.disabled = this.next.disabled = !state.hasHunks && decided === total;
@@ -77,7 +77,8 @@ export class EditorBar {
     this.trouble.hidden = !words;
     if (words && this.words.textContent !== words) fill(this.words, words);
     const isConflict = isUp && counts.conflicts > 0;
-    this.keep.hidden = this.take.hidden = !isConflict;
+    this.keep.hidden = !isConflict || counts.openConflicts === 0;
+    this.take.hidden = !isConflict;
     setText(this.keep, counts.isOwnConflict ? KEEP_OWN : keepLabel());
     this.rerun.hidden = !isConflict || !hasJob;
     this.resend.hidden = !isUp || !refusal;
@@ -86,6 +87,9 @@ export class EditorBar {
   #words({ isUp, isKept, refusal, problem, counts, isGone }) {
     if (!isUp) return `Not connected to Newel. ${isKept ? STORED_MESSAGE : NOT_STORED_MESSAGE}`;
     if (refusal) return `Your edits were rejected: ${plain(refusal.message)}`;
+    if (counts.conflicts > 0 && counts.openConflicts === 0) {
+      return problem ? plain(problem) : isGone ? "Save creates the file again." : "Save overwrites the lines that changed on disk.";
+    }
     if (counts.conflicts > 0) return isGone ? "The file no longer exists on disk." : "Conflict: the same lines changed on disk.";
     return problem ? plain(problem) : "";
   }

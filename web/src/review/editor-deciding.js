@@ -117,12 +117,15 @@ export class EditorDecisions {
   }
 
   async keepProposal() {
-    if (await this.#choose(this.#conflicts(), "accepted")) await this.save();
+    const done = await this.#choose(this.#conflicts(), "accepted");
+    if (done) this.announce(`Accepted. ${this.#left()}`);
+    return done;
   }
 
   async keepFile() {
     const done = await this.#choose(this.#conflicts(), "rejected", { base: true });
     if (done) this.announce(`Kept the file on disk. ${this.#left()}`);
+    return done;
   }
 
   #conflicts = () => this.hunks.filter((hunk) => hunk.conflict && hunk.state !== "rejected");

@@ -221,7 +221,7 @@ export class FileEditor {
       path: this.path,
       actions: {
         next: () => this.move(1), previous: () => this.move(-1), acceptAll: () => on.acceptAll(), rejectAll: () => on.rejectAll(),
-        save: () => on.saveReviewed(), rerun: () => on.rerun(), keepProposal: () => on.keepProposal(), keepFile: () => on.keepFile(),
+        save: () => on.saveReviewed(), rerun: () => on.rerun(), keepProposal: () => this.#resolve(on.keepProposal()), keepFile: () => this.#resolve(on.keepFile()),
         resend: () => this.sync.send(),
       },
     });
@@ -322,6 +322,12 @@ export class FileEditor {
     }
     this.deciding.findJob();
     for (const reader of this.readers) reader();
+  }
+
+  /** The buttons of a conflict disappear with it: the focus goes to what is left to do. */
+  async #resolve(done) {
+    await done;
+    if (!this.isOver && document.activeElement === document.body) (this.bar.save.disabled ? this.el : this.bar.save).focus();
   }
 
   #goTo(hunk, { isQuiet = false } = {}) {

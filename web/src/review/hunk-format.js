@@ -65,7 +65,7 @@ export function countHunks(hunks) {
   const mine = count(own);
   return {
     undecided: count(isUndecided), accepted, mine, toSave: accepted + mine, unsaved: accepted + count(isOwn),
-    rejected: count((hunk) => hunk.state === "rejected"), conflicts: count(inConflict), isOwnConflict: hunks.every((hunk) => !inConflict(hunk) || hunk.origin === "user"),
+    rejected: count((hunk) => hunk.state === "rejected"), conflicts: count(inConflict), openConflicts: count((hunk) => inConflict(hunk) && pending(hunk)), isOwnConflict: hunks.every((hunk) => !inConflict(hunk) || hunk.origin === "user"),
   };
 }
 

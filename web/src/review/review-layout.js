@@ -45,7 +45,7 @@ export class ReviewLayout {
     this.end = h("div", { class: "sr-only", role: "status" }); // apart, so that no other message replaces it
     this.live = h("div", {}, spoken, this.end);
     this.announce = (text) => setText(spoken, reveal(text));
-    this.api = new ReviewApi();
+    this.api = new ReviewApi({ confirmOverwrite: (words) => confirm({ title: "Overwrite the changes on disk?", words, yes: "Overwrite" }) });
     this.review = createReview({ api: this.api });
     this.unsent = new UnsentEdits();
     this.queue = new PendingDecisions(this);

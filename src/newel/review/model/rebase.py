@@ -23,9 +23,9 @@ def kept(review: FileReview) -> list[Hunk]:
     ]
 
 
-def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
+def saved(review: FileReview, ids: Collection[str] | None = None, run: str = "") -> FileReview:
     """The review after the hunks ``ids`` (None: all that are ``kept``) were written to the file. The others remain,
-    at their places in the new base. A last line without an end gets one if the text behind it was not saved as
+    at their places in the new base. Conflicts that are the user's own become changes of the save's ``run``. A last line without an end gets one if the text behind it was not saved as
     deleted.
     """
     chosen = {hunk.id for hunk in kept(review)} if ids is None else set(ids)
@@ -58,7 +58,7 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
                 a=span.b0,
                 b=span.b1,
                 before=review.base[span.a0 : span.a1],
-                run=next((layer.run for layer in hunk.layers if layer.run), ""),
+                run=next((layer.run for layer in hunk.layers if layer.run), run if hunk.conflict else ""),
             )
         )
         shift += size - (hunk.b - hunk.a)

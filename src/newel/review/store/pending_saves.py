@@ -14,13 +14,16 @@ from newel.review.store.schema import unpack
 
 
 class PlannedWrite(Wire, frozen=True, kw_only=True):
-    """The hunks ``ids`` of revision ``rev`` are written to a file. ``before`` and ``after`` are the ``text_hash`` of its content."""
+    """The hunks ``ids`` of revision ``rev`` are written to a file. ``before`` and ``after`` are the ``text_hash`` of its content.
+    ``overwrites`` is the run by which an undo finds the user's own lines if they replace what others wrote; empty if nothing does.
+    """
 
     path: str
     rev: int
     ids: tuple[str, ...]
     before: str
     after: str
+    overwrites: str = ""
 
 
 class SaveIntent(Wire, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from newel.agent.formatting import pluralize
 from newel.diff.unified import changed_lines
-from newel.review.decide import patch_of, run_of
+from newel.review.decide import overwritten_paths, patch_of, run_of
 from newel.review.hunk_warnings import hunk_warning
 from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.review.review_ui import SHOWN, DiffLimit, shortened
@@ -97,6 +97,8 @@ def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
             f"  {escape_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
             for path, (_, hunks) in choice.picks.items()
         ]
+    if choice.verdict == "keep":
+        lines += _describe_overwritten([review for review, _ in choice.picks.values()], choice.hunks)
     return "\n".join([*lines, *describe_problems(choice.left)])
 
 
@@ -108,7 +110,15 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
         for review in reviews
         if (ids := hunks.get(review.path))
     ]
-    return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
+    return "\n".join(
+        ["To be written:", *(row.rstrip() for row in rows), *_describe_overwritten(reviews, hunks)]
+    )
+
+
+def _describe_overwritten(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> list[str]:
+    """A warning about kept conflicts, by file."""
+    paths = overwritten_paths(reviews, hunks)
+    return [f"This overwrites lines that changed on the disk: {join_names(paths)}."] if paths else []
 
 
 def describe_written(written: SaveReport, format_command: CommandFormatter) -> str:

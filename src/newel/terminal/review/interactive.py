@@ -26,6 +26,7 @@ from newel.review.decide import (
     decide,
     decide_hunks,
     load_pending,
+    overwritten_paths,
     select_hunks,
     split_hunk,
     write,
@@ -114,7 +115,9 @@ async def decide_named(
             hunk_format.describe_rejected(rejected, ui.format_command), hunk_format.describe_peeled(peeled)
         )
         return not choice.left
-    written = await write(project, reviews, choice.hunks)
+    # The user has named each conflict, and the question has named its file.
+    overwrite = overwritten_paths(reviews, choice.hunks)
+    written = await write(project, reviews, choice.hunks, overwrite=overwrite)
     ui.say(hunk_format.describe_written(written, ui.format_command))
     return not (choice.left or written.problems)
 
@@ -215,7 +218,9 @@ class InteractiveReview:
         ]
 
     async def _write(self, pending: PendingReviews) -> bool:
-        written = await write(self._project, pending.reviews, accepted_hunks(pending.reviews))
+        accepted = accepted_hunks(pending.reviews)
+        overwrite = overwritten_paths(pending.reviews, accepted)  # the list has named them
+        written = await write(self._project, pending.reviews, accepted, overwrite=overwrite)
         undecided = sum(hunk.state == "pending" for review in pending.reviews for hunk in review.hunks)
         parts = [
             hunk_format.describe_written(written, self._ui.format_command),
@@ -324,7 +329,7 @@ class InteractiveReview:
         """Decide on one hunk, after another question where needed; False if it stays pending."""
         mine: Mine | None = None
         if verdict == "keep" and hunk.conflict:
-            self._ui.say("The file changed here since this was proposed.")
+            self._ui.say(f"{escape_line(review.path)} changed here since this was proposed.")
             if await self._ui.choose(OVERRIDE, YES_OR_NO) != "y":
                 return False
         if verdict == "reject" and hunk.has_user_layer:

@@ -197,7 +197,7 @@ async def _changes(project: ProjectReview, limit: int) -> p.ChangesData:
 
 async def _decide(agent: CodingAgent, command: p.DecideCommand) -> p.DecideData:
     from newel.permissions.nested import refuse_decision
-    from newel.review.decide import decide, load_pending, select_hunks, write
+    from newel.review.decide import decide, load_pending, overwritten_paths, select_hunks, write
 
     refuse_decision(command.verdict, ())
     if not command.names and not command.all:
@@ -211,7 +211,8 @@ async def _decide(agent: CodingAgent, command: p.DecideCommand) -> p.DecideData:
     if choice.picks:
         reviews = await decide(project, choice)
         if command.verdict == "keep":
-            report = await write(project, reviews, choice.hunks)
+            overwrite = overwritten_paths(reviews, choice.hunks)  # the client has named each of these hunks
+            report = await write(project, reviews, choice.hunks, overwrite=overwrite)
             written = [saved.path for saved in report.saved]
             left += report.problems
     return p.DecideData(

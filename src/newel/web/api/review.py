@@ -314,7 +314,9 @@ async def apply(request: Request, service: Service) -> Response:
 async def save(request: Request, service: Service) -> Response:
     body = await _read(request, requests.SaveRequest)
     revs = {file.file_path: file.rev for file in body.files if file.rev is not None}
-    return Json(await service.decisions.save([file.file_path for file in body.files], revs=revs))
+    overwrite = [file.file_path for file in body.files if file.overwrite]
+    paths = [file.file_path for file in body.files]
+    return Json(await service.decisions.save(paths, revs=revs, overwrite=overwrite))
 
 
 # -- checkpoints --------------------------------------------------------------------------------------
