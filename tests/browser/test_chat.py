@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from newel.agent.messages import UserMessage
+from newel.session.manager import SessionManager
 from tests.browser.bench import (
     NARROW,
     Workbench,
@@ -202,6 +205,33 @@ def test_an_earlier_conversation_can_be_reopened(workbench: Make) -> None:
     page.keyboard.press("Alt+o")
     page.get_by_role("option", name="remember the newel").click()
     expect(page.get_by_text("I remember.")).to_be_visible()
+
+
+def test_every_conversation_of_the_folder_is_found_by_its_first_message(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    sessions = bench.newel.home / ".newel" / "sessions"
+    for number in range(206):
+        session = SessionManager(directory=sessions, cwd=str(bench.newel.project))
+        session.append_message(UserMessage(f"Straighten the newel post {number}"))
+        if number == 3:
+            session.set_name("Stairs")
+        path = session.get_file_path()
+        assert path is not None
+        session.close()
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    page = bench.page()
+    page.keyboard.press("Alt+o")
+    options, box = page.get_by_role("option"), page.get_by_role("combobox", name="Conversations")
+    expect(options).to_have_count(200)
+    box.press_sequentially("POST 3 stairs")
+    expect(options).to_have_count(1)
+    expect(options).to_contain_text("Straighten the newel post 3")
+    box.fill("zzzz")
+    expect(page.get_by_text("No conversation matches “zzzz”.")).to_be_visible()
+    box.fill("post 204 straighten")
+    box.press("Enter")  # it waits for the result
+    expect(page.get_by_role("tab")).to_have_count(1)
+    expect(page.get_by_role("article", name="You")).to_contain_text("newel post 204")
 
 
 @pytest.mark.core

@@ -5,6 +5,7 @@ import { sessionStore } from "./local-storage.js";
 import { request } from "./page-login.js";
 
 const HTTP_TIMEOUT = 20_000; // ms
+const MAX_QUERY = 400; // characters of a query that the server takes
 
 export function createActions({ connection, store, toasts, show, refresh }) {
   let trustTurn = 0; // counts the requests about trust
@@ -123,7 +124,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       const { messages = [] } = await connection.request("getSubagent", { tab, session });
       store.dispatch({ type: "page/subagent", tab, call, messages });
     },
-    sessions: async () => (await connection.request("getSessions")).sessions ?? [],
+    sessions: async (query = "") => (await connection.request("getSessions", { query: query.slice(0, MAX_QUERY) })).sessions ?? [],
     prompts: async () => (await connection.request("getPrompts")).prompts ?? [],
     /** What the path of a mention may become; the folder is anywhere. */
     paths: async (part) => (await connection.request("getPaths", { part })).paths ?? [],

@@ -38,13 +38,13 @@ export function createCommands({ store, state, actions, router, review, notifica
   }
 
   async function openSession() {
-    const choices = actions.sessions().then((sessions) =>
-      sessions.map(({ id, title, messages, modified }) => ({
-        title: plain(title) || "Untitled",
-        detail: `${formatTime(1_000 * modified)} · ${pluralize(messages ?? 0, "message")}`,
-        value: id,
-      })));
-    const id = await pick({ label: "Conversations", placeholder: "Find a conversation", choices, none: "No conversations in this project." });
+    const search = async (query) => (await actions.sessions(query)).map(({ id, title, firstText: first, messages, modified }) => ({
+      title: plain(title) || "Untitled",
+      detail: [first !== title && plain(first), formatTime(1_000 * modified), pluralize(messages ?? 0, "message")].filter(Boolean).join(" · "),
+      value: id,
+    }));
+    const none = (query) => (query ? `No conversation matches “${query}”.` : "No conversations in this project.");
+    const id = await pick({ label: "Conversations", placeholder: "Find a conversation", search, none });
     if (id) actions.openSession(id);
   }
 
@@ -65,7 +65,7 @@ export function createCommands({ store, state, actions, router, review, notifica
         detail: [model.name === current && "current", describeModel(model)].filter(Boolean).join(" · "),
         value: model.name,
       })));
-    const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: "The server lists no models." });
+    const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: (query) => (query ? "No matches." : "The server lists no models.") });
     if (model) actions.setModel(chat.id, model);
   }
 

@@ -356,8 +356,8 @@ class WorkbenchAgentFactory:
                 self._completer = FileCompleter(guard_secrets(workspace, secret_paths))
             return await self._completer.complete_path(part)
 
-    def list_sessions(self) -> list[SessionEntry]:
-        return list_sessions(self._settings.home / "sessions", self.host.name, limit=200)
+    def list_sessions(self, query: str = "") -> list[SessionEntry]:
+        return list_sessions(self._settings.home / "sessions", self.host.name, limit=200, query=query)
 
     def session_file(self, session: str, folder: str) -> Path | None:
         if self._ephemeral:

@@ -213,8 +213,8 @@ class AgentFactory(Protocol):
         """The entries of a folder that the path of a mention may become. Raises ``HostUnavailable``."""
         ...
 
-    def list_sessions(self) -> list[SessionEntry]:
-        """The sessions of the workbench's folder, the latest first."""
+    def list_sessions(self, query: str = "") -> list[SessionEntry]:
+        """The latest sessions of the workbench's folder, or of those that match a query; see ``newel.session.listing``."""
         ...
 
     def session_file(self, session: str, folder: str) -> Path | None:

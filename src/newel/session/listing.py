@@ -41,11 +41,20 @@ class SessionEntry(msgspec.Struct, frozen=True):
     cwd: str
 
 
-def list_sessions(directory: Path, cwd: str | None = None, *, limit: int | None = None) -> list[SessionEntry]:
+def list_sessions(
+    directory: Path, cwd: str | None = None, *, limit: int | None = None, query: str = ""
+) -> list[SessionEntry]:
     """The sessions of a project, or of all projects for None, latest first, at most ``limit``. Reads without locks; empty and
-    unreadable files are skipped, and the sessions of subagents.
+    unreadable files are skipped, and the sessions of subagents. Those of a ``query`` have all of its words in the name or the first message, or it
+    is their ID.
     """
-    return list(itertools.islice(_summaries(directory, cwd), limit))
+    found = (each for each in _summaries(directory, cwd) if _matches(each, query))
+    return list(itertools.islice(found, limit))
+
+
+def _matches(entry: SessionEntry, query: str) -> bool:
+    text = f"{entry.name or ''} {entry.first_text}".casefold()
+    return query == entry.id or all(word in text for word in query.casefold().split())
 
 
 def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionEntry]:

@@ -209,7 +209,11 @@ class AnswerQuestion(SocketRequest, frozen=True, kw_only=True, tag="answer"):
 
 
 class GetSessions(SocketRequest, frozen=True, kw_only=True, tag="getSessions"):
-    """Get the project's sessions, the latest first, as the reply's ``sessions``."""
+    """Get the project's latest 200 sessions, the latest first, as the reply's ``sessions``; with ``query`` those that have all of its
+    words in the name or the first message.
+    """
+
+    query: Annotated[str, msgspec.Meta(max_length=400)] = ""
 
 
 class GetModels(SocketRequest, frozen=True, kw_only=True, tag="getModels"):
@@ -287,10 +291,11 @@ ClientMessage = Command | Query | WatchTab | Unwatch
 
 
 class SessionInfo(Wire, frozen=True, kw_only=True):
-    """A session in a list; ``modified`` is in seconds since 1970."""
+    """A session in a list; ``modified`` is in seconds since 1970. ``first_text`` is the user's first message."""
 
     id: str
     title: str
+    first_text: str
     messages: int
     modified: float
 

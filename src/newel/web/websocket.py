@@ -309,10 +309,11 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
                 protocol.SessionInfo(
                     id=session.id,
                     title=session.name or session.first_text or session.id,
+                    first_text=session.first_text,
                     messages=session.messages,
                     modified=session.modified,
                 )
-                for session in await workbench.list_sessions()
+                for session in await workbench.list_sessions(request.query)
             ]
             return protocol.ReplyMessage(re=request.id, sessions=sessions)
         case protocol.GetModels():

@@ -166,9 +166,9 @@ class Workbench:
             raise TabServiceError(CLOSED)
         return self._tabs[tab]
 
-    async def list_sessions(self) -> list[SessionEntry]:
-        """The folder's sessions, the latest first."""
-        return await anyio.to_thread.run_sync(self.factory.list_sessions)
+    async def list_sessions(self, query: str = "") -> list[SessionEntry]:
+        """The folder's latest sessions, or the latest of those that match a query."""
+        return await anyio.to_thread.run_sync(self.factory.list_sessions, query)
 
     async def open_chat(
         self,
@@ -187,7 +187,9 @@ class Workbench:
             summary = next(
                 (
                     session_summary
-                    for session_summary in await self.list_sessions()
+                    for session_summary in await self.list_sessions(
+                        session
+                    )  # it may be older than the listed ones
                     if session_summary.id == session
                 ),
                 None,

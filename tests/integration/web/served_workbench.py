@@ -150,8 +150,8 @@ class ScriptedAgents:
     async def complete_path(self, part: str) -> list[str]:
         return await FileCompleter(LocalWorkspace(str(self.folder))).complete_path(part)
 
-    def list_sessions(self) -> list[SessionEntry]:
-        return list_sessions(self.home / "sessions", str(self.folder))
+    def list_sessions(self, query: str = "") -> list[SessionEntry]:
+        return list_sessions(self.home / "sessions", str(self.folder), query=query)
 
     def session_file(self, session: str, folder: str) -> Path | None:
         return find_exact(self.home / "sessions", folder, session)

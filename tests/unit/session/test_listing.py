@@ -47,6 +47,22 @@ def test_sessions_are_listed_newest_first_and_distinguishable(opened: Open, dire
     assert [summary.id for summary in list_sessions(directory, limit=1)] == [new.get_id()]
 
 
+def test_a_query_finds_names_first_messages_and_ids_also_of_old_sessions(
+    opened: Open, directory: Path
+) -> None:
+    sessions = [opened() for _ in range(4)]
+    for number, session in enumerate(sessions):
+        session.append_message(UserMessage(f"words {number} of the Straße"))
+    sessions[0].set_name("Stairs")
+    for number, session in enumerate(sessions):
+        age(session, number)
+    oldest = sessions[0].get_id()
+    for query in ("stairs", "STRASSE words 0", oldest, "WORDS stairs"):
+        assert [each.id for each in list_sessions(directory, limit=1, query=query)] == [oldest], query
+    assert list_sessions(directory, query="stairs 3") == []
+    assert len(list_sessions(directory, query=" ")) == 4
+
+
 def test_projects_that_share_a_folder_are_listed_separately(opened: Open, directory: Path) -> None:
     for cwd in ("/src/sh-op", "/src/sh/op"):
         opened(cwd=cwd).append_message(UserMessage(cwd))
