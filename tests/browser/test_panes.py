@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws, open_chat, open_menu
+from tests.browser.bench import (
+    NARROW,
+    Workbench,
+    answers,
+    axe_violations,
+    expect_end_of_run,
+    find_flaws,
+    message_box,
+    open_chat,
+    open_menu,
+    say,
+)
 from tests.browser.expecting import expect
-from tests.browser.scenarios import scenarios
-from tests.support import BIN
+from tests.browser.scenarios import WAIT, answering, scenarios
+from tests.support import BIN, bash
 
 Make = Callable[..., Workbench]
 
@@ -62,3 +73,36 @@ def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: M
         page.emulate_media(color_scheme=scheme)
         tools.hover()
         assert axe_violations(page) == []
+
+
+def test_escape_closes_the_column_with_the_focus_and_stops_no_run(workbench: Make) -> None:
+    bench = workbench(scenarios(answering("run it", bash(WAIT), {"content": "It ran."})))
+    page = bench.page()
+    open_chat(page)
+    say(page, "run it")
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    expect(stop).to_be_visible()
+    files = page.get_by_role("complementary", name="Files")
+    review = page.get_by_role("complementary", name="Review")
+    page.keyboard.press("Alt+f")
+    expect(files).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(files).to_be_hidden()
+    expect(page.get_by_role("button", name="Files", exact=True)).to_be_focused()
+    page.keyboard.press("Alt+r")
+    expect(review.get_by_role("textbox", name="Instruction")).to_be_focused()
+    page.keyboard.press("Escape")  # leaves the box
+    expect(review.get_by_role("heading", name="Review", exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(review).to_be_hidden()
+    page.keyboard.press("Escape")  # on the button that opens it
+    (bench.newel.project / "go").touch()
+    expect(answers(page).last).to_contain_text("It ran.")
+    (bench.newel.project / "go").unlink()
+    expect_end_of_run(page)
+    say(page, "run it")
+    expect(stop).to_be_visible()
+    message_box(page).press("Escape")
+    expect(page.get_by_role("button", name="Stop now")).to_be_visible()
+    (bench.newel.project / "go").touch()
+    expect(page.get_by_text("Stopped before the next request.")).to_be_visible()

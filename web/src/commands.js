@@ -83,12 +83,18 @@ export function createCommands({ store, state, actions, router, review, notifica
   const chooseApprove = () => choose("Approval mode", APPROVAL_MODES, "approve", actions.setApprove);
   const chooseThinking = () => choose("Thinking", THINKING_LEVELS, "thinking", actions.setThinking);
 
-  /** Escape closes what lies over the page, or else stops the run: the first press before its next request, the second at once. */
+  /**
+   * Escape closes the column that has the focus, or what lies over the page. Only in the conversation it stops the run: the first
+   * press before its next request, the second at once.
+   */
   function escape() {
     const { active, stopping } = store.get();
     const tab = activeTab();
+    const focused = document.activeElement;
+    if (review.leaveColumn(focused)) return;
     if (isToolsOpen()) commands.toggleTools();
     else if (review.closeSheet()) return;
+    else if (focused !== document.body && !view().panel.el.contains(focused)) return;
     else if (tab && isBusy(tab) && stopping[active] !== "now") actions.stop(active, stopping[active] === "soon");
   }
 

@@ -25,7 +25,7 @@ const KEYS = [
   ["Up", "In the empty message box: edit your last message, also a queued one"],
   ["@, @~/, @/", "In the message box: attach a file of the project, or from elsewhere"],
   ["Ctrl+Enter", "Start the agent or resend an edited message"],
-  ["Escape", "Close the open panel, or stop the run and hold queued messages; press again to stop it now"],
+  ["Escape", "Leave a box, close the open panel; in the conversation: stop the run and hold queued messages, press again to stop it now"],
 ];
 
 export const showKeys = () =>

@@ -107,7 +107,7 @@ export class ReviewLayout {
   #column(name, title, content) {
     const close = iconButton("close", `Close ${title.toLowerCase()}`, () => this.toggle(name, false));
     return h("aside", { class: `side side-${name}`, id: `side-${name}`, "aria-label": title },
-      h("div", { class: "side-head" }, h("h2", {}, title), close), content);
+      h("div", { class: "side-head" }, h("h2", { tabindex: "-1" }, title), close), content);
   }
 
   #toggle(name, words) {
@@ -125,7 +125,19 @@ export class ReviewLayout {
     this.#columns();
     if (!open) this.buttons[name].focus();
     else if (name === "review") this.sidebar.focus({ isSheet: !WIDE.matches });
-    else this.tree.focus();
+    else {
+      this.tree.focus();
+      if (!this.left.contains(document.activeElement)) this.left.querySelector("h2").focus(); // there are no rows, or not yet
+    }
+  }
+
+  /** Close the column with the `focused` element, or leave its text box where it is no sheet; returns whether it is in one. */
+  leaveColumn(focused) {
+    const name = { [this.left.id]: "files", [this.right.id]: "review" }[focused.closest(".side")?.id];
+    if (!name) return false;
+    if (WIDE.matches && focused.matches("input, textarea, select")) focused.closest(".side").querySelector("h2").focus();
+    else this.toggle(name, false);
+    return true;
   }
 
   /** Close the sheet of a narrow window; returns whether one was open. */
