@@ -8,8 +8,9 @@ from contextlib import aclosing
 import msgspec
 
 from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, ModelRouted, Retry, ToolExecutionUpdate
-from newel.agent.messages import ToolResultMessage
-from newel.jobs.engine import Engine
+from newel.agent.messages import AppMessage, ToolResultMessage
+from newel.jobs.engine import FINAL, Engine, Job
+from newel.runs.chat_turn import read_events
 from newel.runs.models import RunReport, SequencedEvent, Snapshot
 from newel.runs.run_events import Notice, RunEvent, decode, is_nested
 from newel.tools.todo import NAME as TODO
@@ -57,7 +58,7 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         run, activity, was_active = tab.state.run, tab.state.activity, tab.chat.active_agent is not None
         job = await engine.get(run) if run else None
         queue = await tab.queue.messages()
-        messages, branches = await tab.conversation()
+        messages, branches = await tab.conversation(await _recorded(engine, job))
         chat = tab.chat
         journal, agent = chat.journal, chat.active_agent
         if journal is not None and agent is not None:  # nothing may be awaited from here on
@@ -78,6 +79,16 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         branches=[*branches],
     )
     return msgspec.structs.replace(snapshot, told=await _reports(engine, snapshot)) if run else snapshot
+
+
+async def _recorded(engine: Engine, job: Job | None) -> list[AppMessage]:
+    """The messages of a run that has not ended, but may have no agent: one that could not start is about to fail, and its message is
+    in no session. Its events up to the snapshot's ``seq`` are not sent again, so the snapshot must have them.
+    """
+    if job is None or job.state in FINAL or job.seq == 0:
+        return []
+    events = await read_events(engine, job.id)
+    return [event.message for event in events if isinstance(event, MessageEnd)]
 
 
 async def _reports(engine: Engine, snapshot: Snapshot) -> list[RunReport]:

@@ -8,7 +8,7 @@ Commands go down, changes go up, and no object reaches into the one above it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -123,9 +123,8 @@ class TabSession:
     async def _state_after(self, job: Job) -> ContractState:
         if job.state not in FINAL:
             return ContractState(state="running")
-        last = (
-            await self.services.engine.read(job.id, max(0, job.seq - 5)) if self.state.kind == "agent" else []
-        )
+        is_agent = self.state.kind == "agent"
+        last = await self.services.engine.read(job.id, max(0, job.seq - 5)) if is_agent else []
         states = [event for entry in last if isinstance(event := decode(entry.data), ContractState)]
         if not states or states[-1].state == "running":  # the worker gave it up
             return ContractState(state="failed", reason=job.reason)
@@ -466,8 +465,10 @@ class TabSession:
         """The conversation, with the messages that were accepted but not saved because their run failed."""
         return (await self.conversation()).messages
 
-    async def conversation(self) -> BranchedHistory:
-        return await self.chat.conversation(await self._find_unsaved())
+    async def conversation(self, more: Sequence[AppMessage] = ()) -> BranchedHistory:
+        """The conversation with its branches, and with the messages ``more`` at its end that its session lacks."""
+        unsaved = {message.id: message for message in [*await self._find_unsaved(), *more]}
+        return await self.chat.conversation([*unsaved.values()])
 
     async def _find_unsaved(self) -> list[AppMessage]:
         return await find_unsaved(self.services.engine, self.state.id, self.state.session)

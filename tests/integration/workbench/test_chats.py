@@ -13,7 +13,7 @@ from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
 from newel.session.reader import read_session
-from newel.workbench.tab_reader import Frame, follow
+from newel.workbench.tab_reader import Frame, follow, take_snapshot
 from newel.workbench.tab_session import TabServiceError
 from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until, wait_for_end
 from tests.support import bash, scenario
@@ -377,3 +377,23 @@ async def test_an_ephemeral_workbench_writes_nothing_but_keeps_state_while_it_ru
         "pong",
         "ping twice",
     ]
+
+
+async def test_a_window_that_joins_a_run_as_it_fails_to_start_has_its_message(
+    bench_with: Callable[..., Bench],
+) -> None:
+    """Otherwise the message hangs as being sent, below the error about it."""
+    bench = bench_with()
+    nothing = dict.fromkeys(("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"), "")
+    bench.newel.environ |= nothing
+    async with bench.open() as workbench:
+        for number in range(10):
+            tab = await workbench.open_chat()
+            run = await tab.send(UserMessage(content="ping", id=f"m{number}"))
+            async with aclosing(workbench.hub.follow(run, 0)) as items:
+                async for item in items:
+                    if isinstance(item, SequencedEvent):
+                        snapshot = await take_snapshot(tab)
+                        ids = [message.id for message in snapshot.messages]
+                        assert snapshot.seq == 0 or ids == [f"m{number}"], item
+            await wait_for_end(workbench, run)
