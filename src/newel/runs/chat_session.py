@@ -19,7 +19,7 @@ from newel.context.prompt_templates import Template
 from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
-from newel.runs.run_events import Evaluation, RunEvent
+from newel.runs.run_events import Evaluation, Notice, RunEvent
 from newel.session.coding_agent import CodingAgent
 from newel.session.history import History
 from newel.session.listing import SessionEntry
@@ -247,6 +247,8 @@ class ChatSession:
         self.session, self.folder, self.model = session, folder, model
         self.agent_mode: AgentMode | None = agent_mode
         self.approve: ApprovalMode | None = approve
+        self.lost_approve: ApprovalMode | None = None
+        """The mode that was picked and is not possible any more; the next run says so."""
         self.thinking: ThinkingLevel | None = thinking
         self.factory = factory
         self.questions = PendingQuestions(lambda: on_change("questions"))
@@ -296,6 +298,10 @@ class ChatSession:
                 await agent.set_agent_mode(self.agent_mode)
             if self.approve:
                 agent.set_approve(self.approve)
+            if self.lost_approve:
+                said = f"The approval mode of this chat was {self.lost_approve}. It is {agent.approve} now, as Newel was started with it."
+                self.lost_approve = None
+                await journal(Notice(level="warning", message=said))
             if self.thinking and agent.state.thinking_level != self.thinking:
                 agent.set_thinking_level(self.thinking)
             if self.model and agent.state.model.id != self.model:
@@ -413,8 +419,8 @@ class ChatSession:
             history = self.agent.history() if self.agent is not None else History()
             known = {entry.id for entry in self.agent.session.get_tree()} if self.agent is not None else ()
             branches = self.agent.session.get_branch_points() if self.agent is not None else []
-        more = [message for message in unsaved if message.id not in known]
-        return BranchedHistory(history.followed_by(more), branches)
+        more = {message.id: message for message in unsaved if message.id not in known}
+        return BranchedHistory(history.followed_by([*more.values()]), branches)
 
     async def subagent_messages(self, session: str) -> list[AppMessage]:
         """The conversation of a subagent of this one. Raises ``SessionError`` if it has none with this session."""

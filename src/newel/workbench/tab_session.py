@@ -123,8 +123,8 @@ class TabSession:
     async def _state_after(self, job: Job) -> ContractState:
         if job.state not in FINAL:
             return ContractState(state="running")
-        is_agent = self.state.kind == "agent"
-        last = await self.services.engine.read(job.id, max(0, job.seq - 5)) if is_agent else []
+        is_chat = self.state.kind == "chat"
+        last = [] if is_chat else await self.services.engine.read(job.id, max(0, job.seq - 5))
         states = [event for entry in last if isinstance(event := decode(entry.data), ContractState)]
         if not states or states[-1].state == "running":  # the worker gave it up
             return ContractState(state="failed", reason=job.reason)
@@ -467,8 +467,7 @@ class TabSession:
 
     async def conversation(self, more: Sequence[AppMessage] = ()) -> BranchedHistory:
         """The conversation with its branches, and with the messages ``more`` at its end that its session lacks."""
-        unsaved = {message.id: message for message in [*await self._find_unsaved(), *more]}
-        return await self.chat.conversation([*unsaved.values()])
+        return await self.chat.conversation([*await self._find_unsaved(), *more])
 
     async def _find_unsaved(self) -> list[AppMessage]:
         return await find_unsaved(self.services.engine, self.state.id, self.state.session)

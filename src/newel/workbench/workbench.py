@@ -41,7 +41,7 @@ from newel.runs.chat_turn import TURN, TurnParams
 from newel.runs.event_hub import EventHub
 from newel.runs.models import ModelStatus, Tab
 from newel.runs.run_events import Notice
-from newel.session.coding_agent import check_approval_change
+from newel.session.coding_agent import CannotChangeMode, check_approval_change
 from newel.session.listing import SessionEntry
 from newel.text.sanitize import plain_line
 from newel.workbench.tab_log import TabLog, TabSaved, TabSettings
@@ -112,9 +112,7 @@ class Workbench:
         self.permissions = permissions
         self._log = log
         self._services = TabServices(engine, hub, factory, log, self.notify, folder, home)
-        self._tabs = {
-            tab.id: TabSession(tab, self._services, log.stopped_runs.get(tab.id)) for tab in log.tabs.values()
-        }
+        self._tabs = {tab.id: self._restored(tab, log.stopped_runs.get(tab.id)) for tab in log.tabs.values()}
         self._subscribers: list[Callable[[TabChange], None]] = []
         self._open_review = open_review
         self._review: ReviewService
@@ -220,6 +218,20 @@ class Workbench:
         titles = {tab.title for tab in self.tabs}
         title = next(name for n in range(1, len(titles) + 2) if (name := f"Agent-{n}") not in titles)
         return await self._add(kind="agent", title=title, session=new_id(), status="ready")
+
+    def _restored(self, tab: Tab, stopped_run: str | None) -> TabSession:
+        """A tab of the process before. An approval mode that this one cannot give it, as it was started with another one, is dropped."""
+        picked = tab.approve
+        try:
+            if picked is not None and picked != self.factory.approve:
+                check_approval_change(
+                    self.factory.approve, picked, sandbox_problem=self.factory.sandbox_problem
+                )
+            return TabSession(tab, self._services, stopped_run)
+        except CannotChangeMode:
+            session = TabSession(msgspec.structs.replace(tab, approve=None), self._services, stopped_run)
+            session.chat.lost_approve = picked
+            return session
 
     async def _add(self, **fields: Any) -> TabSession:
         tab = Tab(id=new_id(), folder=self.folder, **fields)

@@ -11,7 +11,9 @@ import pytest
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, UserMessage
+from newel.runs.chat_turn import read_events
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
+from newel.runs.run_events import Notice
 from newel.session.reader import read_session
 from newel.workbench.tab_reader import Frame, follow, take_snapshot
 from newel.workbench.tab_session import TabServiceError
@@ -332,6 +334,35 @@ async def test_a_command_waits_for_approval_and_a_refusal_is_told_to_the_model(
         assert not (bench.folder / "made").exists()
 
 
+async def test_a_chat_whose_approval_mode_is_gone_goes_on_in_that_of_the_server_and_says_so(
+    bench_with: Callable[..., Bench],
+) -> None:
+    bench = bench_with(
+        two(scenario("ping", {"content": "pong"}), scenario("again", {"content": "once more"}))
+    )
+    async with bench.open(approve="ask") as workbench:
+        tab = (await workbench.open_chat()).state
+        await workbench.tab(tab.id).set_approve("auto")
+        await send_and_wait(workbench, tab.id, "ping")
+    async with bench.open(approve="review") as workbench:
+        assert workbench.tab(tab.id).state.approve is None
+        for text in ("again", "again, please"):
+            await send_and_wait(workbench, tab.id, text)
+        assert (await texts(workbench, tab.id))[-1] == "assistant: once more"
+        said = [
+            event.message
+            for run in reversed(await workbench.engine.find(queue=tab.id))
+            for event in await read_events(workbench.engine, run.id)
+            if isinstance(event, Notice)
+        ]
+        assert said == [
+            "The approval mode of this chat was auto. It is review now, as Newel was started with it."
+        ]
+    async with bench.open(approve="ask") as workbench:
+        assert workbench.tab(tab.id).state.approve == "auto"
+        await send_and_wait(workbench, tab.id, "ping")
+
+
 async def test_an_always_approval_is_not_asked_again_in_this_chat(
     bench_with: Callable[..., Bench],
 ) -> None:
@@ -392,8 +423,7 @@ async def test_a_window_that_joins_a_run_as_it_fails_to_start_has_its_message(
             run = await tab.send(UserMessage(content="ping", id=f"m{number}"))
             async with aclosing(workbench.hub.follow(run, 0)) as items:
                 async for item in items:
-                    if isinstance(item, SequencedEvent):
-                        snapshot = await take_snapshot(tab)
-                        ids = [message.id for message in snapshot.messages]
-                        assert snapshot.seq == 0 or ids == [f"m{number}"], item
+                    snapshot = await take_snapshot(tab)
+                    ids = [message.id for message in snapshot.messages]
+                    assert snapshot.seq == 0 or ids == [f"m{number}"], item
             await wait_for_end(workbench, run)
