@@ -95,6 +95,28 @@ def test_a_run_is_undone_and_redone_below_it_in_the_default_mode(
     assert path.read_text() == AFTER
 
 
+def test_a_partial_undo_says_what_was_not_undone_and_why(talked: tuple[Workbench, Page, Path]) -> None:
+    _, page, path = talked
+    changed = AFTER.replace("dry_run=True", "dry_run=None")
+    path.write_text(changed)
+    first = changes(page).nth(0)
+    first.get_by_role("button", name="Undo").click()
+    dialog = page.get_by_role("dialog", name="Undo this run")
+    expect(dialog).to_contain_text("1 file would change.")
+    expect(dialog).not_to_contain_text("h_")
+    dialog.get_by_role("button", name="Undo", exact=True).click()
+    expect(dialog).to_contain_text("1 file undone: made.txt.")
+    expect(dialog).to_contain_text("cli.py")
+    expect(dialog).to_contain_text("its lines were changed since")
+    expect(dialog).not_to_contain_text("h_")
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(first).to_contain_text("1 undone, 1 not")
+    expect(first.get_by_role("listitem").filter(has_text="cli.py")).to_contain_text(
+        "not undone: changed since"
+    )
+    assert path.read_text() == changed
+
+
 def test_a_file_that_changed_since_the_preview_is_shown_again(talked: tuple[Workbench, Page, Path]) -> None:
     bench, page, path = talked
     changes(page).nth(0).get_by_role("button", name="Undo").click()

@@ -8,6 +8,7 @@ import { conflictsView, filesView } from "./review/rollback.js";
 
 const KEPT = "Your own later edits stay.";
 const INITIALLY_OPEN = 3; // files of a run whose changes are unfolded at first
+const MAX_NAMED = 5; // files that a message names
 const WAYS = [["both", "The conversation and the files"], ["talk", "The conversation only"], ["files", "The files only"]];
 
 /** Undo a run in the files; resolves when the dialog is closed. */
@@ -76,6 +77,7 @@ class PlanDialog {
     this.note = h("p", { class: "words", role: "status" });
     this.shown = h("div", { class: "rollback-plan" });
     this.choice = h("fieldset", { class: "rollback-ways", hidden: true }, h("legend", { class: "sr-only" }, "What goes back"));
+    this.cancelButton = h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel");
     this.confirmButton = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#execute() }, this.yes);
   }
 
@@ -84,7 +86,7 @@ class PlanDialog {
     return [
       dialogHead(this.title, this.close), h("p", { class: "dim words" }, this.about || "Untitled run"), this.choice, h("p", {}, this.words),
       h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "Preview" }, this.note, this.shown),
-      h("div", { class: "row" }, h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel"), this.confirmButton),
+      h("div", { class: "row" }, this.cancelButton, this.confirmButton),
     ];
   }
 
@@ -131,24 +133,43 @@ class PlanDialog {
 
   async #execute() {
     this.confirmButton.disabled = true;
-    if (this.#takesFiles && !(await this.#undoFiles())) return;
+    const done = this.#takesFiles && (await this.#undoFiles());
+    if (this.#takesFiles && !done) return;
     if (this.ways && this.way !== "files" && !(await this.goBack())) {
       this.confirmButton.disabled = false;
       return;
     }
-    this.close(true);
+    if (done?.conflicts?.length > 0) this.#showLeft(done);
+    else this.close(true);
   }
 
-  /** Change the files as they were shown; returns whether that was done. */
+  /** Change the files as they were shown; returns the server's answer, or null if that was not done. */
   async #undoFiles() {
     const { files } = this.plan;
     try {
-      await this.ask({ files });
+      const done = await this.ask({ files });
+      this.announce(this.#describe(done));
+      return done;
     } catch (error) {
       await this.#load(error.message);
-      return false;
+      return null;
     }
-    this.announce(`${pluralize(files.length, "file")} ${this.done}.`);
-    return true;
+  }
+
+  /** "1 file undone: README.md. 1 place was not undone." */
+  #describe({ files = [], conflicts = [] }) {
+    const names = files.length <= MAX_NAMED ? `: ${files.map(({ file_path: path }) => revealPath(path)).join(", ")}` : "";
+    const left = conflicts.length > 0 ? ` ${pluralize(conflicts.length, "place")} not ${this.done}.` : "";
+    return `${pluralize(files.length, "file")} ${this.done}${names}.${left}`;
+  }
+
+  /** Show what was not undone, which the user has to see before the dialog goes. */
+  #showLeft(done) {
+    this.choice.hidden = true;
+    setText(this.note, this.#describe({ ...done, conflicts: [] }));
+    fill(this.shown, ...conflictsView(done.conflicts, `not ${this.done}`));
+    this.cancelButton.textContent = "Close";
+    this.confirmButton.hidden = true;
+    this.cancelButton.focus();
   }
 }

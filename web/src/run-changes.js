@@ -23,7 +23,8 @@ export class ChangesView {
   update({ change }) {
     if (change === this.change) return;
     this.change = change;
-    const { files, is_undone: isUndone } = change;
+    const { files, is_undone: isUndone, kept_files: kept = [] } = change;
+    const undone = kept.length ? `${files.length - kept.length} undone, ${kept.length} not` : "undone";
     const totals = totalsOf(files);
     const waits = totals.pending > 0;
     setAttr(this.el, "data-waits", waits);
@@ -33,20 +34,20 @@ export class ChangesView {
       h("div", { class: "changes-head" },
         icon(waits ? "edit" : isUndone ? "again" : "check"),
         h("strong", {}, waits ? `${pluralize(totals.pending, "hunk")} to review` : pluralize(files.length, "file")), " ",
-        h("span", { class: "dim" }, isUndone ? "undone" : waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : decisions(totals)), " ",
+        h("span", { class: "dim" }, isUndone ? undone : waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : decisions(totals)), " ",
         !isUndone && lines(totals),
         h("span", { class: "spacer" }),
         button("Review", "reviewRun", waits ? "primary" : "quiet"),
         isUndone ? button("Redo", "redoRun", "quiet") : button("Undo", "undoRun", "quiet")),
-      h("ul", { class: "changes-files" }, ...files.slice(0, MAX_LISTED).map((file) => this.#file(file, isUndone)),
+      h("ul", { class: "changes-files" }, ...files.slice(0, MAX_LISTED).map((file) => this.#file(file, isUndone, kept.includes(file.file_path))),
         files.length > MAX_LISTED && h("li", { class: "dim" }, `and ${pluralize(files.length - MAX_LISTED, "more file")}`)));
     if (hadFocus) this.el.querySelector("button").focus();
   }
 
-  #file(file, isUndone) {
+  #file(file, isUndone, isKept) {
     const name = revealPath(file.file_path);
     return h("li", {},
       h("button", { type: "button", class: "link mono", title: name, onclick: () => this.actions.openFile(file.file_path) }, name), " ",
-      h("span", { class: "dim" }, isUndone ? "" : decisions(file)), " ", !isUndone && lines(file));
+      h("span", { class: "dim" }, isKept ? "not undone: changed since" : isUndone ? "" : decisions(file)), " ", (!isUndone || isKept) && lines(file));
   }
 }

@@ -162,7 +162,17 @@ class Overview:
             title=checkpoint.title,
             files=tuple(self._runs_of(path, revs.get(path)).get(run) or _no_hunks(path) for path in paths),
             is_undone=order.is_undone(checkpoint),
+            kept_files=self._kept_files(checkpoint, order),
         )
+
+    def _kept_files(self, checkpoint: Checkpoint, order: UndoOrder) -> tuple[str, ...]:
+        """The files of an undone run that the undo has not changed, although the run had."""
+        if not order.is_undone(checkpoint):
+            return ()
+        undo = order.now(checkpoint)
+        undone = {entry.path for entry in self._ledger.entries(run=undo.run, kind="rollback")}
+        run = self._ledger.entries(run=checkpoint.run)
+        return tuple(dict.fromkeys(entry.path for entry in run if entry.path not in undone))
 
     def _runs_of(self, path: str, revision: Revision | None) -> Mapping[str, FileCounts]:
         if revision is None:

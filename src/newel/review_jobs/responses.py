@@ -345,7 +345,9 @@ class FileCounts(Payload, frozen=True):
 
 
 class CheckpointSummary(Payload, frozen=True):
-    """A checkpoint in a list. ``is_undone``: its run was undone, and not redone since."""
+    """A checkpoint in a list. ``is_undone``: its run was undone, and not redone since; ``kept_files`` are those that this undo has left
+    as they were, because they had changed.
+    """
 
     checkpoint_id: str
     session_id: str
@@ -354,6 +356,7 @@ class CheckpointSummary(Payload, frozen=True):
     title: str
     files: tuple[FileCounts, ...]
     is_undone: bool
+    kept_files: tuple[str, ...] = ()
 
 
 class CheckpointList(Payload, frozen=True):

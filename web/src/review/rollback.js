@@ -173,11 +173,15 @@ class Rollback {
 /** The content of a plan, for comparison. */
 const content = ({ files, conflicts }) => JSON.stringify([files, conflicts]);
 
-export const conflictsView = (conflicts) =>
+/** Why a place is not undone, without the ids of hunks, which no other part of the page shows. */
+const reasonOf = (reason) => reveal(reason).replace(/\bhunk h_[\w.-]+(, h_[\w.-]+)*/g, (_, more) => (more ? "other changes" : "a change"));
+
+/** `words` follow the number of places: "would not change". */
+export const conflictsView = (conflicts, words = "would not change") =>
   conflicts.length === 0 ? [] : [
-    h("p", { class: "warn-text" }, `${pluralize(conflicts.length, "place")} would not change:`),
+    h("p", { class: "warn-text" }, `${pluralize(conflicts.length, "place")} ${words}:`),
     h("ul", { class: "rollback-conflicts" }, ...conflicts.map(({ file_path: path, reason }) =>
-      h("li", {}, h("span", { class: "mono" }, revealPath(path)), ` ${reveal(reason)}`))),
+      h("li", {}, h("span", { class: "mono" }, revealPath(path)), ` ${reasonOf(reason)}`))),
   ];
 
 export const filesView = (files) =>
