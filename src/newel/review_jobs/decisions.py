@@ -79,7 +79,8 @@ class ReviewDecisions:
             with self._files.ledger.batch():
                 return [self._decide_seen(path, hunk_ids, request) for path, hunk_ids in seen.items()]
 
-        action: FileAction = "accept_all_file" if request.action == "accept" else "reject_all_file"
+        actions: dict[str, FileAction] = {"accept": "accept_all_file", "reject": "reject_all_file"}
+        action = actions.get(request.action, "reopen")
         files: list[DecidedFile] = []
         for review, hunk_ids in await run_sync(write):
             if hunk_ids:
@@ -90,7 +91,11 @@ class ReviewDecisions:
 
     def _decide_seen(self, path: str, seen: AbstractSet[str], request: DecideAll) -> _SeenDecision:
         review = self._files.ledger.get(path)
-        hunk_ids = tuple(name for name in undecided(review, request.action, request.mine) if name in seen)
+        if request.action == "reopen":
+            chosen = [hunk.id for hunk in review.hunks if hunk.state != "pending"]
+        else:
+            chosen = undecided(review, request.action, request.mine)
+        hunk_ids = tuple(name for name in chosen if name in seen)
         make = partial(decided, hunk_ids=hunk_ids, verdict=request.action, mine=request.mine)
         result = self._files.ledger.change(path, request.action, make, hunks=hunk_ids)
         return _SeenDecision(result.review, hunk_ids)

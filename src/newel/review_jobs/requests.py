@@ -103,10 +103,10 @@ class SeenFile(Request, frozen=True):
 
 class DecideAll(Request, frozen=True):
     """``accept`` or ``reject`` the undecided hunks of files that the user has seen. Conflicts are not accepted; hunks with
-    edits by the user are rejected only if ``mine`` decides on these edits.
+    edits by the user are rejected only if ``mine`` decides on these edits. ``reopen`` takes the decisions on these hunks back.
     """
 
-    action: Literal["accept", "reject"]
+    action: Literal["accept", "reject", "reopen"]
     files: Annotated[list[SeenFile], Meta(min_length=1, max_length=MAX_FILES)]
     mine: Mine | None = None
 

@@ -54,7 +54,7 @@ export class ReviewApi extends HttpApi {
   /** `hunks` are `seen_id`s. */
   decide = (path, rev, action, { hunks, mine = null }) =>
     this.post("decide", { file_path: path, rev, action, hunk_ids: hunks, ...(mine && { mine }) }, QUICK).then(known);
-  /** Decide all pending hunks of the given files: "accept" or "reject". */
+  /** Decide all pending hunks of the given files: "accept" or "reject"; or "reopen" those that were decided so. */
   decideAll = (action, files) =>
     this.post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
   undo = (path, rev) => this.post("undo", { file_path: path, rev }, QUICK).then(known);

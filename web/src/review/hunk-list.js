@@ -8,6 +8,7 @@ import { describeSkipped, formatPlace } from "./hunk-format.js";
 import { movesOf } from "./change-labels.js";
 import { countPending } from "./review-store.js";
 import { choiceOf } from "./pending-decisions.js";
+import { stepOf } from "./editor-keys.js";
 import { PendingDecisionsCard } from "./pending-decisions-card.js";
 import { ProgressBar } from "./progress-bar.js";
 import { filesToSave, isFileReviewed, isReviewed, nextOf, saveLabel } from "./review-progress.js";
@@ -28,6 +29,10 @@ export class HunkList {
     this.accept = button("Accept all", () => this.#allFiles("accept"));
     this.reject = button("Reject all", () => this.#allFiles("reject"));
     this.save = button("", () => this.saveAccepted(), { title: "Save to the files (Ctrl+S)" });
+    this.taken = null; // the latest decision on all files, which can be taken back: {files}
+    this.takenWords = h("span", {});
+    this.takeBack = button("Undo", () => this.#takeBack(), { class: "link" });
+    this.takenNote = h("p", { class: "dim", hidden: true }, this.takenWords, " · ", this.takeBack);
     this.problem = h("p", { class: "problem bad-text" });
     this.note = h("p", { class: "dim" });
     this.list = h("ul", { class: "files-to-review", "aria-label": "Files to review", onkeydown: (event) => this.#key(event) });
@@ -35,9 +40,9 @@ export class HunkList {
       this.shown += PAGE_SIZE;
       this.update(this.review.get());
     }, { class: "quiet", hidden: true });
-    this.el = h("section", { class: "to-review", "aria-label": "To review" },
+    this.el = h("section", { class: "to-review", "aria-label": "To review", onkeydown: (event) => this.#undoKey(event) },
       h("div", { class: "section-head" }, this.title, h("span", { class: "row" }, this.accept, this.reject)),
-      this.progress.el, this.card.el, this.save, this.problem, this.note, this.list, this.more);
+      this.progress.el, this.card.el, this.takenNote, this.save, this.problem, this.note, this.list, this.more);
   }
 
   /** `state` as in review-store.js. */
@@ -53,7 +58,7 @@ export class HunkList {
     const isOff = !isUp || this.isBusy;
     this.accept.hidden = this.reject.hidden = hunks === 0;
     this.accept.disabled = isOff || hunks - conflicts <= 0;
-    this.reject.disabled = isOff;
+    this.reject.disabled = this.takeBack.disabled = isOff;
     // Shown before there is anything to save: appearing, it would move the buttons below from under the pointer.
     this.save.hidden = count === 0;
     this.save.disabled = isOff || filesToSave(pending).length === 0;
@@ -151,7 +156,8 @@ export class HunkList {
 
   /** Do the same for all files, in one request. */
   async #allFiles(action) {
-    const { hunks, files, conflicts } = countPending(this.files);
+    const open = this.files.filter((file) => file.pending > 0);
+    const { hunks, files, conflicts } = countPending(open);
     const sure = action === "accept" || (await confirm({
       title: "Reject all?",
       words: `${pluralize(hunks, "hunk")} in ${pluralize(files, "file")} will be rejected. You can restore each one in its file.`,
@@ -161,16 +167,51 @@ export class HunkList {
     this.#busy(true);
     fill(this.problem);
     try {
-      const done = await this.api.decideAll(action, this.files.filter((file) => file.pending > 0));
+      const done = await this.api.decideAll(action, open);
       if (action === "reject") for (const file of done) if (file.left > 0) this.#rowOf(file.file_path)?.say(describeSkipped(file.left));
       const rest = action === "accept" && conflicts > 0 ? ` ${pluralize(conflicts, "conflict")} left: decide each one individually.` : "";
-      this.announce(`${DONE_LABELS[action]} ${pluralize(done.length, "file")}.${rest}`);
+      this.#offerUndo(done.filter((file) => file.hunk_ids.length > 0), action);
+      this.announce(`${this.takenWords.textContent}.${rest}`);
     } catch (error) {
       fill(this.problem, icon("warn"), error.message);
       this.announce(error.message);
     }
     this.#busy(false);
     this.review.touch();
+    if (this.taken && document.activeElement === document.body) this.takeBack.focus();
+  }
+
+  /** Offer to take a decision on all files back; `files` as the server decided them. */
+  #offerUndo(files, action) {
+    this.taken = files.length > 0 ? { files } : null;
+    this.takenNote.hidden = !this.taken;
+    const hunks = files.reduce((sum, file) => sum + file.hunk_ids.length, 0);
+    setText(this.takenWords, `${DONE_LABELS[action]} ${pluralize(hunks, "hunk")} in ${pluralize(files.length, "file")}`);
+  }
+
+  /** Take the decision on all files back, in one step. */
+  async #takeBack() {
+    const { files } = this.taken;
+    this.#busy(true);
+    fill(this.problem);
+    try {
+      await this.api.decideAll("reopen", files);
+      this.#offerUndo([], "reopen");
+      this.announce("Undone.");
+      this.title.focus();
+    } catch (error) {
+      fill(this.problem, icon("warn"), error.message);
+      this.announce(error.message);
+    }
+    this.#busy(false);
+    this.review.touch();
+  }
+
+  #undoKey(event) {
+    if (!this.taken || this.isBusy || stepOf(event) !== "undo") return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.#takeBack();
   }
 
   /** Save accepted changes, including those decided just before. */
@@ -180,6 +221,7 @@ export class HunkList {
     fill(this.problem);
     try {
       const saved = await this.waiting.saveAccepted();
+      this.#offerUndo([], "reopen"); // what is in the files, no decision takes back
       if (saved.length === 0) return this.announce("All accepted changes are saved.");
       const hunks = saved.reduce((sum, file) => sum + file.saved_hunks, 0);
       this.announce(`Saved ${pluralize(hunks, "hunk")} in ${pluralize(saved.length, "file")}.`);
