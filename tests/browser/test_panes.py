@@ -14,6 +14,7 @@ from tests.browser.bench import (
     message_box,
     open_chat,
     open_menu,
+    overflow_px,
     say,
 )
 from tests.browser.expecting import expect
@@ -106,3 +107,15 @@ def test_escape_closes_the_column_with_the_focus_and_stops_no_run(workbench: Mak
     expect(page.get_by_role("button", name="Stop now")).to_be_visible()
     (bench.newel.project / "go").touch()
     expect(page.get_by_text("Stopped before the next request.")).to_be_visible()
+
+
+def test_the_header_fits_at_every_width(workbench: Make) -> None:
+    """Zoomed to 200 %, a window of 1440 pixels has 720."""
+    page = workbench(scenarios()).page()
+    open_chat(page)
+    wider = {}
+    for width in [*range(320, 1120, 20), 641, 839, 899, 900, 901]:
+        page.set_viewport_size({"width": width, "height": 700})
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        wider |= {width: px} if (px := overflow_px(page)) else {}
+    assert wider == {}

@@ -73,7 +73,7 @@ export class Header {
       iconButton("command", "Commands (Ctrl+K)", commands.openPalette, { "aria-keyshortcuts": "Control+K Meta+K" }),
       this.theme,
     ];
-    const narrow = matchMedia("(max-width: 640px)");
+    const narrow = matchMedia("(max-width: 900px)");
     const arrange = () => {
       this.#openMenu(false);
       if (!narrow.matches) return fill(this.el, title, modes, spacer, shown, this.fleets, this.tools, chat, rest);
