@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.bench import Workbench, message_box, open_agent, open_chat, say
+from tests.browser.bench import Workbench, message_box, open_agent, open_chat, overflow_px, say
 from tests.browser.expecting import expect
 from tests.browser.proposals import add_file, proposal_scenarios, propose, replace_line
 from tests.browser.scenarios import ASKING, PROBE, answering, call, scenarios, verdict
@@ -205,3 +205,28 @@ def test_names_lines_instructions_and_runs_of_a_review_are_escaped(workbench: Ma
     page.get_by_role("button", name="Roll back…").first.click()
     expect(page.get_by_role("dialog", name="Roll back")).to_contain_text("<script>")
     assert is_inert(page)
+
+
+def test_an_answer_in_a_right_to_left_script_is_laid_out_so(workbench: Make) -> None:
+    content = (
+        "\u0645\u0631\u062d\u0628\u0627\n\n- \u0639\u0646\u0635\u0631 `code` \u0623\n- and English\n\n"
+        "## \u0639\u0646\u0648\u0627\u0646\n\n| \u0623 | b |\n|---|---|\n| \u0648 | two |\n\n"
+        "```\nlet x = 1; // \u0623\n```\n\nEnglish.\n\n- one"
+    )
+    page = workbench(scenarios(answering("greet", {"content": content}))).page()
+    open_chat(page)
+    say(page, "greet")
+    prose = page.locator(".prose").last
+    expect(prose.get_by_text("English.")).to_be_visible()
+    directions = """(root, query) => [...root.querySelectorAll(query)].map((each) => getComputedStyle(each).direction)"""
+    expected = {
+        "p": ["rtl", "ltr"],
+        "ul": ["rtl", "ltr"],
+        "li": ["rtl", "ltr", "ltr"],
+        "h3": ["rtl"],
+        "th, td": ["rtl", "ltr", "rtl", "ltr"],
+        "code": ["ltr", "ltr"],
+        "pre": ["ltr"],
+    }
+    assert {query: prose.evaluate(directions, query) for query in expected} == expected
+    assert overflow_px(page) == 0

@@ -66,10 +66,11 @@ function renderTokens(tokens, env, done) {
   const fragment = DOMPurify.sanitize(html, SANITIZE_OPTIONS);
   const texts = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) texts.currentNode.data = escapeBidi(texts.currentNode.data);
+  setDirections(fragment);
   for (const link of fragment.querySelectorAll("a")) secureLink(link);
   for (const item of fragment.querySelectorAll("li")) markTask(item);
   for (const table of fragment.querySelectorAll("table")) {
-    const frame = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" });
+    const frame = h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table", dir: table.dir });
     table.replaceWith(frame);
     frame.append(table);
   }
@@ -78,6 +79,22 @@ function renderTokens(tokens, env, done) {
     if (done) addCopy(pre);
   }
   return fragment;
+}
+
+const RIGHT_TO_LEFT = /^[^\p{L}]*[\p{sc=Arab}\p{sc=Hebr}\p{sc=Syrc}\p{sc=Thaa}\p{sc=Nkoo}\p{sc=Adlm}]/u;
+
+/** Let each block of text have the direction of its first letter, and a list or table that of its first item; code is left to right. */
+function setDirections(fragment) {
+  for (const code of fragment.querySelectorAll("pre, code")) code.dir = "ltr";
+  for (const block of fragment.querySelectorAll("p, h3, li, th, td, blockquote")) block.dir = "auto";
+  for (const group of fragment.querySelectorAll("ul, ol, table")) {
+    const first = group.querySelector("li, th, td")?.cloneNode(true);
+    for (const code of first?.querySelectorAll("code, pre, ul, ol") ?? []) code.remove();
+    group.dir = RIGHT_TO_LEFT.test(first?.textContent ?? "") ? "rtl" : "ltr";
+  }
+  for (const quote of fragment.querySelectorAll("blockquote, li")) { // "auto" skips the blocks in it, which have their own
+    if (quote.querySelector("p")) quote.dir = RIGHT_TO_LEFT.test(quote.querySelector("p").textContent) ? "rtl" : "ltr";
+  }
 }
 
 /** Replace the "[x]" of a task list by a box. */
