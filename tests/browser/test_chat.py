@@ -99,6 +99,9 @@ def test_a_stop_shows_at_once_and_the_chat_continues(workbench: Make) -> None:
     open_chat(page)
     say(page, "run it")
     page.get_by_role("button", name=re.compile("bash until.*running")).wait_for()
+    status = page.locator(".foot[role=status]")
+    expect(status.locator(".elapsed")).to_contain_text("s")
+    assert not re.search(r"\d+ s", status.aria_snapshot())  # a screen reader would say each second
     message_box(page).press("Escape")
     expect(page.get_by_role("button", name="Stop now")).to_be_visible()
     (bench.newel.project / "go").touch()
