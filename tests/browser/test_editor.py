@@ -265,6 +265,10 @@ def test_rejecting_a_hunk_with_the_users_lines_asks_which_to_drop(workbench: Mak
     page.keyboard.type(", really")
     settled(page)
     expect(page.locator(".line-own")).to_have_text("SECOND, really")
+    page.keyboard.press("Control+s")
+    expect(page.locator(".file-trouble")).to_contain_text(
+        "Nothing was saved: your edit in line 5 is part of a hunk"
+    )
     page.get_by_role("button", name="Reject hunk 2").click()
     page.get_by_role("button", name="Discard only my lines").click()
     expect(page.locator(".line-own")).to_have_count(0)

@@ -1,7 +1,7 @@
 // The user's decisions on the hunks of a file. They are shown at once, and corrected by the server's answer.
 
 import { pluralize } from "../format.js";
-import { countHunks, isUndecided } from "./hunk-format.js";
+import { countHunks, formatPlace, isUndecided } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
 import { filesToSave, isReviewed, nextOf } from "./review-progress.js";
 import { answerOf, revisionOf } from "./revisions.js";
@@ -168,9 +168,11 @@ export class EditorDecisions {
   };
 
   async save() {
+    let written = 0;
     const done = await this.#try(async () => {
       const act = async (rev) => {
-        await this.api.save([{ path: this.path, rev }]);
+        const { saved_files: [saved] } = await this.api.save([{ path: this.path, rev }]);
+        written = saved.saved_hunks;
         return this.#taken(this.api.file(this.path));
       };
       await this.waiting.settled(this.path);
@@ -179,8 +181,16 @@ export class EditorDecisions {
         throw new Error("The file was changed in another window. Check it, then save again.");
       }
     });
-    if (done) this.announce(`Saved. ${this.#left()}`);
-    return done;
+    if (!done) return false;
+    const waiting = this.hunks.filter((hunk) => isUndecided(hunk) && hunk.mine);
+    if (written === 0 && waiting.length > 0) {
+      const words = `Nothing was saved: your edit in ${formatPlace(waiting[0])} is part of a hunk that is not decided. Accept or reject it first.`;
+      this.#refuse(words);
+      this.announce(words);
+      return false;
+    }
+    this.announce(`Saved. ${this.#left()}`);
+    return true;
   }
 
   /** Save this file, and all others once all is reviewed. */
