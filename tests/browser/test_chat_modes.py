@@ -57,3 +57,20 @@ def test_a_chat_whose_changes_are_reviewed_keeps_its_mode(workbench: Make) -> No
     page = workbench(TALK, "--approve", "review").page(**NARROW)
     open_chat(page)
     expect(page.get_by_role("button", name="Approval mode: review", exact=True)).to_be_disabled()
+
+
+def test_a_list_of_choices_begins_at_the_current_one_so_that_enter_changes_nothing(workbench: Make) -> None:
+    page = workbench(scenarios()).page()
+    open_chat(page)
+    thinking = page.get_by_role("button", name="Thinking")
+    thinking.click()
+    page.get_by_role("option", name="medium").click()
+    expect(thinking).to_have_accessible_name("Thinking: medium")
+    thinking.click()
+    expect(page.get_by_role("option", selected=True)).to_contain_text("medium")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(thinking).to_have_accessible_name("Thinking: medium")
+    thinking.click()
+    page.keyboard.press("ArrowUp")
+    expect(page.get_by_role("option", selected=True)).to_contain_text("low")

@@ -63,7 +63,7 @@ export function createCommands({ store, state, actions, router, review, notifica
       models.map((model) => ({
         title: plain(model.name),
         detail: [model.name === current && "current", describeModel(model)].filter(Boolean).join(" · "),
-        value: model.name,
+        value: model.name, isCurrent: model.name === current,
       })));
     const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: (query) => (query ? "No matches." : "The server lists no models.") });
     if (model) actions.setModel(chat.id, model);
@@ -74,7 +74,7 @@ export function createCommands({ store, state, actions, router, review, notifica
     const chat = shownChat();
     if (!chat) return;
     const current = chat[field] ?? store.get().hello[field];
-    const choices = modes.map(([name, about]) => ({ title: name, detail: name === current ? `current · ${about}` : about, value: name }));
+    const choices = modes.map(([name, about]) => ({ title: name, detail: name === current ? `current · ${about}` : about, value: name, isCurrent: name === current }));
     const chosen = await pick({ label, placeholder: "Find a mode", choices });
     if (chosen) set(chat.id, chosen);
   }

@@ -9,7 +9,7 @@ const MAX_SHOWN = 200;
 const SEARCH_DELAY = 150; // ms after the last key before the server is asked
 
 /**
- * `choices`: [{title, detail, keys, value}] or a promise of them; or instead `search(query)`, which resolves to those that match.
+ * `choices`: [{title, detail, keys, value, isCurrent}] or a promise of them; or instead `search(query)`, which resolves to those that match.
  * `none(query)` says that there are none. Resolves to the chosen value, undefined for none.
  */
 export const pick = ({ label, placeholder, choices, search = null, none = () => "No matches." }) =>
@@ -79,7 +79,8 @@ class Picker {
 
   #show(fitting) {
     this.fitting = fitting;
-    this.at = 0;
+    const current = this.input.value.trim() ? -1 : fitting.findIndex(({ isCurrent }) => isCurrent); // Enter changes nothing then
+    this.at = Math.max(0, current);
     this.note.hidden = this.fitting.length > 0;
     this.note.textContent = this.none(this.input.value.trim());
     fill(this.list, ...this.fitting.map((choice, index) => this.#option(choice, index)));
