@@ -26,6 +26,9 @@ def test_what_grounds_and_shadows_mark_is_marked_under_forced_colors(workbench: 
 
     active, other = "[role=tab][aria-selected=true]", "[role=tab][aria-selected=false]"
     assert style(active, "backgroundColor") != style(other, "backgroundColor")
+    ground = style(active, "backgroundColor")
+    page.locator(active).hover()
+    assert style(active, "backgroundColor") == ground
     assert axe_violations(page) == []
     page.locator(other).click()
     page.locator(".call-head", has_text="edit").first.click()
