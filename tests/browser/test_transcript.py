@@ -243,7 +243,9 @@ def test_a_request_that_succeeded_after_retries_says_what_failed(workbench: Make
     say(page, "ping")
     expect(page.get_by_text("pong")).to_be_visible()
     for _ in range(2):
-        expect(page.locator(".told-words")).to_contain_text(re.compile(r"\. Succeeded on attempt 2 of 10\.$"))
+        expect(page.locator(".told-words")).to_contain_text(
+            re.compile(r"\. The model answered on attempt 2 of 10\.$")
+        )
         page.reload()
 
 

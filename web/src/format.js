@@ -107,7 +107,7 @@ export function toSentence(text) {
 /** The state of a retried request: reason and delay while it is pending, afterwards its outcome. */
 export function describeRetry({ attempt, of, delay, reason, outcome }) {
   if (outcome === "failed") return `Failed after ${attempt} attempts.`;
-  if (outcome === "answered") return `${toSentence(reason)} Succeeded on attempt ${attempt} of ${of}.`;
+  if (outcome === "answered") return `${toSentence(reason)} The model answered on attempt ${attempt} of ${of}.`;
   return `${toSentence(reason)} Retrying in ${Math.max(1, Math.round(delay))} s (attempt ${attempt} of ${of}).`;
 }
 

@@ -110,6 +110,6 @@ test("retries of a request are described in whole sentences, in seconds", () => 
   const tries = { attempt: 2, of: 5, delay: 0.825, reason: "status 500", outcome: null };
   assert.equal(describeRetry(tries), "status 500. Retrying in 1 s (attempt 2 of 5).");
   assert.equal(describeRetry({ ...tries, outcome: "failed" }), "Failed after 2 attempts.");
-  assert.equal(describeRetry({ ...tries, outcome: "answered" }), "status 500. Succeeded on attempt 2 of 5.");
+  assert.equal(describeRetry({ ...tries, outcome: "answered" }), "status 500. The model answered on attempt 2 of 5.");
   assert.deepEqual(["Done.", "really?", "see (here)", "no end "].map(toSentence), ["Done.", "really?", "see (here)", "no end."]);
 });
