@@ -123,7 +123,8 @@ def test_a_failure_shows_a_message_and_can_be_retried(workbench: Make) -> None:
     open_chat(page)
     say(page, "try it")
     expect(page.get_by_text("scripted fault")).to_have_count(1)
-    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("button", name="Retry").press("Enter")
+    expect(message_box(page)).to_be_focused()  # not lost with the button
     expect(answers(page).last).to_contain_text("Now it works.")
 
 

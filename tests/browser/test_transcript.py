@@ -109,7 +109,8 @@ def test_a_queued_message_can_be_edited_withdrawn_and_sent_now(workbench: Make) 
     expect(waiting(page).get_by_role("button", name="Withdraw")).to_have_count(2)
     expect(waiting(page).get_by_role("button", name="Send now")).to_have_count(1)
     assert find_flaws(page) == []
-    waiting(page).last.get_by_role("button", name="Withdraw").click()
+    waiting(page).last.get_by_role("button", name="Withdraw").press("Enter")
+    expect(message_box(page)).to_be_focused()  # not lost with the button
     expect(waiting(page)).to_have_count(1)
     message_box(page).fill("draft")
     waiting(page).get_by_role("button", name="Edit").click()

@@ -24,13 +24,16 @@ export class Panel {
 
   update(model) {
     const { tab, isPlace, transcript, transcripts, changes, focusRequests } = model;
+    const hadFocus = this.el.contains(document.activeElement);
     for (const id of this.#views.keys()) if (!transcripts[id] && id !== tab?.id) this.#views.delete(id);
     const id = tab?.id ?? "";
     const isMissing = tab && !isPlace && !this.#views.has(id);
     const needsFocus = (id !== this.#shownId || isMissing) && this.#mount(tab, isPlace);
     if (!tab) this.firstPage.update(model);
     else if (!isPlace) this.view.update({ tab, transcript, state: model, changes });
-    if (needsFocus || focusRequests !== this.#focusRequests) this.view.focus();
+    // A button that went with its action, such as Retry, must not take the focus with it.
+    const isLost = hadFocus && document.activeElement === document.body;
+    if (needsFocus || isLost || focusRequests !== this.#focusRequests) this.view.focus();
     this.#focusRequests = focusRequests;
   }
 
