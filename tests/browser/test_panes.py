@@ -113,7 +113,7 @@ def test_the_header_fits_at_every_width(workbench: Make) -> None:
     """Zoomed to 200 %, a window of 1440 pixels has 720."""
     page = workbench(scenarios()).page()
     open_chat(page)
-    wider = {}
+    wider: dict[int, int] = {}
     for width in [*range(320, 1120, 20), 641, 839, 899, 900, 901]:
         page.set_viewport_size({"width": width, "height": 700})
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
