@@ -67,9 +67,7 @@ ABOUT_HOST: Final = (
     "read, but not commit or fetch. {outside}. Debuggers do not work"
 )
 
-LEFT_TO_USER: Final = (
-    "Leave what cannot work in it to the user, such as fetching, pushing and the settings of git"
-)
+LEFT_TO_USER: Final = "Leave what cannot work in it to the user: fetching, pushing, the settings of git"
 
 ASKS_TO_LEAVE: Final = "A command that cannot work in it, such as fetching, pushing or docker, can be run outside with `unsandboxed`, if the user agrees: try to do without"
 
@@ -108,9 +106,7 @@ async def open_confined_host(
 
 
 class Sandboxes:
-    """The sandboxes of a process, one for each folder that agents work in. ``open_proxy`` opens a proxy for one tool server; with None,
-    they all use ``proxy``.
-    """
+    """Those of a process, one for each folder of agents. ``open_proxy`` opens a proxy for one tool server; with None, all use ``proxy``."""
 
     def __init__(
         self,

@@ -412,11 +412,7 @@ class DiskSync:
         with self._ledger.batch(flush=False):
             before = self._ledger.get(path)
             result = self._ledger.change(path, "save", marked, rev=rev, hunks=ids, run=run)
-            if (
-                run
-                and result.entry is not None
-                and any(applied.run == run for applied in result.review.applied)
-            ):
+            if run and result.entry and any(applied.run == run for applied in result.review.applied):
                 self._ledger.add_checkpoint(checkpoint_of_save(self._ledger, run, before))
         return result.review
 
