@@ -94,6 +94,10 @@ METADATA: Final = frozenset(
             "168.63.129.16",
             "192.0.0.192",
             "fd00:ec2::254",
+            "fd00:ec2::23",  # of pods
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
         ),
     )
 )
@@ -114,7 +118,10 @@ def is_reachable(address: IPAddress, *, is_named: bool) -> bool:
     is_local = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
     if is_local or address.is_reserved or address in METADATA:
         return False
-    return (address.is_global or (is_named and address.is_private)) and not _is_own(address)
+    # Once for private networks: Python calls it global.
+    is_site = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
+    is_internet = address.is_global and not is_site
+    return (is_internet or (is_named and (address.is_private or is_site))) and not _is_own(address)
 
 
 def is_this_machine(address: IPAddress) -> bool:

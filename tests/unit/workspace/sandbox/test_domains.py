@@ -60,6 +60,7 @@ def test_what_is_no_host_is_not_judged_at_all(text: str) -> None:
         "::1", "::", "169.254.169.254", "169.254.1.1", "fe80::1", "fd00:ec2::254",
         "100.100.100.200", "224.0.0.1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1",
         "2002:7f00:1::", "255.255.255.255", "168.63.129.16", "::ffff:168.63.129.16", "::127.0.0.1", "64:ff9b:1::7f00:1", "fe80::1%1",
+        "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42",
     ],
 )  # fmt: skip
 def test_this_machine_and_its_cloud_are_never_reached(address: str) -> None:
@@ -81,7 +82,7 @@ def test_the_other_addresses_of_this_machine_are_not_reached_either() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["10.0.0.5", "192.168.1.1", "172.16.3.4", "fd12:3456::1", "::ffff:10.0.0.5"]
+    "address", ["10.0.0.5", "192.168.1.1", "172.16.3.4", "fd12:3456::1", "fec0::1", "::ffff:10.0.0.5"]
 )
 def test_a_private_network_is_reached_only_by_a_name_in_a_rule(address: str) -> None:
     parsed = ipaddress.ip_address(address)
