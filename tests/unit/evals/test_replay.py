@@ -37,7 +37,7 @@ def test_a_trace_has_answers_to_each_prompt(tmp_path: Path) -> None:
     golden(place, answers=[[{"content": "One."}], [{"content": "Two."}]])
     assert len(load_trace(load_task(place)).answers) == 2
     golden(place)
-    with pytest.raises(TaskError, match=r"trace\.json has answers to 1 prompts; the task has 2"):
+    with pytest.raises(TaskError, match=r"trace\.json has answers to 1 prompt; the task has 2"):
         load_trace(load_task(place))
 
 

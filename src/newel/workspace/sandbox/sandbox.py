@@ -249,16 +249,21 @@ class Sandbox:
         try:
             self._send({}, ())
             self._wait_for_launcher(self._process.pid)
-            _, descriptors = self._receive("launcher")
+            self._note_launcher(self._receive("launcher")[1])
         except (OSError, SandboxError) as error:
             reason = self._stop()
             raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
+
+    def _note_launcher(self, descriptors: Sequence[int]) -> None:
+        """``descriptors`` has the launcher's pidfd. Raises ``OSError`` where there is no ``/proc``."""
         for descriptor in descriptors:
-            self._launcher = _pid_of(descriptor)
+            try:
+                self._launcher = _pid_of(descriptor)
+            finally:
+                os.close(descriptor)
             with contextlib.suppress(NoControlGroup):  # no command runs yet, and all will be its children
                 if self._group is not None:
                     self._group.add(self._launcher)
-            os.close(descriptor)
 
     def _wait_for_launcher(self, pid: int) -> None:
         """Wait for an answer from inside, or for the end of the first process: then the socket may still be held by one that waits for ever. Raises
