@@ -27,6 +27,9 @@ _ID: Final = r"decided_(?P<n>\d+)_[0-9a-f]+"
 MAX_EDIT: Final = 2000
 """Characters of the user's edits of a file that the model gets; it reads the file for the rest."""
 
+MOST_NAMED: Final = 50
+"""Files in a list for the model."""
+
 KINDS: Final = ("rollback", "save", "reject")
 
 
@@ -166,4 +169,8 @@ def _count_lines(counts: Mapping[str, int], reasons: Mapping[str, Iterable[str]]
 
 
 def _format_list(head: str, rows: Sequence[str]) -> str:
-    return f"{head}:" + "".join(f"\n- {row}" for row in rows) if rows else ""
+    """The first ``MOST_NAMED``: thousands of names would fill the window of the model, in each request from now on."""
+    if not rows:
+        return ""
+    more = [f"{len(rows) - MOST_NAMED:,} more"] if len(rows) > MOST_NAMED else []
+    return f"{head}:" + "".join(f"\n- {row}" for row in [*rows[:MOST_NAMED], *more])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -352,6 +353,33 @@ def test_a_stopped_command_is_recorded(with_model: Make) -> None:
     assert "+a" in ran(newel, "review")
     ran(newel, "undo", "--yes")
     assert not (newel.project / "a").exists()
+
+
+def test_an_undo_of_many_files_tells_the_model_the_first_of_them(with_model: Make) -> None:
+    """All names would be in each request of the conversation from then on."""
+    first = scenario(
+        "go", bash("for n in $(seq 100 399); do echo $n > file$n.txt; done"), {"content": "Done."}
+    )
+    second = scenario("next", {"content": "I see."})
+    newel = with_model({"scenarios": [*first["scenarios"], *second["scenarios"]]})
+    ran(newel, "go")
+    ran(newel, "undo", "--yes")
+    ran(newel, "-c", "next")
+    told = str(newel.requests[-1]["messages"])
+    assert "- file100.txt" in told
+    assert "- 250 more" in told
+    assert "file399.txt" not in told
+
+
+def test_the_list_of_an_undo_says_of_files_without_lines_whether_they_come_or_go(with_model: Make) -> None:
+    newel = with_model(
+        scenario("go", bash("mv old.bin kept.txt; printf '\\0\\1' > made.bin"), {"content": "Done."})
+    )
+    (newel.project / "old.bin").write_bytes(b"\0\1\2")
+    ran(newel, "go")
+    listed = newel("undo", "--yes").stdout
+    assert re.search(r"made\.bin +deleted", listed), listed
+    assert re.search(r"old\.bin +new", listed), listed
 
 
 @pytest.mark.parametrize("sandbox", ["off", "workspace"])

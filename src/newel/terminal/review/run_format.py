@@ -134,7 +134,15 @@ def _with_renames(patches: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     for path, patch in patches.items():
         old = old_names.get(path)
         if path not in old_names.values():
-            yield path, f"{old} → {path}" if old else path, "renamed" if old else changed_lines(patch)
+            yield path, f"{old} → {path}" if old else path, "renamed" if old else _size(patch)
+
+
+def _size(patch: str) -> str:
+    """``+3 -1``; of a file without lines, such as a binary one, whether it comes or goes."""
+    if lines := changed_lines(patch):
+        return lines
+    head = patch.partition("\n@@")[0]
+    return "new" if "\nnew file mode" in head else "deleted" if "\ndeleted file mode" in head else ""
 
 
 def file_rows(files: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
