@@ -41,6 +41,8 @@ def separate(folders: Sequence[str]) -> None:
                     if _is_shared(file):
                         _replace_by_copy(file)
                 except OSError as error:
+                    if not os.access(file, os.W_OK):
+                        continue  # in a store that nothing is written to, such as that of Nix
                     raise SandboxError(
                         f"{file} is a hard link to a file that commands may be able to change, and cannot be replaced by a copy: "
                         f"{error.strerror}. Install Newel again with UV_LINK_MODE=copy in the environment."
@@ -68,9 +70,9 @@ def _walk(path: str) -> Iterator[str]:
 
 
 def _is_shared(path: str) -> bool:
-    """Whether a file has other names and this user may write to it, and so commands may."""
+    """Whether a file has other names, and commands can write to it: an owner can make it writable first."""
     state = os.lstat(path)
-    return state.st_nlink > 1 and os.access(path, os.W_OK)
+    return state.st_nlink > 1 and (state.st_uid == os.geteuid() or os.access(path, os.W_OK))
 
 
 def _replace_by_copy(path: str) -> None:

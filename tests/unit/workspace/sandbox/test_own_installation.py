@@ -46,6 +46,14 @@ def test_files_of_the_cache_are_no_longer_those_of_the_installation(packages: Pa
     assert {str(path.relative_to(packages)) for path in packages.rglob("*") if path.is_file()} == set(FILES)
 
 
+def test_a_file_that_is_read_only_is_separated_too(packages: Path) -> None:
+    """Its owner, whom commands run as, can change that."""
+    for name in FILES:
+        (packages / name).chmod(0o440)
+    separate([str(packages)])
+    assert all((packages / name).stat().st_nlink == 1 for name in FILES)
+
+
 def test_what_was_interrupted_is_completed_by_the_next_start(packages: Path, tmp_path: Path) -> None:
     blocked = packages / "anyio" / "_core"
     blocked.rename(tmp_path / "elsewhere")
