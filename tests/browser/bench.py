@@ -99,6 +99,7 @@ class Workbench:
         self.asked: set[str] = set()
         self.process: Process | None = None
         self.port = 0
+        self.was_killed = False
         self.url = ""
         self.browser = browser
         self._contexts: list[BrowserContext] = []
@@ -129,6 +130,7 @@ class Workbench:
             self.process.kill()
             self.process.communicate()
             self.process = None
+            self.was_killed = True
 
     def close(self) -> None:
         for context in self._contexts:
@@ -155,7 +157,10 @@ class Workbench:
         return page
 
     def _note(self, kind: str, text: str) -> None:
-        # While the server is down, the browser logs that it cannot connect.
+        # While the server is down, the browser logs that it cannot connect; after a restart, that the proof for the earlier start is refused,
+        # upon which the page signs in again.
+        if self.was_killed and "401 (Unauthorized)" in text:
+            return
         if kind in {"error", "warning"} and "net::ERR_" not in text and "WebSocket" not in text:
             self.complaints.append(text)
 

@@ -54,7 +54,7 @@ def test_an_agent_with_a_worktree_on_a_host_does_not_touch_the_project_and_can_b
     assert done.returncode == 0, done.stdout + done.stderr
     tree = host.home / ".newel" / "worktrees" / "shop-maker"
     assert f"{tree}, on branch newel/maker" in done.stdout
-    assert "1 uncommitted changes" in done.stdout
+    assert "1 uncommitted change" in done.stdout
     assert files(project) == before
     assert files(tree) == {"a": "made\n"}
     place = f"ssh://{host.own}@own:{host.port}{tree}"
