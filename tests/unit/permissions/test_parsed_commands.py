@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,20 @@ printf '%s\\0' "${0##*/}" "$@" "$END" >> "$LOG"
 )
 def test_a_plain_text_gives_its_commands(text: str, plain: list[tuple[str, ...]]) -> None:
     assert parse(text).plain == plain
+
+
+def test_no_character_behind_a_brace_ends_the_program() -> None:
+    """A model may write an emoji there; the parser's own code would read beyond its table."""
+    program = "from newel.permissions.commands.parse import parse\nfor at in range(0x100, 0x110000, 0x700): parse('echo {' + chr(at) + '}')"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_word_that_the_parser_must_not_see_is_not_known() -> None:
+    parsed = parse("rm 文件.txt && echo {a,b} && cat notes.txt")
+    assert parsed.plain == []
+    assert ("cat", "notes.txt") in parsed.commands
+    assert ("rm", None) in parsed.commands
+    assert parse("rm 文件.txt").plain == [("rm", "文件.txt")]
 
 
 @example("\ud800")

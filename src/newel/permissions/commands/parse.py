@@ -50,6 +50,12 @@ _UNUSUAL: Final = re.compile(
 )
 """Characters that a shell and a parser may see differently: control characters, odd spaces."""
 
+_BEYOND_LATIN: Final = re.compile(r"[^\x00-\xff]")
+_UNREAD: Final = "\x80"
+"""Stands for a character that the parser must not see: behind a brace, it looks such a one up in a table of 256 places, and crashes. A word
+with it is not known.
+"""
+
 _SPECIAL: Final = re.compile(r"[*?\[\]{}~!$`]")
 """In a word without quotes, what bash may replace by something else."""
 
@@ -98,7 +104,8 @@ def parse(text: str) -> ParsedCommand:
 
 def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], depth: int) -> bool:
     """Append the simple commands in a text; whether it is plain."""
-    data = text.encode("utf-8", "surrogatepass")
+    seen = _BEYOND_LATIN.sub(_UNREAD, text) if "{" in text else text
+    data = seen.encode("utf-8", "surrogatepass")
     if len(data) > MAX_TEXT or "\0" in text:
         commands.append((None,))
         return False
@@ -218,8 +225,10 @@ def _words(command: Node) -> Iterator[str | None]:
 
 
 def _literal(node: Node) -> str | None:
-    """The text that bash makes of a word; None if it depends on more than the word."""
+    """The text that bash makes of a word; None if it depends on more than the word, or was not read."""
     match node.type:
+        case "word" | "number" | "raw_string" | "string" if _UNREAD in _text(node):
+            return None
         case "word" | "number":
             return _unquoted(_text(node))
         case "raw_string":
