@@ -105,10 +105,6 @@ class SnapshotManager:
         self._is_report_due = False
         """``changes`` was called and has not returned them yet: until then no scan may absorb a change."""
         self._acknowledged: dict[str, FileSnapshot | None] = {}
-        self._excluded: set[str] = set()
-        """What was not covered when the last command began."""
-        self._deleted: set[str] = set()
-        """What commands of the run have deleted of it."""
         self._early: threading.Thread | None = None
         self._is_closing = False
         # Two locks, as a cancelled caller leaves a thread behind that scans on until it notices.
@@ -145,7 +141,6 @@ class SnapshotManager:
         async with self._caller_lock:
             # If `changes` was cancelled, the next call of it returns what it would have.
             await self._update(report=self._is_report_due)
-            self._excluded = self._excluded_paths()
             return self._state.notices.drain()
 
     async def changes(self) -> WorkspaceChanges:
@@ -153,7 +148,6 @@ class SnapshotManager:
         self._is_report_due = True
         async with self._caller_lock:
             await self._update(report=True)
-            self._note_deleted()
             return self._report()
 
     async def last_changes(self, since_ns: int, until_ns: int = FOREVER) -> WorkspaceChanges:
@@ -164,10 +158,7 @@ class SnapshotManager:
         self._is_report_due = True
         async with self._caller_lock:
             await self._update(report=True, everywhere=True)
-            self._note_deleted()
             uncovered = await self._source.run_in_thread(partial(self._find_uncovered, since_ns, until_ns))
-            uncovered = msgspec.structs.replace(uncovered, deleted=sorted(self._deleted))
-            self._deleted.clear()
             report = self._report()
             self._exclude_unstored()
             notices = [*report.notices, *self._state.notices.drain()]
@@ -180,25 +171,19 @@ class SnapshotManager:
             for path in sorted(self._state.unstored):
                 update.exclude(path, ExclusionReason.ROOM)
 
-    def _note_deleted(self) -> None:
-        """What was not covered when the command began, and is nowhere any more."""
-        gone = self._excluded - self._excluded_paths()
-        self._deleted |= {path for path in gone if self._state.tree.record(path) is None}
-        self._excluded -= gone
-
-    def _excluded_paths(self) -> set[str]:
-        folders = list(
-            self._state.tree.folders.items()
-        )  # copies: a scan whose caller was cancelled may go on
-        return {join(path, name) for path, folder in folders for name in list(folder.excluded)}
-
     def _find_uncovered(self, since_ns: int, until_ns: int) -> UncoveredChanges:
         state, source = self._state, self._source
         with self._scan_lock:
             offset = source.clock_offset_ns()
             state.rule_history.begin(time.time_ns() + offset)
+            excluded = [
+                join(path, name) for path, folder in state.tree.folders.items() for name in folder.excluded
+            ]
             since_ns += offset - CLOCK_LAG_NS
-            return source.uncovered({*state.uncovered, *self._excluded_paths()}, since_ns, until_ns + offset)
+            found = source.uncovered({*state.uncovered, *excluded}, since_ns, until_ns + offset)
+            deleted = [path for path in sorted(state.ignored_deleted) if not state.tree.has(path)]
+            state.ignored_deleted.clear()
+            return msgspec.structs.replace(found, deleted=deleted)
 
     def _report(self) -> WorkspaceChanges:
         state = self._state

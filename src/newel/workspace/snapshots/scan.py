@@ -190,8 +190,15 @@ class Scan:
 
     def _remove_missing(self, folder: FolderState, path: str, name: str) -> None:
         self._drop_other_kind(folder, path, name, is_folder=None)
-        reason = self._tree.include(path)
-        if self._update.report and reason is not None and reason is not ExclusionReason.IGNORED:
+        if (reason := self._tree.include(path)) is not None:
+            self._note_deleted(path, reason)
+
+    def _note_deleted(self, path: str, reason: ExclusionReason) -> None:
+        if not self._update.report:
+            return
+        if reason is ExclusionReason.IGNORED:
+            self._state.ignored_deleted.add(path)  # named at the end of the run, as changes of such files are
+        else:
             self._state.notices.add(f"{path} was deleted. It was {reason.value} and cannot be restored.")
 
     def _drop(self, path: str) -> None:
@@ -199,7 +206,10 @@ class Scan:
         paths = [path]
         for folder in self._tree.below(path):
             self._source.unwatch(folder)
-            paths += [join(folder, name) for name in self._tree.folders[folder].records]
+            state = self._tree.folders[folder]
+            paths += [join(folder, name) for name in state.records]
+            for name, reason in state.excluded.items():
+                self._note_deleted(join(folder, name), reason)
         for each in reversed(paths):
             self._update.drop(each)
             self._contents.discard(each)

@@ -81,6 +81,7 @@ class ScanState:
     ``changed``: the earlier states of files that changed and are not reported yet; ``new_folders`` likewise.
     ``ignored``: excluded names, with a slash for directories, that were not delivered as a notice yet. ``uncovered``: version control
     stores and names like those of temporary files of Newel that were seen.
+    ``ignored_deleted``: ignored names that commands of the run have deleted; some may be there again.
     ``unstored``: files made or changed by the run whose new content is not in the store, only its hash.
     ``held``: the contents of files with secrets, which are not in the store: they are put there once such a file changes, so that the
     change can be undone.
@@ -105,6 +106,7 @@ class ScanState:
         self.new_folders: set[str] = set()
         self.ignored: set[str] = set()
         self.uncovered: set[str] = set()
+        self.ignored_deleted: set[str] = set()
         self.unstored: set[str] = set()
         self.secrets = secrets
         self.held = HeldContents()

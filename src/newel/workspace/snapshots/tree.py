@@ -123,6 +123,12 @@ class FileTree:
             self.changed_paths.add(path)
         return self.folders[folder].excluded.pop(name, None)
 
+    def has(self, path: str) -> bool:
+        """Whether there is something of that name, covered or not."""
+        folder, name = split(path)
+        state = self.folders.get(folder)
+        return state is not None and (name in state.records or name in state.excluded)
+
     def exclusion(self, path: str) -> ExclusionReason | None:
         folder, name = split(path)
         state = self.folders.get(folder)
