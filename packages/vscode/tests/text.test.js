@@ -14,7 +14,7 @@ test("hidden characters are shown, and labels carry no links, commands or icons"
   assert.equal([...label("😀".repeat(400))].length, 300);
 });
 
-test("whoever chooses a model sees its size and prices, as far as they are known", () => {
+test("the list of models shows their size and prices, as far as they are known", () => {
   const model = { name: "m", contextWindow: 200_000, inputPrice: 3, outputPrice: 15, hasTiers: true, thinking: true };
   assert.equal(describeModel(model), "200k · $3 / $15+ per M · thinking");
   assert.equal(describeModel({ ...model, contextWindow: 1_048_576, hasTiers: false, thinking: null }), "1M · $3 / $15 per M");

@@ -5,7 +5,7 @@ before Newel looks again: the editor, which no sandbox confines, would read a ke
 
 - a path goes to the editor only while no process runs that an agent's command has started, nor anything else in a sandbox, and no command starts
   until the editor has answered;
-- a text from it is dropped if anything in the path has changed meanwhile, whoever did that;
+- its text is dropped if anything in the path has changed meanwhile;
 - where a command has changed something in the path, the editor gets time to notice: it may have loaded what a link showed for a moment.
 
 Nothing else of an agent runs then: tools of the model run in this process; hooks, extensions, and the tool servers outside of the sandbox are the

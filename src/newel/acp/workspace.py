@@ -130,7 +130,7 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             edited = await self._as_edited(path, data)
         finally:
             release()
-        # Whoever has changed the path meanwhile, the editor may have read another file. Commands do not run; another Newel's may.
+        # The path changed meanwhile, so the editor may have read another file. No command of ours runs, but one of another Newel may.
         return edited if path_state(self.root, path) == state else data
 
     async def _hold(self, path: str) -> Callable[[], None] | None:

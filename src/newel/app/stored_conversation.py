@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from newel.agent.messages import UserMessage
 from newel.contracts.run_index import journals
 from newel.jobs.engine import EngineError
 from newel.jobs.journal_cleaner import JournalCleaner
+from newel.jobs.queries import events_of_kind
 from newel.jobs.sqlite import open_reader
 from newel.session.appender import Appender
 from newel.session.file_format import SessionMetadata
@@ -27,7 +28,7 @@ from newel.storage.files import PRIVATE_FILE
 from newel.storage.prompt_history import PromptHistory
 from newel.text.json import decode_json
 from newel.workbench.tab_log import KIND as TABS
-from newel.workbench.tab_log import TabSaved, decode_tab_entry, tab_of
+from newel.workbench.tab_log import TabEntry, TabSaved, decode_tab_entry, tab_of
 
 MAX_JOBS: Final = 1 << 30
 
@@ -48,7 +49,7 @@ _decoder = msgspec.json.Decoder(_RunParams)
 
 
 class StoredConversation(msgspec.Struct, frozen=True):
-    """``files`` are those of its subagents and, at the end, its own; ``journals`` are folders that have runs of it, ``logs`` those of an
+    """``files`` are those of its subagents and, at the end, its own; ``journals`` are folders that have runs or tabs of it, ``logs`` those of an
     agent. ``typed`` are its messages of the user, of which the ``history`` may have some.
     """
 
@@ -63,7 +64,7 @@ class StoredConversation(msgspec.Struct, frozen=True):
     def describe(self) -> str:
         also = [
             f"{pluralize(len(self.files) - 1, 'session')} of its subagents" if len(self.files) > 1 else "",
-            "its runs in the workbench's journal" if self.journals and not self.logs else "",
+            "its part of the workbench's journal" if self.journals and not self.logs else "",
             "an agent's log and journal" if self.logs else "",
         ]
         others = [words for words in also if words]
@@ -92,7 +93,11 @@ class StoredConversation(msgspec.Struct, frozen=True):
 
     def _clean(self, journal: JournalCleaner) -> None:
         journal.delete_jobs(lambda params: _run_params(params).session == self.id)
-        entries = [(job, seq, decode_tab_entry(data)) for job, seq, data in journal.events(TABS)]
+        entries = [
+            (job, seq, entry)
+            for job, seq, data in journal.events(TABS)
+            if (entry := _tab_entry(data)) is not None
+        ]
         latest = {entry.tab.id: entry.tab.session for _, _, entry in entries if isinstance(entry, TabSaved)}
         closed = {tab for tab, session in latest.items() if session == self.id}
         journal.delete_events(
@@ -112,9 +117,10 @@ async def find_stored_conversation(home: Path, name: str) -> StoredConversation:
     folders: list[Path] = []
     logs: list[Path] = []
     for folder in journals(home, None):
-        if runs := await _runs_of(folder, metadata.id):
+        found = await _logs_in(folder, metadata.id)
+        if found is not None:
             folders.append(folder)
-            logs += [Path(run.log) for run in runs if run.log]
+            logs += map(Path, found)
     return StoredConversation(
         id=metadata.id,
         folder=metadata.cwd,
@@ -154,13 +160,19 @@ def delete_old_runs(home: Path, days: int) -> None:
                     Path(log).unlink(missing_ok=True)
 
 
-async def _runs_of(folder: Path, session: str) -> Sequence[_RunParams]:
-    """The parameters of a session's runs. A journal that cannot be read has none: it must not keep others from being deleted."""
+async def _logs_in(folder: Path, session: str) -> list[str] | None:
+    """The logs of a session's runs in a journal; None if it has neither runs nor tabs of it. Nor has one that cannot be read: it must not
+    keep others from being deleted.
+    """
     with contextlib.suppress(EngineError):
         async with open_reader(folder) as reader:
             runs = [_run_params(job.params) for job in await reader.find(limit=MAX_JOBS)]
-            return [run for run in runs if run.session == session]
-    return ()
+            logs = [run.log for run in runs if run.session == session]
+            entries = await reader.query(partial(events_of_kind, kind=TABS, beginning=b""))
+            saved = [entry for _, data in entries if isinstance(entry := _tab_entry(data), TabSaved)]
+            if logs or any(entry.tab.session == session for entry in saved):
+                return [log for log in logs if log]
+    return None
 
 
 def _run_params(params: bytes) -> _RunParams:
@@ -168,3 +180,11 @@ def _run_params(params: bytes) -> _RunParams:
         return decode_json(params, _decoder)
     except msgspec.DecodeError:
         return _RunParams()
+
+
+def _tab_entry(data: bytes) -> TabEntry | None:
+    """None if another version of Newel has written it."""
+    try:
+        return decode_tab_entry(data)
+    except msgspec.DecodeError:
+        return None

@@ -7,7 +7,6 @@ as private as the file of the token, and the next start replaces it.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import anyio
 
 from newel.storage.files import make_private, replace_file
 from newel.text.sanitize import sanitize
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import own_environ
 
 _LIFETIME_S: Final = 60.0
 """Of the file: a browser may start slowly."""
@@ -63,8 +62,5 @@ def _start(file: Path) -> None:
     from threading import Thread
 
     command = [sys.executable, "-I", "-c", _PROGRAM]
-    options = {
-        "env": {**os.environ, "PATH": own_path(), "NEWEL_PAGE": file.absolute().as_uri()},
-        "check": False,
-    }
+    options = {"env": own_environ() | {"NEWEL_PAGE": file.absolute().as_uri()}, "check": False}
     Thread(target=subprocess.run, args=(command,), kwargs=options, daemon=True).start()

@@ -23,8 +23,12 @@ from newel.config.settings import Flags, Settings, load_settings
 from newel.version import VERSION
 
 if TYPE_CHECKING:
+    from anyio import Event
+    from starlette.types import ASGIApp
+
     from newel.agent.agent import Subscriber
     from newel.agent.ports import Model
+    from newel.app.page_fleets import PageFleets
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.jobs.engine import Engine
     from newel.permissions.rules import RuleSet
@@ -70,11 +74,8 @@ async def serve_workbench(
     import anyio
 
     from newel.app.page_fleets import PageFleets
-    from newel.app.page_trust import PageTrust
-    from newel.app.usage import report_usage
     from newel.app.user_browser import open_in_browser
     from newel.web.access_token import choose_token
-    from newel.web.app import create_app
     from newel.web.security import ServerAccess
     from newel.web.server import listen, serve
 
@@ -93,17 +94,7 @@ async def serve_workbench(
             place, stack, ephemeral=options.ephemeral, address=access.url.partition("#")[0]
         )
         fleets = PageFleets(settings, workbench.review)
-        app = create_app(
-            workbench,
-            info=_server_info(settings, workbench, options),
-            access=access,
-            closing=closing,
-            relay=workbench.factory.provider,
-            open_review=workbench.review,
-            report_usage=partial(report_usage, settings.home),
-            trust=PageTrust(settings, workbench.servers),
-            fleets=fleets,
-        )
+        app = _create_app(settings, workbench, options, access, fleets=fleets, closing=closing)
         gc.freeze()
         gc.enable()
         async with background_tasks(fleets.run) as tasks:
@@ -123,6 +114,32 @@ async def serve_workbench(
 
             with anyio.CancelScope() as serving:
                 await serve(app, listener, announce=announce, closing=closing)
+
+
+def _create_app(
+    settings: Settings,
+    workbench: Workbench,
+    options: WebOptions,
+    access: ServerAccess,
+    *,
+    fleets: PageFleets,
+    closing: Event,
+) -> ASGIApp:
+    from newel.app.page_trust import PageTrust
+    from newel.app.usage import report_usage
+    from newel.web.app import create_app
+
+    return create_app(
+        workbench,
+        info=_server_info(settings, workbench, options),
+        access=access,
+        closing=closing,
+        relay=workbench.factory.provider,
+        open_review=workbench.review,
+        report_usage=partial(report_usage, settings.home),
+        trust=PageTrust(settings, workbench.servers),
+        fleets=fleets,
+    )
 
 
 def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) -> ServerInfo:

@@ -152,6 +152,25 @@ def test_what_was_typed_in_a_forgotten_session_is_forgotten_with_it(with_model: 
     assert history.read_text() == f"{others}{mine.replace('+one', '+two')}"
 
 
+def test_the_title_of_a_forgotten_conversation_goes_with_its_tab(with_model: WithModel) -> None:
+    """It was opened in the page, and nothing was said there: the journal has no run of it, but the beginning of its first message."""
+    newel = with_model(scenario("title", DONE))
+    check(newel("--ephemeral", "title"))
+    check(newel("title of mine 4711"))
+    identity = newel.sessions[0].stem.rpartition("_")[2]
+    with served(newel) as server, server.page() as page:
+        page.ask("openChat", session=identity)
+        refused = newel("forget", "--session", identity, "--yes")
+        assert refused.returncode == 1
+        assert "stop it first" in refused.stderr
+    journal = newel.home / ".newel" / "jobs"
+    assert any(b"4711" in path.read_bytes() for path in journal.glob("*/journal.db*"))
+    check(newel("forget", "--session", identity, "--yes"))
+    assert not any(b"4711" in path.read_bytes() for path in journal.glob("*/journal.db*"))
+    with served(newel) as server, server.page() as page:
+        assert page.tabs == []
+
+
 def test_a_session_that_a_workbench_has_in_its_journal_stays_until_it_is_closed(
     with_model: WithModel,
 ) -> None:

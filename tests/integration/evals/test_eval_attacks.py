@@ -337,7 +337,7 @@ def test_a_task_copies_no_folder_of_the_user(place: Place, tmp_path: Path, actio
     "check", ['equals = ""', 'contains = "nothing"', "lacks = '(?s)PRIVATE.*'", 'contains = "PRIVATE"']
 )
 def test_a_check_reads_no_file_of_the_user(place: Place, tmp_path: Path, check: str) -> None:
-    """Its result says what is in the file, and goes to whoever has submitted the task."""
+    """Its result says what is in the file, and goes to the submitter of the task."""
     (secret := tmp_path / "secret").write_text("PRIVATE KEY")
     toml = f"""
 setup = "ln -s {secret} stolen"

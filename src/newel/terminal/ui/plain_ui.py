@@ -147,7 +147,7 @@ class PlainUI:
     def show_answer(self, text: str) -> None:
         """The typed answer stays visible, after its question."""
 
-    def restore_input(self, text: str, images: Sequence[Attachment] = ()) -> None:  # noqa: ARG002
+    def restore_input(self, text: str, images: Sequence[Attachment] = ()) -> None:  # noqa: ARG002 — nothing can be edited here
         self.renderer.note(f"Not sent: {text}")
 
     async def _read(self, prompt: str) -> str | None:

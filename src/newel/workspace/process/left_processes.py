@@ -60,12 +60,8 @@ def has_others(launcher: int, first: int) -> bool:
             if process == first:
                 return False
             known, process = process, _stat(process)[1]
-    except (
-        OSError,
-        ValueError,
-        IndexError,
-    ):  # it has ended, /proc is hidden, or the kernel has no list of children
-        return True
+    except (OSError, ValueError, IndexError):
+        return True  # it has ended, /proc is hidden, or the kernel has no list of children
 
 
 def _has_child_but(process: int, known: int) -> bool:
