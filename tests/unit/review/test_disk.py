@@ -105,10 +105,11 @@ class World:
                 self.ledger.undo(path)
             case "save":
                 wanted = buffer(review) if len(kept(review)) == len(review.hunks) else None
-                (saved,) = await saver.save({path: None}, revs={path: review.rev})
+                (saved,) = await saver.save({path: None}, revs={path: review.rev}, overwrite=[path])
                 assert wanted is None or saved.review.base == wanted
             case "some":
-                await saver.save({path: [hunk.id for n, hunk in enumerate(review.hunks) if x >> n & 1]})
+                ids = [hunk.id for n, hunk in enumerate(review.hunks) if x >> n & 1]
+                await saver.save({path: ids}, overwrite=[path])
             case "disk":
                 if data is None:
                     file.unlink(missing_ok=True)
@@ -158,10 +159,10 @@ def shown(world: World) -> list[Content | None]:
 
 
 async def save(world: World) -> None:
-    """Save kept hunks. Text beside binary content is refused: a file may have become binary under an edit."""
+    """Save kept hunks, over what others wrote in their places. Text beside binary content is refused: a file may have become binary under an edit."""
     for path in ("a", "b"):
         with suppress(NotText):
-            await world.project.saver.save({path: None})
+            await world.project.saver.save({path: None}, overwrite=[path])
 
 
 def disk(world: World) -> list[tuple[bytes, int] | None]:
