@@ -78,6 +78,8 @@ class Told:
         self.bench = bench
         self.kept: dict[str, str | None] = dict(BEFORE)
         self.written = self.kept
+        self.requests_cut = 0
+        """The requests that are being cut off: the page may show their effect before their response."""
         self.write("notes.md", "plan.md")
         context = bench.context()
         self.page, self.other = bench.page(context), bench.page(context)
@@ -308,6 +310,8 @@ def kill(told: Told) -> None:
 
 def kill_and_reload(told: Told) -> None:
     """One window reconnects by itself, the other one is reloaded."""
+    while told.requests_cut:
+        told.page.wait_for_timeout(10)
     kill(told)
     told.page.reload()
     expect(told.page.get_by_role("banner").get_by_role("button", name=re.compile("^Review"))).to_be_visible()
@@ -323,10 +327,12 @@ def cut_off(told: Told) -> None:
             route.continue_()  # the request is repeated
             return
         known.append(what)
+        told.requests_cut += 1
         if len(known) % 2:
             route.fetch()
         kill(told)
         route.abort()
+        told.requests_cut -= 1
 
     for name in ("clarify", "edit", "decide", "undo", "redo", "save"):
         told.page.context.route(f"**/api/agent/**/{name}", cut)
