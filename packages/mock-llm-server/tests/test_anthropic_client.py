@@ -13,6 +13,8 @@ from pydantic import TypeAdapter
 from mock_llm_server import MockServer, running
 from mock_llm_server.dialects.anthropic import sign
 
+pytestmark = pytest.mark.timeout(120)  # the first import in a new environment compiles a thousand modules
+
 if TYPE_CHECKING:  # it takes a second to import, in each of the processes that collect the tests
     from anthropic import Anthropic
     from anthropic.types import Message, MessageParam, RawMessageStreamEvent, ToolParam
