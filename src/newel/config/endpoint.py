@@ -62,7 +62,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def read_variables(origin: str, environ: Mapping[str, str], *, is_users: bool = True) -> list[Place]:
-    """The settings of each family in an environment. A vendor's key alone selects the vendor's address."""
+    """The settings of each family in an environment. A vendor's key alone selects the vendor's address; see ``yield_to_written``."""
     places: list[Place] = []
     for family in FAMILIES:
         values: dict[str, object] = {
@@ -148,10 +148,36 @@ def _place_of_address(places: Sequence[Place]) -> Place | None:
     first = next(iter(with_address), None)
     if first is None or not first.is_vendors:
         return first
-    models = (place.values.get("model") for place in places if place.vendor is None)
-    model = str(next(filter(None, models), ""))
-    fitting = (place for place in with_address if place.is_vendors and _has_model(place, model))
+    model = _named_model(places)
+    # A project's key was not asked about if the user's own key has chosen a server already.
+    allowed = (place for place in with_address if place.is_users or not first.is_users)
+    fitting = (place for place in allowed if place.is_vendors and _has_model(place, model))
     return next(fitting, first)
+
+
+def yield_to_written(stronger: Sequence[Place], file: Place) -> list[Place]:
+    """The places above the user's file, in which no vendor's address follows from a key alone if the file names a server: the key may be
+    there for other programs. It does follow if the environment names a model for that vendor, or the command line one of the vendor's.
+    """
+    if not file.values.get("base_url"):
+        return list(stronger)
+    model = _named_model(stronger)
+    return [
+        place
+        if not place.is_vendors or place.values.get("model") or _has_model(place, model)
+        else msgspec.structs.replace(
+            place,
+            is_vendors=False,
+            values={name: value for name, value in place.values.items() if name != "base_url"},
+        )
+        for place in stronger
+    ]
+
+
+def _named_model(places: Sequence[Place]) -> str:
+    """The model that is named for whatever server."""
+    models = (place.values.get("model") for place in places if place.vendor is None)
+    return str(next(filter(None, models), ""))
 
 
 def _has_model(place: Place, model: str) -> bool:

@@ -3,7 +3,8 @@
 Precedence, highest first:
 
 1. the command line
-2. the environment: ``LLM_*``, then ``OPENAI_*``, ``ANTHROPIC_*``, ``GEMINI_*``
+2. the environment: ``LLM_*``, then ``OPENAI_*``, ``ANTHROPIC_*``, ``GEMINI_*``. A vendor's key alone chooses no server if the user's file
+   names one
 3. ``.env`` in the working folder: the same names
 4. ``config.toml`` in Newel's home (``$NEWEL_HOME``, else ``~/.newel``)
 5. the keys that ``newel keys`` has stored
@@ -42,6 +43,7 @@ from newel.config.endpoint import (
     read_dotenv,
     read_variables,
     with_model_path,
+    yield_to_written,
 )
 from newel.config.extension_files import ExtensionSettings
 from newel.config.fleet import EngineSettings, FleetSettings
@@ -311,9 +313,9 @@ def load_settings(
     path = home / "config.toml"
     file, remote_written = _read_toml(path)
     origins: dict[str, str] = {}
-    stronger = _strongest_places(flags, environ)
-    of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
     of_user = Place(str(path), msgspec.structs.asdict(file) | {"sandbox": file.sandbox.mode})
+    stronger = yield_to_written(_strongest_places(flags, environ), of_user)
+    of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
     places = [*stronger, *of_project, of_user, *KeyStore(home).places()]
     endpoint = _endpoint(places, home)
 

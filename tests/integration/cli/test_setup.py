@@ -81,6 +81,21 @@ def test_an_address_can_be_entered_at_once(newel: Newel, scheme: str) -> None:
         screen.wait_for("Save? [Y/n]")
 
 
+def test_the_chosen_server_is_used_even_where_another_programs_key_is_exported(newel: Newel) -> None:
+    """Otherwise the code goes to a vendor that the user has not chosen."""
+    newel.environ["ANTHROPIC_API_KEY"] = "sk-of-another-program"
+    with on_screen(newel, "setup") as screen:
+        answer_to_the_end(screen, newel)
+        screen.wait_for("Save? [Y/n]")
+        screen.type("", "Enter")
+        screen.wait_for_end()
+        assert "precedence" not in screen.text
+    with on_screen(newel) as screen:
+        screen.wait_for("Enter sends")
+        screen.type("hi", "Enter")
+        screen.wait_for("Hello from the model.")
+
+
 def test_the_settings_that_are_there_stay_and_the_old_servers_key_goes(newel: Newel) -> None:
     config(newel).parent.mkdir()
     before = '# Mine.\nbase_url = "https://old.example/v1"\napi_key = "sk-old-0123456789abcdef"\n\n[limits]\nmaxTurns = 5 # enough\n'

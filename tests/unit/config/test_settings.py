@@ -123,6 +123,52 @@ def test_of_several_vendors_the_models_own_is_asked(
     assert (endpoint.base_url, endpoint.api_key, endpoint.api) == (url, key, api)
 
 
+WRITTEN = "https://gateway.example/v1"
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags", "url", "key"),
+    [
+        (KEYS, Flags(), WRITTEN, None),
+        (KEYS | {"LLM_DEFAULT_MODEL": "qwen3-coder"}, Flags(), WRITTEN, None),
+        (KEYS, Flags(model="claude-haiku-5"), "https://api.anthropic.com", "sk-a"),
+        (KEYS | {"LLM_DEFAULT_MODEL": "gemini-3-pro"}, Flags(), FAMILIES[3].base_url, "sk-g"),
+        (KEYS | {"OPENAI_MODEL": "gpt-5"}, Flags(), "https://api.openai.com/v1", "sk-o"),
+        (KEYS | {"OPENAI_BASE_URL": "http://proxy/v1"}, Flags(), "http://proxy/v1", "sk-o"),
+    ],
+)
+def test_a_key_alone_does_not_replace_the_server_that_the_user_has_written(
+    tmp_path: Path, environ: dict[str, str], flags: Flags, url: str, key: str | None
+) -> None:
+    """Other programs want their keys in the environment, too: they do not choose where the code goes."""
+    endpoint = load(
+        tmp_path, environ, toml=f'base_url = "{WRITTEN}"\nmodel = "claude-opus-5"', flags=flags
+    ).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key) == (url, key)
+
+
+def test_the_written_address_of_a_vendor_gets_the_exported_key(tmp_path: Path) -> None:
+    settings = load(tmp_path, KEYS, toml='base_url = "https://api.anthropic.com"\nmodel = "claude-opus-5"')
+    assert settings.endpoint is not None
+    assert (settings.endpoint.api_key, settings.model) == ("sk-a", "claude-opus-5")
+
+
+def test_a_key_alone_does_not_spare_a_projects_server_the_question(tmp_path: Path) -> None:
+    toml = f'base_url = "{WRITTEN}"'
+    settings = load(tmp_path, KEYS, "LLM_BASE_URL=http://evil.example", toml)
+    assert settings.endpoint is not None
+    assert settings.endpoint.base_url == WRITTEN
+    assert settings.ignored is not None
+
+
+def test_a_projects_key_is_not_used_for_a_vendors_model_unless_trusted(tmp_path: Path) -> None:
+    environ, flags = {"OPENAI_API_KEY": "sk-o"}, Flags(model="claude-opus-5")
+    endpoint = load(tmp_path, environ, "ANTHROPIC_API_KEY=sk-theirs", flags=flags).endpoint
+    assert endpoint is not None
+    assert endpoint.api_key != "sk-theirs"
+
+
 @pytest.mark.parametrize(
     ("url", "key"),
     [
