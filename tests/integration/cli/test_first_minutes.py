@@ -29,6 +29,23 @@ def test_the_demo_shows_a_real_run_and_names_the_next_step(with_model: Make) -> 
         screen.wait_for("To use a model of yours: newel setup")
         assert "● write hello.py" in screen.text
         assert "● bash python3 hello.py" in screen.text
+        assert (
+            "newel: 1 file +1\n" in screen.text
+        )  # no command is named that finds nothing: the demo keeps no record
+
+
+def test_a_run_that_keeps_no_record_names_no_command_that_needs_one(with_model: Make) -> None:
+    """A promise to undo what cannot be undone is worse than none."""
+    write = {
+        "tool_calls": [{"function": {"name": "write", "arguments": {"path": "a.txt", "content": "a\n"}}}]
+    }
+    newel = with_model(scenario("", write, {"content": "Written."}))
+    with shell(newel) as screen:
+        screen.type("newel -p --ephemeral go", "Enter")
+        screen.wait_for("newel: 1 file +1")
+        assert "newel undo" not in screen.text
+        screen.type("rm a.txt; newel -p go", "Enter")
+        screen.wait_for("newel undo")
 
 
 def test_the_help_has_the_commands_first_and_hosts_among_them(with_model: Make) -> None:

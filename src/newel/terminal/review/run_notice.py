@@ -67,7 +67,7 @@ class RunNotice:
             return ""
 
     async def _sum_up(self, project: ProjectReview, session: str, since: str) -> str:
-        """``5 files +13 -12 · /review · /undo``: what the last run has changed."""
+        """``5 files +13 -12 · /review · /undo``: what the last run has changed. Of a record that ends with this process, no command."""
         from newel.diff.unified import count_changes
         from newel.review.project import load_run
 
@@ -77,11 +77,16 @@ class RunNotice:
         files = (await load_run(project, latest[0])).files
         if not files:
             return ""
-        commands = map(self._format_command, ("review", "undo"))
+        commands = () if self._forgets else map(self._format_command, ("review", "undo"))
         changed = f"{pluralize(len(files), 'file')} {count_changes(file.patch for file in files)}".rstrip()
         return " · ".join([changed, *commands])
 
+    @property
+    def _forgets(self) -> bool:
+        """Whether no later command knows of the run: it keeps its record in memory, and no conversation goes on."""
+        return self._format_command is not slash_command and self._agent.session.get_file_path() is None
+
     def _about(self, files: int) -> str:
-        if self._format_command is not slash_command and self._agent.session.get_file_path() is None:
+        if self._forgets:
             return f"The changes proposed for {pluralize(files, 'file')} were discarded: --ephemeral keeps them in memory only."
         return f"{pluralize(files, 'file')} {'has' if files == 1 else 'have'} pending changes. Review them with `{self._format_command('decide')}`."
