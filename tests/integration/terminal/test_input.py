@@ -407,6 +407,22 @@ def test_up_takes_back_a_command_that_waits(open_terminal: Open, tmp_path: Path)
 
 # -- vi -------------------------------------------------------------------------------------------------
 
+# -- leaving --------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_leaves_only_if_it_is_pressed_twice_in_a_row(open_terminal: Open) -> None:
+    """Who stops a run, begins to write and clears that at once has not asked to leave."""
+    terminal = ready(open_terminal)
+    terminal.send(INTERRUPT)
+    terminal.wait_for("Ctrl+C again leaves")
+    terminal.send("hello")
+    terminal.wait_for(f"{MARK} hello\n")
+    assert "again leaves" not in terminal.screen.text
+    terminal.send(INTERRUPT)
+    wait_for_input(terminal, "")
+    say(terminal, "still here")
+
+
 
 def test_vi_keys_edit_and_their_mode_is_shown(open_terminal: Open) -> None:
     terminal = ready(open_terminal, PROGRAM_EDITING="vi")

@@ -80,7 +80,7 @@ class WritingMode:
         self._buffer = buffer
         self._handler = handler
         self._images = images or PastedImages()
-        self._escapes = DoublePress()
+        self._escapes = DoublePress(buffer)
         self._answered = float("-inf")
         self._text_then = ""
 
@@ -195,7 +195,7 @@ class WritingMode:
         if self._buffer.text or not handler.can_rewind:
             return
         if self._escapes.is_pending:
-            self._escapes = DoublePress()
+            self._escapes.cancel()
             handler.rewind()
         else:
             self._escapes.press()
@@ -360,9 +360,9 @@ class SearchingMode(ListMode):
 
 
 class DoublePress:
-    """Whether a key was pressed twice within ``DOUBLE_PRESS_S``."""
+    """Whether a key was pressed twice within ``DOUBLE_PRESS_S``, and nothing was typed in between."""
 
-    def __init__(self) -> None:
+    def __init__(self, buffer: Buffer) -> None:
         self._pressed = float("-inf")
 
     @property
@@ -372,3 +372,10 @@ class DoublePress:
 
     def press(self) -> None:
         self._pressed = time.monotonic()
+
+    def cancel(self) -> None:
+        """Another press would be a first one."""
+        self._pressed = float("-inf")
+
+    def _on_text(self, _: Buffer) -> None:
+        self.cancel()

@@ -111,7 +111,6 @@ class PromptToolkitUI:
         self._live: Sequence[str] = ()
         self._held: str | None = None
         self._pause = TypingPause(lambda: self._mode is not self._writing)
-        self._interrupts = DoublePress()
         self._pager: FullscreenPager | None = None
         self._turn = anyio.Lock()
         self._buffer = Buffer(
@@ -122,6 +121,7 @@ class PromptToolkitUI:
             multiline=True,
             enable_history_search=True,
         )
+        self._interrupts = DoublePress(self._buffer)
         images = PastedImages()
         self._writing = WritingMode(self._buffer, self._get_handler, images)
         self._mode: InputMode = self._writing
