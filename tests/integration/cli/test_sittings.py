@@ -50,7 +50,7 @@ def test_a_message_is_written_with_the_keys_that_people_know(with_model: Make) -
         screen.type("", "C-u")
         screen.type("look at @spg")
         screen.wait_for("src/pager.py")
-        screen.type("", "Tab", "Enter", "Enter")  # the first Enter takes the name
+        screen.type("", "Tab", "Enter")
         screen.wait_for("Read.", times=3)
         assert "x = 1" in said(newel)[2], "the file was not attached"
 

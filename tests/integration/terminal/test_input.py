@@ -336,7 +336,7 @@ def test_file_names_are_found_by_their_letters_and_folders_lead_on(
     terminal = ready(open_terminal)
     terminal.send("see @tpy")
     terminal.wait_for("\n source/deep/test_parser.py")
-    terminal.send("\t\r")
+    terminal.send("\t")
     terminal.wait_for(f"{MARK} see @source/deep/test_parser.py\n")
     terminal.send("\x15@sour")
     terminal.wait_for("\n source/deep/\n")
@@ -344,6 +344,45 @@ def test_file_names_are_found_by_their_letters_and_folders_lead_on(
     terminal.wait_for(f"{MARK} @source/\n")
     terminal.send("deep/\t")
     terminal.wait_for(f"{MARK} @source/deep/\n")
+
+
+def test_enter_takes_the_file_that_is_marked_and_sends_what_is_whole(
+    open_terminal: Open, tmp_path: Path
+) -> None:
+    """Otherwise the model gets a part of a name, and no file."""
+    (tmp_path / "project" / "app.py").write_text("x = 1\n")
+    (tmp_path / "project" / "app.py.bak").write_text("x = 0\n")
+    terminal = ready(open_terminal)
+    terminal.send("see @ap")
+    terminal.wait_for("\n app.py\n app.py.bak")
+    terminal.send("\r")
+    terminal.wait_for(f"{MARK} see @app.py\n")
+    assert "You said" not in terminal.screen.text
+    terminal.send("\r")
+    terminal.wait_for("+ app.py\n")
+    wait_for_input(terminal, "")
+    terminal.send("and @app.py")
+    terminal.wait_for("\n app.py\n app.py.bak")
+    terminal.send("\r")
+    terminal.wait_for("You said: and")
+
+
+def test_enter_sends_a_name_that_only_shares_letters_with_a_file(open_terminal: Open, tmp_path: Path) -> None:
+    (tmp_path / "project" / "blobs.py").write_text("x = 1\n")
+    terminal = ready(open_terminal)
+    terminal.send("ask @bos")
+    terminal.wait_for("\n blobs.py")
+    terminal.send("\r")
+    terminal.wait_for("You said: ask @bos")
+
+
+def test_tab_completes_the_only_file_and_enter_sends(open_terminal: Open, tmp_path: Path) -> None:
+    (tmp_path / "project" / "app.py").write_text("x = 1\n")
+    terminal = ready(open_terminal)
+    terminal.send("see @ap")
+    terminal.wait_for("\n app.py")
+    terminal.send("\t\r")
+    terminal.wait_for("+ app.py\n")
 
 
 def test_files_at_home_and_absolute_paths_are_completed_and_attached(
@@ -359,13 +398,29 @@ def test_files_at_home_and_absolute_paths_are_completed_and_attached(
     assert ".hidden" not in terminal.screen.text
     terminal.send("notes/td")
     terminal.wait_for("\n ~/notes/to do.txt")
-    terminal.send("\t\r")
+    terminal.send("\t")
     terminal.wait_for(f'{MARK} @"~/notes/to do.txt"\n')
     terminal.send("\r")
     terminal.wait_for("+ to do.txt")
     terminal.wait_for("34 out")
     terminal.send(f"@{home}/.hid")
     terminal.wait_for(f"\n {home}/.hidden")
+
+
+# -- leaving --------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_leaves_only_if_it_is_pressed_twice_in_a_row(open_terminal: Open) -> None:
+    """Who stops a run, begins to write and clears that at once has not asked to leave."""
+    terminal = ready(open_terminal)
+    terminal.send(INTERRUPT)
+    terminal.wait_for("Ctrl+C again leaves")
+    terminal.send("hello")
+    terminal.wait_for(f"{MARK} hello\n")
+    assert "again leaves" not in terminal.screen.text
+    terminal.send(INTERRUPT)
+    wait_for_input(terminal, "")
+    say(terminal, "still here")
 
 
 # -- a running agent ------------------------------------------------------------------------------------
@@ -406,22 +461,6 @@ def test_up_takes_back_a_command_that_waits(open_terminal: Open, tmp_path: Path)
 
 
 # -- vi -------------------------------------------------------------------------------------------------
-
-# -- leaving --------------------------------------------------------------------------------------------
-
-
-def test_ctrl_c_leaves_only_if_it_is_pressed_twice_in_a_row(open_terminal: Open) -> None:
-    """Who stops a run, begins to write and clears that at once has not asked to leave."""
-    terminal = ready(open_terminal)
-    terminal.send(INTERRUPT)
-    terminal.wait_for("Ctrl+C again leaves")
-    terminal.send("hello")
-    terminal.wait_for(f"{MARK} hello\n")
-    assert "again leaves" not in terminal.screen.text
-    terminal.send(INTERRUPT)
-    wait_for_input(terminal, "")
-    say(terminal, "still here")
-
 
 
 def test_vi_keys_edit_and_their_mode_is_shown(open_terminal: Open) -> None:
@@ -483,7 +522,7 @@ def test_the_next_word_begins_behind_a_completed_file_name(open_terminal: Open, 
     terminal = ready(open_terminal)
     terminal.send("see @pars")
     terminal.wait_for("\n parser.py")
-    terminal.send("\t\rplease")
+    terminal.send("\tplease")
     terminal.wait_for(f"{MARK} see @parser.py please\n")
 
 

@@ -179,7 +179,7 @@ def test_commands_and_files_are_completed(open_terminal: Open, tmp_path: Path) -
     terminal.wait_for("Thinking is low.")
     terminal.send("look at @modu")
     terminal.wait_for("\n deep/module.py")
-    terminal.send("\t\r")
+    terminal.send("\t")
     terminal.wait_for(f"{MARK} look at @deep/module.py")
     terminal.send("\r")
     terminal.wait_for("+ module.py")

@@ -9,6 +9,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from newel.context.file_completion import FileCompleter, mention_of
+from newel.terminal.ui.input_modes import MARKED
 from newel.text.format import one_line
 from newel.text.fuzzy import fuzzy_matches
 from newel.text.sanitize import escape_line
@@ -68,7 +69,7 @@ class ReplCompleter(Completer):
         typed = document.text_before_cursor
         if _COMMAND.fullmatch(typed):
             commands = {f"/{name}": help_ for name, help_ in self._commands().items()}
-            first = "class:picker.selected" if len(typed) > 1 else ""  # Enter takes it
+            first = MARKED if len(typed) > 1 else ""
             yield from completions(typed, commands, first=first)
         name, space, rest = typed.removeprefix("/").partition(" ")
         if space and typed.startswith("/") and name in self._arguments:
@@ -82,7 +83,21 @@ class ReplCompleter(Completer):
             yield completion
         if self._files and (mention := _MENTION.fullmatch(document.text_before_cursor)):
             is_apart = document.text_after_cursor[:1].isspace()
-            for name in await self._files.complete(mention["quoted"] or mention["plain"] or ""):
+            part = mention["quoted"] or mention["plain"] or ""
+            for place, name in enumerate(await self._files.complete(part)):
                 # A folder leads on; behind a whole name the next word begins.
                 end = "" if is_apart or name.endswith("/") else " "
-                yield Completion(mention_of(name) + end, -len(mention["mention"]), display=escape_line(name))
+                yield Completion(
+                    mention_of(name) + end,
+                    -len(mention["mention"]),
+                    display=escape_line(name),
+                    style="" if place or not _begins(name, part) else MARKED,
+                )
+
+
+def _begins(name: str, part: str) -> bool:
+    """Whether a path, or its last part, has been begun: with fewer letters of it, `@someone` would become a file."""
+    if not part or part.endswith("/"):
+        return False
+    names = (name, name.rstrip("/").rpartition("/")[2])
+    return any(each.lower().startswith(part.lower()) for each in names)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.buffer import Buffer, CompletionState
+from prompt_toolkit.completion import CompleteEvent, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import AnyFormattedText
 
@@ -26,7 +26,8 @@ from newel.text.format import PROMPT, one_line
 
 DOUBLE_PRESS_S: Final = 2.0
 """Time in which a second Ctrl+C leaves, and a second Escape goes back."""
-
+MARKED: Final = "class:picker.selected"
+"""The style of the row in a menu that Enter takes."""
 
 AGAIN: Final = "Esc again goes back to an earlier prompt"
 
@@ -119,6 +120,8 @@ class WritingMode:
             self._buffer.insert_text("\n")
         elif state and state.current_completion and not is_command_name(document.text):
             self._buffer.complete_state = None
+        elif state and not is_command_name(document.text) and (name := _begun_name(state)):
+            self._buffer.apply_completion(name)
         elif not is_command_name(document.text) or self._take_command():
             self._send()
 
@@ -141,9 +144,12 @@ class WritingMode:
         completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
         event = CompleteEvent(completion_requested=True)
         commands = list(buffer.completer.get_completions(buffer.document, event))
+        state = buffer.complete_state
         if len(commands) == 1:
             buffer.apply_completion(commands[0])
-        elif buffer.complete_state:
+        elif state and len(state.completions) == 1:  # nothing to choose: Enter sends
+            buffer.apply_completion(state.completions[0])
+        elif state:
             buffer.complete_next()
         elif not completing and self.completes and handler is not None and handler.busy:
             self._send(later=True)
@@ -359,11 +365,20 @@ class SearchingMode(ListMode):
             self._buffer.document = Document(self._texts[choice])
 
 
+def _begun_name(state: CompletionState) -> Completion | None:
+    """The first row of the menu, if it is marked as that which Enter takes, and no row is what has been typed already."""
+    before = state.original_document.text_before_cursor
+    is_whole = any(each.text.rstrip() == before[each.start_position :] for each in state.completions)
+    first = next(iter(state.completions), None)
+    return first if first and first.style == MARKED and not is_whole else None
+
+
 class DoublePress:
     """Whether a key was pressed twice within ``DOUBLE_PRESS_S``, and nothing was typed in between."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._pressed = float("-inf")
+        buffer.on_text_changed += self._on_text
 
     @property
     def is_pending(self) -> bool:
