@@ -115,7 +115,7 @@ class ProjectReview:
     def _without_record(self, last: LastRun) -> str:
         if not last.is_recorded:
             return "The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml) or its record was deleted (newel forget), so it cannot be undone."
-        return f"The last run has no recorded changes: {last.title or last.run}.{self._not_covered()}"
+        return f"The last run, “{last.title or last.run}”, has no recorded changes.{self._not_covered()}"
 
     def _next_redo(self, order: UndoOrder) -> Checkpoint:
         undos = order.to_redo

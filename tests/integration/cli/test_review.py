@@ -482,7 +482,7 @@ def test_an_undo_never_selects_a_run_before_the_last(second: str, two_runs: Newe
     before = files(two_runs.project)
     done = two_runs("undo", "--yes")
     assert done.returncode == 1
-    assert f"The last run has no recorded changes: {second}." in done.stderr
+    assert f"The last run, “{second}”, has no recorded changes." in done.stderr
     if second == "ignored":
         assert "build/" in done.stderr
     assert files(two_runs.project) == before
@@ -524,7 +524,7 @@ def test_an_undo_in_a_conversation_selects_no_older_run_unasked(screen: str, two
     try:
         terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
         terminal.send("/undo\r")
-        terminal.wait_for("The last run has no recorded changes: ignored.")
+        terminal.wait_for("The last run, “ignored”, has no recorded changes.")
         terminal.wait_for("Undo: first")
         terminal.wait_for("Undo these changes?")
         terminal.send("\r")
