@@ -124,6 +124,15 @@ def test_leaving_before_the_end_writes_nothing(newel: Newel, keys: tuple[str, ..
     assert not (newel.home / ".newel" / "keys.json").exists()
 
 
+def test_the_shells_prompt_begins_its_own_line_after_ctrl_c(newel: Newel) -> None:
+    with Tmux(["sh"], newel.project, newel.environ | {"PS1": "$ "}, columns=100) as screen:
+        screen.type("newel setup", "Enter")
+        screen.wait_for("Number, 1 to ")
+        screen.type("", "C-c")
+        screen.wait_for("^C\n")
+        assert screen.text.split("\n")[-1] in {"$", "#"}
+
+
 def test_a_server_that_is_down_is_named_and_another_can_be_chosen(newel: Newel) -> None:
     with on_screen(newel, "setup") as screen:
         screen.wait_for("Number, 1 to ")
