@@ -115,6 +115,25 @@ def test_undos_before_a_kill_are_reported_afterwards(screen: str, newel: Newel) 
     assert [words.startswith("I have reviewed") for words in said(newel)] == [False, True, False]
 
 
+def test_the_notice_takes_one_line_of_the_screen(newel: Newel) -> None:
+    env = newel.environ | {"TERM": "xterm-256color"}
+    terminal = Terminal([str(BIN / "newel")], newel.project, 120, 40, env)
+    try:
+        terminal.wait_for("Enter sends")
+        terminal.send("make both\r")
+        terminal.wait_for("Done.")
+        terminal.send("/undo\r")
+        terminal.wait_for("Undo these changes?")
+        terminal.send("y\r")
+        terminal.wait_for("Undone in 2 files")
+        terminal.send("thanks\r")
+        terminal.wait_for("Oh.")
+        notice = "I have reviewed your changes. Undone: what the run “make both” changed, in: - a.txt - b.txt Read these"
+        assert f"\n{notice}" in terminal.screen.text
+    finally:
+        terminal.close()
+
+
 @pytest.mark.parametrize(("back", "told"), [("", False), ("files only", True)])
 def test_a_model_hears_of_a_rewind_only_of_runs_that_it_still_knows(
     back: str, told: bool, newel: Newel

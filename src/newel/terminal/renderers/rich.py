@@ -146,7 +146,7 @@ class RichRenderer(LiveRenderer):
 
     def on_prompt(self, message: UserMessage) -> None:
         if message.is_notice:  # not words of the user
-            self.note(message.text, "aside")
+            self.note(" ".join(message.text.split()), "aside")
             return
         self._print("user", styles.user_text(message.text))
         for attachment in message.attachments:
