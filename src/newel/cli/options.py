@@ -287,7 +287,11 @@ def folder(parser: argparse.ArgumentParser, path: str | None) -> Path:
         resolved = Path(path or ".").expanduser().resolve()
     except (RuntimeError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        parser.error(f"--cwd: cannot resolve {path or 'the working folder'}: {why}")
+        parser.error(
+            f"--cwd: cannot resolve {path}: {why}"
+            if path
+            else f"The folder that you are in cannot be found: {why}. It may have been deleted; change to another one."
+        )
     if not resolved.is_dir():
         parser.error(f"--cwd: no such folder: {resolved}")
     return resolved
