@@ -309,6 +309,19 @@ def test_an_unclear_answer_is_asked_again_and_neither_runs_nor_refuses(
     assert (tmp_path / "project" / "it").exists()
 
 
+@pytest.mark.parametrize("key", ["e", "?", "E"])
+def test_a_key_of_another_question_neither_changes_a_file_nor_refuses(
+    open_terminal: Open, tmp_path: Path, key: str
+) -> None:
+    terminal = open_terminal("rich", "write a.txt", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Make this change?")
+    terminal.answer(f"{key}\r")
+    terminal.wait_for(f"'{key}' is not one of the answers.")
+    assert "not run" not in terminal.screen.text
+    terminal.answer("y\r")
+    terminal.wait_for("Done after 1 results.")
+
+
 def test_jexida_takes_no_key_of_a_draft_and_no_ok_as_an_answer(
     at_terminal: Callable[..., Tmux], tmp_path: Path
 ) -> None:

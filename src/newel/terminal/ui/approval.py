@@ -153,11 +153,7 @@ async def _approve(
             about = "" if view else whole
             if view:
                 await view(whole)
-        elif (
-            is_unclear(answer)
-            or (command and typed == "e")  # offered elsewhere
-            or (understand(answer).decision == "rule" and not request.offer)
-        ):
+        elif is_unclear(answer) or (understand(answer).decision == "rule" and not request.offer):
             about = again(answer or "")
         else:
             approval = understand(answer)
@@ -238,12 +234,13 @@ def _place(folder: str) -> str:
 
 
 def is_unclear(answer: str | None) -> TypeGuard[str]:
-    """Whether an answer resembles a yes but is not an offered one (``ok``, ``sure``, ``yes please``, ``1``), or is a pasted yes: it must
-    neither allow nor refuse.
+    """Whether an answer resembles a yes but is not an offered one (``ok``, ``sure``, ``yes please``, ``1``), is a pasted yes, or a key that
+    another question offers: it must neither allow nor refuse.
     """
     typed = (answer or "").strip().lower()
     typed_words = re.findall(r"\w+", without_paste(typed))
-    if re.fullmatch(r"\d\W*", without_paste(typed)):  # other agents number their answers, and 1 is yes
+    # Other agents number their answers, and 1 is yes; ``e`` and ``v`` are keys at other calls, ``?`` is help elsewhere.
+    if typed not in _ANSWERS and re.fullmatch(r"\w\W*|\S", without_paste(typed)):
         return True
     return (
         _ANSWERS.get(typed, "no") == "no" and bool(typed_words) and all(map(_CONSENT.fullmatch, typed_words))
