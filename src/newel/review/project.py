@@ -138,15 +138,15 @@ class ProjectReview:
         name = checkpoint.title or checkpoint.id
         if order.is_undone(checkpoint):
             raise NothingToUndo(
-                f"This run is undone already: {name}. To redo it: `newel redo {checkpoint.id}`."
+                f"The run “{name}” is undone already. To redo it: `newel redo {checkpoint.id}`."
             )
         verb = "redo" if is_undo(checkpoint) else "undo"
         hint = _undo_hint(order.before(checkpoint), verb)
         if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
             raise NothingToUndo(
-                f"Nothing of this run is left to {verb}: {name}. Its changes were overwritten since.{hint}"
+                f"Nothing of the run “{name}” is left to {verb}. Its changes were overwritten since.{hint}"
             )
-        raise NothingToUndo(f"No change of this run is recorded: {name}.{self._not_covered()}{hint}")
+        raise NothingToUndo(f"No change of the run “{name}” is recorded.{self._not_covered()}{hint}")
 
     def _not_covered(self) -> str:
         return "".join(f" {message}" for message in self.left_out)

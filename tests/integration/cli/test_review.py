@@ -446,7 +446,7 @@ def test_an_undo_after_a_run_without_changes_names_the_run_before_it(with_model:
     ran(newel, "second")
     done = newel("undo", "--yes")
     assert done.returncode == 1
-    assert "No change of this run is recorded: second." in done.stderr
+    assert "No change of the run “second” is recorded." in done.stderr
     assert (newel.project / "first.txt").read_text() == "first\n"
     ran(newel, *hint(done.stderr), "--yes")
     assert list(newel.project.iterdir()) == []
