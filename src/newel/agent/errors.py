@@ -142,8 +142,9 @@ class SessionError(NewelError):
 class SessionInUse(SessionError):
     """``where`` describes the other writer: ``in another Newel (pid 7, since …)``."""
 
-    def __init__(self, name: str, where: str) -> None:
+    def __init__(self, session_id: str, where: str) -> None:
+        short = session_id[:8]
         super().__init__(
-            f"The session {name} is open {where}. Use --session with its id after closing it, or start a new one."
+            f"The session {short} is open {where}. Close it there and use --session {short}, or start a new one."
         )
         self.where = where

@@ -51,7 +51,8 @@ class Appender:
         except OSError as error:
             os.close(self._fd)
             if isinstance(error, BlockingIOError):
-                raise SessionInUse(path.name, f"in {describe_holder(_noted_holder(path))}") from error
+                session_id = path.stem.rpartition("_")[2]
+                raise SessionInUse(session_id, f"in {describe_holder(_noted_holder(path))}") from error
             raise SessionError(
                 f"The session {path} cannot be locked: {error.strerror}. {NO_LOCKS}"
             ) from error

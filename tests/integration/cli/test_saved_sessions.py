@@ -65,6 +65,8 @@ def test_a_session_in_use_is_refused_and_no_run_is_harmed(with_model: Make) -> N
         refused = newel("--continue", "me too")
         assert refused.returncode == 1
         assert f"is open in another Newel (pid {first.pid}" in refused.stderr
+        assert f"use --session {newel.sessions[0].stem.rpartition('_')[2][:8]}, or" in refused.stderr
+        assert ".jsonl" not in refused.stderr
         (newel.project / "free").touch()
         output, _ = first.communicate(timeout=15)
     assert first.returncode == 0
