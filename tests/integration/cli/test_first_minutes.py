@@ -105,3 +105,24 @@ def test_a_deleted_folder_is_named_without_an_option_that_nobody_has_typed(with_
         screen.type("mkdir gone; cd gone; rmdir ../gone; newel", "Enter")
         screen.wait_for("The folder that you are in cannot be found")
         assert "--cwd" not in screen.text
+
+
+def test_a_conversation_that_goes_on_with_another_model_says_so(with_model: Make) -> None:
+    """`/model` is for this process: who comes back should not pay another model without knowing."""
+    newel = with_model(scenario("", {"content": "An answer."}))
+    with conversation(newel) as screen:
+        screen.type("/model mock-large", "Enter")
+        screen.wait_for("The next prompt goes to mock-large.")
+        screen.type("hi", "Enter")
+        screen.wait_for("An answer.")
+        screen.type("", "C-d")
+        screen.wait_for_end()
+    with Tmux([str(BIN / "newel"), "-c"], newel.project, newel.environ, columns=100) as screen:
+        screen.wait_for("The last answer came from mock-large; the next prompt goes to mock-model (/model).")
+        screen.type("again", "Enter")
+        screen.wait_for("An answer.", times=2)
+        screen.type("", "C-d")
+        screen.wait_for_end()
+    with Tmux([str(BIN / "newel"), "-c"], newel.project, newel.environ, columns=100) as screen:
+        screen.wait_for("── Resumed")
+        assert "The last answer came from" not in screen.text

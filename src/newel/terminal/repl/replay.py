@@ -19,6 +19,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.terminal.renderers.screen import terminal_size
+from newel.text.format import one_line
 
 if TYPE_CHECKING:
     from newel.agent.events import AgentEvent
@@ -49,6 +50,17 @@ def show_resumed(agent: CodingAgent, renderer: Renderer) -> None:
     renderer.close()  # nothing is running
     name = agent.session.get_name() or agent.session.get_id()[:8]
     renderer.note(f"── Resumed {name}: {pluralize(len(messages), 'message')}. ──")
+    answered, current = _last_model(messages), one_line(agent.state.model.id)
+    if answered not in {"", agent.state.model.id} and agent.state.agent_mode == "remote":
+        renderer.note(
+            f"The last answer came from {one_line(answered)}; the next prompt goes to {current} (/model)."
+        )
+
+
+def _last_model(messages: Sequence[AppMessage]) -> str:
+    """The model that answered last; empty if none has."""
+    answers = (message for message in reversed(messages) if isinstance(message, AssistantMessage))
+    return next((answer.model for answer in answers if answer.model), "")
 
 
 def last_turns(messages: Sequence[AppMessage], columns: int, rows: int) -> list[AppMessage]:
