@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -32,10 +31,10 @@ def ask_line(question: str) -> str:
     """One line. Raises ``SetupCancelled`` at the end of the input."""
     sys.stderr.write(sanitize(question))
     sys.stderr.flush()
-    with _ended_line():
-        line = sys.stdin.readline()
-        if not line:
-            raise SetupCancelled("Nothing was saved.")
+    line = sys.stdin.readline()
+    if not line:
+        sys.stderr.write("\n")
+        raise SetupCancelled("Nothing was saved.")
     return line.strip()
 
 
@@ -43,21 +42,11 @@ def ask_secret(question: str) -> str:
     """A line that is not shown. Raises ``SetupCancelled`` at the end of the input."""
     from getpass import getpass
 
-    with _ended_line():
-        try:
-            return getpass(sanitize(question), stream=sys.stderr)
-        except EOFError as error:
-            raise SetupCancelled("Nothing was saved.") from error
-
-
-@contextmanager
-def _ended_line() -> Generator[None]:
-    """The shell's prompt, or a message, begins a line of its own where the user ends the input or presses Ctrl+C."""
     try:
-        yield
-    except (KeyboardInterrupt, SetupCancelled):
+        return getpass(sanitize(question), stream=sys.stderr)
+    except EOFError as error:
         sys.stderr.write("\n")
-        raise
+        raise SetupCancelled("Nothing was saved.") from error
 
 
 def confirm(question: str, *, default: bool) -> bool:

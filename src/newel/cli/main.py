@@ -110,6 +110,10 @@ def _run_safely(body: Callable[[], int]) -> int:
     except NewelError as error:
         return _print_error(error, FAILED)
     except KeyboardInterrupt:
+        if (
+            sys.stderr.isatty()
+        ):  # the terminal has echoed ^C behind a question, where the shell's prompt would follow
+            print(file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
         # An event loop that could not be created complains when it is collected.

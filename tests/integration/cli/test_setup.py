@@ -124,10 +124,13 @@ def test_leaving_before_the_end_writes_nothing(newel: Newel, keys: tuple[str, ..
     assert not (newel.home / ".newel" / "keys.json").exists()
 
 
-def test_the_shells_prompt_begins_its_own_line_after_ctrl_c(newel: Newel) -> None:
+@pytest.mark.parametrize(("command", "question"), [("newel setup", "Number, 1 to "), ("newel", "Set one up")])
+def test_the_shells_prompt_begins_its_own_line_after_ctrl_c(
+    newel: Newel, command: str, question: str
+) -> None:
     with Tmux(["sh"], newel.project, newel.environ | {"PS1": "$ "}, columns=100) as screen:
-        screen.type("newel setup", "Enter")
-        screen.wait_for("Number, 1 to ")
+        screen.type(command, "Enter")
+        screen.wait_for(question)
         screen.type("", "C-c")
         screen.wait_for("^C\n")
         assert screen.text.split("\n")[-1] in {"$", "#"}
