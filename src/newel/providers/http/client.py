@@ -118,7 +118,7 @@ def _bad_encoding() -> BadResponse:
 ENCODINGS = {"Accept-Encoding": "gzip, deflate"}
 """Sent unless the headers of a client say otherwise."""
 
-CHECK_SERVER = "Check the base URL, and that the server is running."
+CHECK_SERVER = "Check the network, the base URL, and that the server is running."
 
 MAX_RESPONSE_BYTES = 64 * 2**20
 """Decoded bytes of one response: more than any model writes, even one chunk a token."""
