@@ -352,6 +352,8 @@ def test_enter_takes_the_file_that_is_marked_and_sends_what_is_whole(
     """Otherwise the model gets a part of a name, and no file."""
     (tmp_path / "project" / "app.py").write_text("x = 1\n")
     (tmp_path / "project" / "app.py.bak").write_text("x = 0\n")
+    (tmp_path / "project" / "deep").mkdir()
+    (tmp_path / "project" / "deep" / "module.py").write_text("x = 1\n")
     terminal = ready(open_terminal)
     terminal.send("see @ap")
     terminal.wait_for("\n app.py\n app.py.bak")
@@ -365,6 +367,11 @@ def test_enter_takes_the_file_that_is_marked_and_sends_what_is_whole(
     terminal.wait_for("\n app.py\n app.py.bak")
     terminal.send("\r")
     terminal.wait_for("You said: and")
+    wait_for_input(terminal, "")
+    terminal.send("in @deep")
+    terminal.wait_for("\n deep/\n")
+    terminal.send("\r")
+    terminal.wait_for("You said: in")
 
 
 def test_enter_sends_a_name_that_only_shares_letters_with_a_file(open_terminal: Open, tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ class SearchingMode(ListMode):
 def _begun_name(state: CompletionState) -> Completion | None:
     """The first row of the menu, if it is marked as that which Enter takes, and no row is what has been typed already."""
     before = state.original_document.text_before_cursor
-    is_whole = any(each.text.rstrip() == before[each.start_position :] for each in state.completions)
+    is_whole = any(each.text.rstrip(" /") == before[each.start_position :] for each in state.completions)
     first = next(iter(state.completions), None)
     return first if first and first.style == MARKED and not is_whole else None
 
