@@ -13,7 +13,7 @@ from newel.text.sanitize import escape_line
 
 RowState = Literal["on", "off", "untrusted", "declined"]
 
-NO_HOOKS: Final = "No hooks here. See docs/hooks.md, or: newel hooks --help"
+NO_HOOKS: Final = "No hooks here. `newel hooks --help` says where to write them."
 _TRUST: Final = "runs once you trust it: newel hooks trust, then start Newel again"
 
 
