@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def first_error(error: BaseException) -> BaseException:
@@ -44,3 +47,22 @@ async def background_tasks(*tasks: Callable[[], Coroutine[Any, Any, object]]) ->
             group.start_soon(task)
         yield group
         group.cancel_scope.cancel()
+
+
+async def map_concurrently(
+    work: Callable[[Item], Awaitable[Result]], items: Sequence[Item], limit: int
+) -> list[Result]:
+    """The results of ``work`` in the order of ``items``, at most ``limit`` of which are worked on at once."""
+    if len(items) == 1:
+        return [await work(items[0])]
+    results: dict[int, Result] = {}
+    remaining = iter(enumerate(items))
+
+    async def take() -> None:
+        for at, item in remaining:
+            results[at] = await work(item)
+
+    async with task_group() as tasks:
+        for _ in range(min(limit, len(items))):
+            tasks.start_soon(take)
+    return [results[at] for at in range(len(items))]

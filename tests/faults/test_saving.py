@@ -143,9 +143,9 @@ async def main():
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limits[1]))
         try:
-            await saver.save({"first": None, "large": None, "third": None})
+            await saver.save(dict.fromkeys(sorted(path.name for path in (folder / "project").iterdir())))
         except SaveFailed as error:
-            print([one.path for one in error.saved])
+            print(*[one.path for one in error.saved])
             print(error)
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -190,31 +190,32 @@ def told(script: str, folder: Path) -> list[str]:
 
 
 async def test_a_full_disk_stops_a_save_between_files_and_it_can_be_repeated(tmp_path: Path) -> None:
+    names, large = [f"f{n:02}" for n in range(40)], "f03"
     (tmp_path / "project").mkdir()
+
+    def sizes(project: Project) -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in project.folder.iterdir()}
+
     with Ledger.open(tmp_path / "ledger") as ledger:
         project = Project(tmp_path / "project", ledger)
-        for name in ("first", "large", "third"):
+        for name in names:
             project.file(name, b"old\n")
-            await project.propose(
-                name, 2, 2, b"x" * 999_999 + b"\n" if name == "large" else b"new\n", origin="user"
-            )
-    saved, words = told(FULL, tmp_path)
-    assert saved == "['first']"
-    assert (
-        words
-        == f"Cannot write {project.folder}/large: File too large. Not saved: large, third. Saved: first."
+            lines = b"x" * 999_999 + b"\n" if name == large else b"new\n"
+            await project.propose(name, 2, 2, lines, origin="user")
+    saved, message = told(FULL, tmp_path)
+    left = [name for name in names if name not in saved]
+    assert large in left
+    assert message == (
+        f"Cannot write {project.folder}/{large}: File too large. Not saved: {', '.join(left)}. "
+        f"Saved: {', '.join(saved.split())}."
     )
     with Ledger.open(tmp_path / "ledger") as ledger:
         project = Project(tmp_path / "project", ledger)
-        assert [(project.folder / name).stat().st_size for name in ("first", "large", "third")] == [8, 4, 4]
-        assert sorted(path.name for path in project.folder.iterdir()) == ["first", "large", "third"]
-        assert (ledger.get("first").hunks, ledger.intents()) == ((), [])
-        await project.saver.save({"first": None, "large": None, "third": None})
-        assert [(project.folder / name).stat().st_size for name in ("first", "large", "third")] == [
-            8,
-            1_000_004,
-            8,
-        ]
+        assert sizes(project) == {name: 4 if name in left else 8 for name in names}
+        assert {name for name in names if ledger.get(name).hunks} == set(left)
+        assert ledger.intents() == []
+        await project.saver.save(dict.fromkeys(names))
+        assert sizes(project) == {name: 1_000_004 if name == large else 8 for name in names}
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ import anyio.to_thread
 
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
+from newel.concurrency import map_concurrently
+from newel.review.file_writer import FileWriter
 from newel.review.folders import parents, remove_empty
 from newel.review.model.file_kinds import has_other_kinds
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
@@ -38,8 +40,10 @@ from newel.review.save_plans import (
     checkpoint_of_save,
     failure_message,
     file_of,
+    file_of_bytes,
     has_all,
     hunks_to_save,
+    independent_groups,
     plan_save,
     removes_folders,
     replaced_folders,
@@ -48,7 +52,6 @@ from newel.review.save_plans import (
 from newel.review.store.ledger import Ledger
 from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.review.store.schema import LedgerError
-from newel.workspace.port import ABSENT, FileNode
 from newel.workspace.snapshots.tree import is_kept, state_mode
 from newel.workspace.tracked import TrackedWorkspace
 
@@ -57,6 +60,9 @@ LARGEST: Final = 32 << 20
 
 SMALL: Final = 64 << 10
 """Up to this many bytes, to compute a hash takes less time than to ask a thread for it."""
+
+CONCURRENT: Final = 8
+"""Files that are read or written at once: each waits for the disk or a host."""
 
 ATTEMPTS: Final = 20
 """How often a file is read again if another process changes its review meanwhile."""
@@ -67,7 +73,7 @@ class NotAFile(ReviewError):
 
 
 class SaveFailed(ReviewError):
-    """A file could not be written, and is unchanged. ``saved`` are the files of the same save that were written before it."""
+    """A file could not be written, and is unchanged. ``saved`` are the files of the same save that were written."""
 
     def __init__(self, message: str, saved: Sequence[Saved] = ()) -> None:
         super().__init__(message)
@@ -111,6 +117,7 @@ class DiskSync:
     def __init__(self, ledger: Ledger, workspace: TrackedWorkspace) -> None:
         self._ledger = ledger
         self.workspace = workspace
+        self._writer = FileWriter(ledger, workspace)
 
     @property
     def root(self) -> str:
@@ -122,24 +129,32 @@ class DiskSync:
         """Update a review from the disk: hunks that a change there touches become conflicts, all others stay. ``itself``: do not
         follow a link.
         """
-        return (await self._sync(path, itself=itself))[0]
+        known = await self._look_up(path)
+        return (await self._sync(known, await self._absolute(known, itself=itself), itself=itself))[0]
 
     async def refresh_all(self, paths: Iterable[str]) -> Refreshed:
         """Update several reviews. A file that cannot be read is a problem; it does not affect the others. Raises ``LedgerError``."""
-        refreshed = Refreshed([], {})
-        for path in dict.fromkeys(paths):
-            try:
-                refreshed.reviews.append(await self.refresh(path))
-            except LedgerError:
-                raise
-            except (ReviewError, WorkspaceError) as error:
-                refreshed.problems[path] = str(error)
-        return refreshed
+        unique = list(dict.fromkeys(paths))
+        results = dict(
+            zip(unique, await map_concurrently(self._try_refresh, unique, CONCURRENT), strict=True)
+        )
+        return Refreshed(
+            [result for result in results.values() if not isinstance(result, str)],
+            {path: result for path, result in results.items() if isinstance(result, str)},
+        )
 
-    async def _sync(self, path: str, *, itself: bool = False) -> tuple[FileReview, bool]:
-        """The updated review, and whether the disk differed from it."""
-        known = await self._look_up(path)
-        where = await self._absolute(known, itself=itself)
+    async def _try_refresh(self, path: str) -> FileReview | str:
+        """The updated review, or why the file cannot be read."""
+        try:
+            return await self.refresh(path)
+        except LedgerError:
+            raise
+        except (ReviewError, WorkspaceError) as error:
+            return str(error)
+
+    async def _sync(self, known: _Known, where: str, *, itself: bool = False) -> tuple[FileReview, bool]:
+        """The updated review of the file at the absolute path ``where``, and whether the disk differed from it."""
+        path = known.review.path
         for _ in range(ATTEMPTS):
             disk = await self._read_state(known, where, itself=itself)
             with suppress(StaleRevision):
@@ -181,14 +196,14 @@ class DiskSync:
             if len(data) > LARGEST:
                 return await self._read_large(known.review, where, stat.S_IMODE(node.mode))
             if len(data) <= SMALL:
-                return _read(data, stat.S_IMODE(node.mode))
-            return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(node.mode))
+                return file_of_bytes(data, stat.S_IMODE(node.mode))
+            return await anyio.to_thread.run_sync(file_of_bytes, data, stat.S_IMODE(node.mode))
         if not itself and not known.may_be_another_kind:
             what = "a directory" if stat.S_ISDIR(node.mode) else "not a regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
         if not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
             raise NotAFile(f"{path} is a socket or a device; these are not reviewed.")
-        return _read(node.target, state_mode(node.mode))
+        return file_of_bytes(node.target, state_mode(node.mode))
 
     async def _read_large(self, review: FileReview, where: str, mode: int) -> PlannedFile:
         """The state of a large file that is as the ledger has it, by its hash: such a change can be undone. Raises ``NotText``."""
@@ -259,23 +274,18 @@ class DiskSync:
         ``overwrite`` are the paths for which the user has confirmed that kept conflicts replace what others wrote on the disk.
 
         First all files are checked. If one differs from its review, the review is updated from the disk, and ``Conflict`` is raised;
-        after that, ``StaleRevision``, ``UnknownHunk`` or ``OverwritesDisk``, no file has changed. If a file cannot be written, ``SaveFailed`` is raised: the
-        files before it are saved, it and those after it are unchanged. A save that has begun to write is not cancelled.
+        after that, ``StaleRevision``, ``UnknownHunk`` or ``OverwritesDisk``, no file has changed. If a file cannot be written, ``SaveFailed`` is raised: its
+        ``saved`` are written, all others are unchanged. A save that has begun to write is not cancelled.
         """
         known_reviews: dict[str, FileReview] = {}
         plans: list[SavePlan] = []
         changed: list[str] = []
-        for path, ids in chosen.items():
-            known = await self._look_up(path)
-            await self._absolute(known)
-            review = known.review
-            if hunks_to_save(review, ids):
-                review, is_changed = await self._sync(path)
-                if is_changed:
-                    changed.append(path)
-                    continue
-                plans += await self._plan(review, hunks_to_save(review, ids), (revs or {}).get(path))
-            known_reviews[path] = review
+        for review, ids, is_changed in await map_concurrently(self._check, list(chosen.items()), CONCURRENT):
+            known_reviews[review.path] = review
+            if is_changed:
+                changed.append(review.path)
+            else:
+                plans += await self._plan(review, ids, (revs or {}).get(review.path))
         if changed:
             raise Conflict(
                 f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review again."
@@ -289,6 +299,16 @@ class DiskSync:
                 known_reviews[saved_file.path] = saved_file.review
         counts = {plan.saving.path: len(plan.saving.ids) for plan in plans}
         return [_saved_file(known_reviews[path], counts.get(path, 0)) for path in chosen]
+
+    async def _check(self, chosen: tuple[str, Collection[str] | None]) -> tuple[FileReview, list[str], bool]:
+        """The review of a file, updated from the disk if a save would write it; its hunks to be saved; whether the disk differed."""
+        path, ids = chosen
+        known = await self._look_up(path)
+        where = await self._absolute(known)
+        review, is_changed = known.review, False
+        if hunks_to_save(review, ids):
+            review, is_changed = await self._sync(known, where)
+        return review, hunks_to_save(review, ids) if not is_changed else [], is_changed
 
     async def _plan(self, review: FileReview, ids: Sequence[str], rev: int | None) -> list[SavePlan]:
         """The plan for a file; none if its hunks have been saved meanwhile."""
@@ -308,26 +328,45 @@ class DiskSync:
             return []
         plans = sort_plans(plans)
         planned_paths = [plan.saving.path for plan in plans]
-        has_room, opened = removes_folders(plans), replaced_folders(plans)
+        removes, opened = removes_folders(plans), replaced_folders(plans)
         intent = SaveIntent(id=new_id(), files=tuple(plan.saving for plan in plans))
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
-        done: list[Saved] = []
+        done: dict[str, Saved] = {}
         try:
-            for plan in await self._open_folders(plans):
-                done += [await self._write(plan)]  # so that an error reports the files written before it
-                if has_room and not plan.after.exists:
-                    await self._remove_empty_folders([plan.saving], planned_paths, opened)
+            for group in independent_groups(await self._open_folders(plans)):
+                await self._write_group(group, done)
+                if removes and not group[0].after.exists:
+                    await self._remove_empty_folders([group[0].saving], planned_paths, opened)
             await self._shut_folders(plans)
         except LedgerError:
             raise  # the next process marks what was written
         except (WorkspaceError, ReviewError) as error:
             await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
             if isinstance(error, WorkspaceError):
-                raise SaveFailed(failure_message(error, plans, [file.path for file in done]), done) from error
+                written = [done[path] for path in planned_paths if path in done]
+                raise SaveFailed(failure_message(error, planned_paths, done), written) from error
             raise
         await self._remove_empty_folders(intent.files)
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
-        return done
+        return list(done.values())
+
+    async def _write_group(self, plans: Sequence[SavePlan], done: dict[str, Saved]) -> None:
+        """Write files that do not depend on each other. After an error those begun are finished and marked, and none is begun."""
+        errors: list[WorkspaceError | ReviewError] = []
+
+        async def write(plan: SavePlan) -> None:
+            if errors:
+                return
+            try:
+                done[plan.saving.path] = await self._write(plan)
+            except LedgerError:
+                raise
+            except (WorkspaceError, ReviewError) as error:
+                errors.append(error)
+
+        await map_concurrently(write, plans, CONCURRENT)
+        if errors:
+            raise errors[0]
 
     async def _write(self, plan: SavePlan) -> Saved:
         """Write a file as planned, and mark its hunks as saved. Raises ``Conflict`` if the file has changed."""
@@ -335,7 +374,7 @@ class DiskSync:
         where = await self._where(path)
         try:
             if not plan.after.is_like(plan.before):
-                await self._replace(where, plan)
+                await self._writer.replace(where, plan)
         except StaleFile as error:
             # Another process may have saved the same.
             if not (await self._read_state(await self._look_up(path), where)).is_like(plan.after):
@@ -348,55 +387,22 @@ class DiskSync:
             review = await self.refresh(path)
         return _saved_file(review, len(plan.saving.ids))
 
-    async def _replace(self, where: str, plan: SavePlan) -> None:
-        before, after = plan.before, plan.after.opened()
-        if before.is_plain and after.is_plain and before.hash == after.hash:
-            await self._change_mode(where, before, after)
-            return
-        if plan.must_unlock:
-            writable = before._replace(mode=before.mode | stat.S_IWUSR)
-            await self._change_mode(where, before, writable)
-            before = writable
-        if before.is_plain and not after.is_plain:
-            await self.workspace.remove(where, expect=before.sha256)
-        elif not before.is_plain and before.exists and (after.is_plain or plan.changes_kind):
-            await self.workspace.become(where, None, expect=await self._node(before, plan.blob_before))
-        if after.is_plain:
-            data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
-            # A write drops set-user-id, which has to be restored.
-            written = after._replace(mode=after.mode & 0o777)
-            mode = None if before.is_plain and before.mode == written.mode else written.mode
-            expect = before.sha256 if before.is_plain else ABSENT
-            await self.workspace.write_bytes(where, data, expect=expect, mode=mode)
-            if written != after:
-                await self._change_mode(where, written, after)
-            return
-        is_gone = before.is_plain or plan.changes_kind
-        expect = None if is_gone else await self._node(before, plan.blob_before)
-        node = await self._node(after, plan.blob)
-        if node != expect:
-            await self.workspace.become(where, node, expect=expect)
-
-    async def _change_mode(self, where: str, before: PlannedFile, after: PlannedFile) -> None:
-        """Change the mode of a file or a folder."""
-        kind = 0 if before.is_folder else stat.S_IFREG
-        await self.workspace.become(where, FileNode(kind | after.mode), expect=FileNode(kind | before.mode))
-
     async def _open_folders(self, plans: Sequence[SavePlan]) -> list[SavePlan]:
         """Make folders writable that the plans change and that are not; returns the plans from there."""
         shut = [plan for plan in plans if plan.before.is_shut] if len(plans) > 1 else []
         for plan in sorted(shut, key=lambda plan: plan.saving.path.count("/")):
-            await self._change_mode(await self._where(plan.saving.path), plan.before, plan.before.opened())
+            await self._writer.change_mode(
+                await self._where(plan.saving.path), plan.before, plan.before.opened()
+            )
         return [plan._replace(before=plan.before.opened()) if plan in shut else plan for plan in plans]
 
     async def _shut_folders(self, plans: Iterable[SavePlan]) -> None:
         """Remove write permission from folders again, the innermost first."""
         shut = [plan for plan in plans if plan.after.is_shut]
         for plan in sorted(shut, key=lambda plan: -plan.saving.path.count("/")):
-            await self._change_mode(await self._where(plan.saving.path), plan.after.opened(), plan.after)
-
-    async def _node(self, file: PlannedFile, blob: str) -> FileNode | None:
-        return file.node(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)
+            await self._writer.change_mode(
+                await self._where(plan.saving.path), plan.after.opened(), plan.after
+            )
 
     def _mark(self, plan: SavePlan, *, rev: int | None = None) -> FileReview:
         """Mark the hunks of a written file as saved, unless that was done already."""
@@ -474,7 +480,7 @@ class DiskSync:
             review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
             plan = plan_save(review, saving.ids)._replace(saving=saving)
             return [await self._write(plan._replace(before=PlannedFile(text_hash(())), blob_before=""))]
-        review, _ = await self._sync(saving.path)
+        review = await self.refresh(saving.path)
         if review.rev == saving.rev:  # nothing has changed since the save began
             return [await self._write(plan_save(review, saving.ids)._replace(saving=saving))]
         is_saved = {hunk.id for hunk in review.applied}.issuperset(saving.ids)
@@ -488,10 +494,6 @@ class DiskSync:
             return False
         disk = await self._read_state(known, await self._absolute(known))
         return plan_save(review, saving.ids).changes_kind and not disk.exists
-
-
-def _read(data: bytes, mode: int) -> PlannedFile:
-    return PlannedFile(f"sha256:{hashlib.sha256(data).hexdigest()}", mode, data)
 
 
 def _saved_file(review: FileReview, applied: int) -> Saved:

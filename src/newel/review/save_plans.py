@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 from newel.agent.messages import new_id, now
@@ -83,6 +85,10 @@ def file_of(lines: Lines) -> PlannedFile:
     return (
         PlannedFile(text_hash(lines), content.mode, content.data) if content else PlannedFile(text_hash(()))
     )
+
+
+def file_of_bytes(data: bytes, mode: int) -> PlannedFile:
+    return PlannedFile(f"sha256:{hashlib.sha256(data).hexdigest()}", mode, data)
 
 
 class SavePlan(NamedTuple):
@@ -212,7 +218,21 @@ def sort_plans(plans: Sequence[SavePlan]) -> list[SavePlan]:
     return sorted(plans, key=place)
 
 
-def failure_message(error: Exception, plans: Sequence[SavePlan], done: Sequence[str]) -> str:
-    """The message about a save that ended early, after the files ``done``."""
-    unwritten = ", ".join(plan.saving.path for plan in plans[len(done) :])
-    return f"{error} Not saved: {unwritten}." + (f" Saved: {', '.join(done)}." if done else "")
+def independent_groups(plans: Sequence[SavePlan]) -> Iterator[list[SavePlan]]:
+    """The plans in their order; those of a group can be carried out at the same time: removals of files, or what writes files. Folders
+    and links are alone in theirs, as what follows may need them; and so is each plan where folders are removed.
+    """
+    must_be_alone = removes_folders(plans)
+
+    def group_of(plan: SavePlan) -> str | bool:
+        is_file = all(file.is_plain or not file.exists for file in (plan.before, plan.after))
+        return plan.after.exists if is_file and not must_be_alone else plan.saving.path
+
+    return (list(group) for _, group in groupby(plans, group_of))
+
+
+def failure_message(error: Exception, paths: Sequence[str], done: Collection[str]) -> str:
+    """The message about a save of files that ended early, when some were ``done``."""
+    unwritten = ", ".join(path for path in paths if path not in done)
+    written = ", ".join(path for path in paths if path in done)
+    return f"{error} Not saved: {unwritten}." + (f" Saved: {written}." if written else "")

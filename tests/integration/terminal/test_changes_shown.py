@@ -45,6 +45,17 @@ def test_many_files_are_counted_and_a_few_named(open_terminal: Open) -> None:
     assert "\N{HORIZONTAL ELLIPSIS} 25 more files" in terminal.screen.text
 
 
+def test_the_undo_of_many_files_is_announced(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("rich", "run for n in $(seq 600); do echo $n > $n.txt; done")
+    terminal.wait_for("600 files +600 · /review · /undo")
+    terminal.send("/undo\r")
+    terminal.wait_for("Undo these changes?")
+    terminal.send("y\r")
+    terminal.wait_for("Undoing 600 files. If this is interrupted, the next `/undo` completes it.")
+    terminal.wait_for("Undone in 600 files")
+    assert list((tmp_path / "project").iterdir()) == []
+
+
 def test_a_name_cannot_draw_on_the_screen(open_terminal: Open) -> None:
     terminal = open_terminal("rich", r"run touch $'\x1b]0;owned\x07'")
     terminal.wait_for("1 file")

@@ -46,6 +46,9 @@ STILL_STAGED = (
 ROWS = 20
 """Files listed of a run."""
 
+MANY = 500
+"""Files whose undo takes so long that it is announced."""
+
 
 def run_line(number: int, checkpoint_id: str, created: str, title: str) -> str:
     """A run on one line: its number, 0 for none, its checkpoint, when it began, and its prompt."""
@@ -212,6 +215,10 @@ async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *,
     diff = files_diff(plan.files, ui.format_command, plan.checkpoint)
     about = f"{head}\n{about}"
     is_wanted = await ui.confirm(about, f"{verb} these changes?", diff, yes=yes)
+    if is_wanted and len(plan.files) >= MANY:
+        ui.say(
+            f"{verb}ing {pluralize(len(plan.files), 'file')}. If this is interrupted, the next `newel undo` completes it."
+        )
     saved = await project.apply(plan) if is_wanted else []
     if saved:
         paths = [file.path for file in saved if file.applied]

@@ -1,0 +1,58 @@
+"""Changes one file of a project, of any kind, from one planned state to another."""
+
+from __future__ import annotations
+
+import stat
+
+import anyio.to_thread
+
+from newel.review.save_plans import PlannedFile, SavePlan
+from newel.review.store.ledger import Ledger
+from newel.workspace.port import ABSENT, FileNode
+from newel.workspace.tracked import TrackedWorkspace
+
+
+class FileWriter:
+    """Methods take absolute paths, and raise the errors of the workspace: ``StaleFile`` if a file is not as planned."""
+
+    def __init__(self, ledger: Ledger, workspace: TrackedWorkspace) -> None:
+        self._ledger = ledger
+        self._workspace = workspace
+
+    async def replace(self, where: str, plan: SavePlan) -> None:
+        """Replace what stands at a path as planned: its content, mode or kind."""
+        before, after = plan.before, plan.after.opened()
+        if before.is_plain and after.is_plain and before.hash == after.hash:
+            await self.change_mode(where, before, after)
+            return
+        if plan.must_unlock:
+            writable = before._replace(mode=before.mode | stat.S_IWUSR)
+            await self.change_mode(where, before, writable)
+            before = writable
+        if before.is_plain and not after.is_plain:
+            await self._workspace.remove(where, expect=before.sha256)
+        elif not before.is_plain and before.exists and (after.is_plain or plan.changes_kind):
+            await self._workspace.become(where, None, expect=await self._node(before, plan.blob_before))
+        if after.is_plain:
+            data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
+            # A write drops set-user-id, which has to be restored.
+            written = after._replace(mode=after.mode & 0o777)
+            mode = None if before.is_plain and before.mode == written.mode else written.mode
+            expect = before.sha256 if before.is_plain else ABSENT
+            await self._workspace.write_bytes(where, data, expect=expect, mode=mode)
+            if written != after:
+                await self.change_mode(where, written, after)
+            return
+        is_gone = before.is_plain or plan.changes_kind
+        expect = None if is_gone else await self._node(before, plan.blob_before)
+        node = await self._node(after, plan.blob)
+        if node != expect:
+            await self._workspace.become(where, node, expect=expect)
+
+    async def change_mode(self, where: str, before: PlannedFile, after: PlannedFile) -> None:
+        """Change the mode of a file or a folder."""
+        kind = 0 if before.is_folder else stat.S_IFREG
+        await self._workspace.become(where, FileNode(kind | after.mode), expect=FileNode(kind | before.mode))
+
+    async def _node(self, file: PlannedFile, blob: str) -> FileNode | None:
+        return file.node(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)
