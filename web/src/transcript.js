@@ -9,7 +9,7 @@
 //             nested: the transcript of the call's subagent, or null if it has none, or none was loaded
 //   todo      the model's list: [{text, status}]
 //   branches  where the user has said several things, or something after the end: {after, messages}
-//   tip       the id of the last message, results included; "" for none, null if it is unknown
+//   tip       the id of the last message of the user or the model, results included; "" for none, null if it is unknown
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TODO = "todo"; // the tool
@@ -198,6 +198,9 @@ export const versionsOf = ({ branches }, id) => branches.find(({ messages }) => 
 /** The ids of the user's messages after the end of the conversation, which went back. */
 export const keptAtEnd = ({ branches, tip }) => branches.find(({ after }) => after === tip)?.messages ?? NONE;
 
+/** Whether Newel says a message by itself: it may stand before one version of the user's message, and not before another. */
+const isNewels = ({ id, role }) => role === "custom" || (role === "user" && NOTICE.test(id));
+
 /** The branches after a message was added at the end. */
 function extendBranches({ branches, tip }, { id, role }) {
   if (role !== "user") return branches;
@@ -243,11 +246,11 @@ export const withQuestions = (transcript, questions) => ({ ...transcript, questi
 
 function addMessage(before, message) {
   const isNew = !before.entries.some(({ id }) => id === message.id);
-  const transcript = isNew ? { ...before, branches: extendBranches(before, message), tip: message.id } : before;
+  const transcript = isNew && !isNewels(message) ? { ...before, branches: extendBranches(before, message), tip: message.id } : before;
   if (message.role === "toolResult") {
     return endCall(transcript, message.toolCallId, message.toolName, resultOf(message, message.output));
   }
-  const kind = message.role === "user" && NOTICE.test(message.id) ? "newel" : message.role;
+  const kind = message.role === "user" && isNewels(message) ? "newel" : message.role;
   const failure = message.stopReason === "error" || message.stopReason === "aborted" ? message.errorMessage || "failed" : "";
   const next = kind === "assistant" ? closeRetry(transcript, failure) : withQueue(transcript, transcript.queue.filter((each) => each.message.id !== message.id));
   return addEntry(next, { id: message.id, kind, at: message.timestamp ?? "", message });

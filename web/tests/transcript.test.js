@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { addEvent, addHistory, addSoFar, cutBefore, divideQueue, emptyTranscript, fromSnapshot, withSubagent } from "../src/transcript.js";
+import {
+  addEvent, addHistory, addSoFar, cutBefore, divideQueue, emptyTranscript, fromSnapshot, keptAtEnd, versionsOf, withSubagent,
+} from "../src/transcript.js";
 
 const user = (id, content, at = "") => ({ role: "user", id, content, timestamp: at });
 const assistant = (id, text, more = {}) => ({ role: "assistant", id, content: [{ type: "text", text }], ...more });
@@ -31,6 +33,15 @@ test("what Newel tells the model is not shown as words of the user", () => {
   const ended = user("ended_1", "The command in the background has ended.");
   const { entries } = fromSnapshot({ messages: [user("u1", "edit"), decided, ended] });
   assert.deepEqual(entries.map((entry) => entry.kind), ["user", "newel", "newel"]);
+});
+
+test("a version of a message that Newel tells something before stays one of its versions", () => {
+  const wentBack = fromSnapshot({ messages: [user("u1", "edit"), assistant("a1", "Done.")], branches: [{ after: "a1", messages: ["u2"] }] });
+  const told = after(wentBack, [1, { type: "message_end", message: user("decided_1", "The user has undone a run.") }]);
+  assert.deepEqual(keptAtEnd(told), ["u2"]);
+  const said = after(told, [2, { type: "message_end", message: user("u3", "again") }]);
+  assert.deepEqual(versionsOf(said, "u3"), ["u2", "u3"]);
+  assert.deepEqual(keptAtEnd(said), []);
 });
 
 test("a durable event that arrives twice is shown once", () => {

@@ -48,7 +48,7 @@ class TreeEntry(msgspec.Struct, frozen=True):
 
 class BranchPoint(Wire, frozen=True, kw_only=True):
     """Where a conversation branches: the ids of the user's messages that follow the message ``after``, the oldest first. ``after`` is
-    empty at the start.
+    empty at the start, and is never what Newel says in between: its notices, the mark of a summary.
     """
 
     after: str
@@ -186,12 +186,19 @@ class MessageTree:
         found: dict[int, list[str]] = {}
         for entry in self._entries:
             if entry.kind is UserMessage and not entry.id.startswith(NOTICE_IDS):
-                found.setdefault(entry.parent, []).append(entry.id)
+                found.setdefault(self._last_said(entry.parent), []).append(entry.id)
+        end = self._last_said(self._leaf)
         return [
             BranchPoint(after="" if place == ROOT else self._entries[place].id, messages=messages)
             for place, messages in found.items()
-            if len(messages) > 1 or place == self._leaf
+            if len(messages) > 1 or place == end
         ]
+
+    def _last_said(self, place: int) -> int:
+        """The place, or the last one before it that is not Newel's own: a notice goes before one version of a message only."""
+        while place != ROOT and _is_newels(self._entries[place]):
+            place = self._entries[place].parent
+        return place
 
     def parent_of(self, message_id: str) -> str | None:
         """The message before this one, None at the start. Raises ``KeyError``."""
@@ -246,6 +253,10 @@ class MessageTree:
         for entry in self._entries[self._released : before]:
             entry.release()
         self._released = max(self._released, before)
+
+
+def _is_newels(entry: Entry) -> bool:
+    return entry.kind is CustomMessage or entry.id.startswith(NOTICE_IDS)
 
 
 def _first_kept(compaction: AppMessage) -> str:

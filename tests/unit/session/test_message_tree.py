@@ -14,7 +14,7 @@ from newel.agent.messages import (
     UserMessage,
     open_calls,
 )
-from newel.session.message_tree import MessageTree
+from newel.session.message_tree import BranchPoint, MessageTree
 
 ids = st.sampled_from(["a", "b", "c"])
 calls = st.lists(ids, max_size=3, unique=True).map(
@@ -40,3 +40,17 @@ def test_the_open_calls_are_those_of_the_active_branch(steps: list[AppMessage | 
             tree.add(step)
             known.append(step.id)
         assert tree.open_calls() == open_calls(tree.active())
+
+
+def test_what_newel_says_in_between_parts_no_versions_of_a_message() -> None:
+    """Otherwise the version before an undone run, or a summary, can no longer be reached."""
+    tree = MessageTree()
+    tree.add(UserMessage("first", id="u1"))
+    tree.add(AssistantMessage([], id="a1"))
+    tree.add(UserMessage("then", id="u2"))
+    tree.move("a1")
+    tree.add(UserMessage("The user has undone a run.", id="decided_1"))
+    assert tree.branch_points() == [BranchPoint(after="a1", messages=["u2"])]
+    tree.add(CustomMessage("compaction", {"firstKept": "u1"}, "c1"))
+    tree.add(UserMessage("then, differently", id="u3"))
+    assert tree.branch_points() == [BranchPoint(after="a1", messages=["u2", "u3"])]
