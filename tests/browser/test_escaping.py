@@ -230,3 +230,18 @@ def test_an_answer_in_a_right_to_left_script_is_laid_out_so(workbench: Make) -> 
     }
     assert {query: prose.evaluate(directions, query) for query in expected} == expected
     assert overflow_px(page) == 0
+
+
+def test_the_mark_of_a_list_item_in_the_other_direction_stands_in_the_list(workbench: Make) -> None:
+    content = "- one\n- \u0639\u0646\u0635\u0631\n\nEnd.\n\n1. \u0639\u0646\u0635\u0631\n2. two\n\nEnd.\n\n- [ ] three\n- [ ] \u0639\u0646\u0635\u0631"
+    page = workbench(scenarios(answering("list", {"content": content}))).page()
+    open_chat(page)
+    say(page, "list")
+    items = page.locator(".prose li")
+    expect(items).to_have_count(6)
+    # A mark stands outside of its item's box, which leaves the room for it within the list: a task has its mark inside.
+    room = """(item) => {
+        const [box, list] = [item.getBoundingClientRect(), item.parentElement.getBoundingClientRect()];
+        return getComputedStyle(item).direction === "rtl" ? list.right - box.right : box.left - list.left;
+    }"""
+    assert [round(items.nth(index).evaluate(room)) for index in range(6)] == [24, 24, 24, 24, 4, 4]
