@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,11 @@ TALK = scenarios(
     answering("What does", {"content": "It runs."}),
     answering("Find faults in", {"content": "None."}),
     answering("ping", {"content": "pong"}),
+)
+
+
+PICTURE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 
 
@@ -157,3 +163,58 @@ def test_arrow_up_in_the_empty_box_edits_the_last_message(shop: tuple[Workbench,
     edit.fill("ping")
     edit.press("Enter")
     expect(answers(page).last).to_contain_text("pong")
+
+
+@pytest.mark.parametrize("is_first_page", [True, False])
+def test_the_files_of_an_unsent_message_survive_a_reload(workbench: Make, is_first_page: bool) -> None:
+    bench = workbench(TALK)
+    page = bench.page(**NARROW)
+    if not is_first_page:
+        open_chat(page)
+    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"THE NOTES"}
+    dot = {"name": "dot.png", "mimeType": "image/png", "buffer": PICTURE}
+    page.locator("input[type=file]").set_input_files([notes, dot])
+    files = page.locator(".composer .chip")
+    expect(files).to_have_count(2)
+    page.get_by_role("button", name="Remove dot.png").click()
+    page.locator("input[type=file]").set_input_files([dot])
+    expect(files).to_have_count(2)
+    message_box(page).fill("What does it say?")
+    bench.kill()
+    bench.start()
+    page.reload()
+    expect(files).to_have_count(2)
+    expect(files.first).to_contain_text("notes.md")
+    message_box(page).press("Enter")
+    expect(answers(page).last).to_contain_text("It runs.")
+    assert "THE NOTES" in str(last_request(bench)["body"])
+    assert base64.b64encode(PICTURE).decode() in str(last_request(bench)["body"])
+    expect(files).to_have_count(0)
+    page.reload()
+    expect(answers(page).last).to_contain_text("It runs.")
+    expect(files).to_have_count(0)
+
+
+def test_a_tab_with_unsent_files_is_closed_only_after_a_question(workbench: Make) -> None:
+    bench = workbench(TALK)
+    page = bench.page(**NARROW)
+    open_chat(page)
+    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"THE NOTES"}
+    page.locator("input[type=file]").set_input_files([notes])
+    expect(page.locator(".composer .chip")).to_have_count(1)
+    page.keyboard.press("Alt+n")
+    expect(page.get_by_role("tab")).to_have_count(2)
+    page.get_by_role("tab").first.click()
+    page.keyboard.press("Alt+w")
+    dialog = page.get_by_role("dialog", name="Close Chat?")
+    expect(dialog).to_contain_text("This discards your draft.")
+    dialog.get_by_role("button", name="Close", exact=True).click()
+    expect(page.get_by_role("tab")).to_have_count(1)
+    stored = """new Promise((resolve) => {
+        const opening = indexedDB.open("newel");
+        opening.onsuccess = () => {
+            const store = opening.result.transaction("draft-files").objectStore("draft-files");
+            store.getAllKeys().onsuccess = (event) => resolve(event.target.result);
+        };
+    })"""
+    assert page.evaluate(stored) == []

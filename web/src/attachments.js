@@ -1,14 +1,16 @@
 // The files attached to a message: picked, dropped or pasted.
 
 import { h, icon, iconButton, fill } from "./dom.js";
+import { loadDraftFiles, saveDraftFiles } from "./draft-files.js";
 import { revealPath, formatBytes } from "./format.js";
 
 const MAX_BYTES = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit into one frame of the socket
 const MAX_FILES = 20;
 
 export class Attachments {
-  constructor({ refuse, changed }) {
-    Object.assign(this, { refuse, changed });
+  /** `loaded` resolves once the files of the tab's stored draft are among them. */
+  constructor({ tab, refuse, changed }) {
+    Object.assign(this, { tab, refuse, changed });
     this.files = [];
     this.el = h("div", { class: "files", hidden: true });
     this.input = h("input", {
@@ -17,6 +19,7 @@ export class Attachments {
         this.input.value = "";
       },
     });
+    this.loaded = loadDraftFiles(tab).then((files) => files.length > 0 && this.restore(files));
     this.button = iconButton("clip", "Attach files", () => this.input.click());
   }
 
@@ -47,6 +50,7 @@ export class Attachments {
   }
 
   #show() {
+    this.loaded.then(() => saveDraftFiles(this.tab, this.files)); // not before the stored ones are here
     this.el.hidden = this.files.length === 0;
     fill(this.el, ...this.files.map((file) =>
       h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`,

@@ -3,8 +3,8 @@
 
 import { AGENT_MODES, APPROVAL_MODES, THINKING_LEVELS } from "./agent-modes.js";
 import { askText, confirm } from "./dialog.js";
+import { hasDraft } from "./draft-files.js";
 import { describeModel, formatTime, plain, pluralize } from "./format.js";
-import { localStore } from "./local-storage.js";
 import { openPalette, showKeys } from "./palette.js";
 import { pick } from "./picker.js";
 import { isBusy, isEmptyChat } from "./store.js";
@@ -51,7 +51,7 @@ export function createCommands({ store, state, actions, router, review, notifica
   /** Show an empty chat: one without a message and a draft, or else a new one. */
   function newChat() {
     const current = store.get();
-    const empty = current.tabs.findLast((tab) => isEmptyChat(current, tab) && !localStore.get(`draft:${tab.id}`));
+    const empty = current.tabs.findLast((tab) => isEmptyChat(current, tab) && !hasDraft(tab.id));
     return empty ? router.show(empty.id) : actions.newChat();
   }
 
@@ -173,7 +173,7 @@ export function createCommands({ store, state, actions, router, review, notifica
 
 /** Ask before a tab is closed where that stops a run or discards text; resolves to whether it may be closed. */
 async function mayClose(tab, queued) {
-  const discarded = [queued > 0 && pluralize(queued, "queued message"), localStore.get(`draft:${tab.id}`) && "your draft"].filter(Boolean);
+  const discarded = [queued > 0 && pluralize(queued, "queued message"), hasDraft(tab.id) && "your draft"].filter(Boolean);
   const consequences = [
     isBusy(tab) && "The run in this tab will be stopped.",
     discarded.length > 0 && `This discards ${discarded.join(" and ")}.`,

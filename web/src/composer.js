@@ -13,7 +13,7 @@ export class Composer {
   /** `actions`: send(text, attachments), which resolves to false if the message stays in the box, stop(now), refuse(words), editLast(), findFiles(part), paths(part), chatCommands(), chooseApprove(), chooseThinking(). */
   constructor({ tab, actions }) {
     Object.assign(this, { tab, actions });
-    this.attachments = new Attachments({ refuse: actions.refuse, changed: () => this.#ready() });
+    this.attachments = new Attachments({ tab, refuse: actions.refuse, changed: () => this.#ready() });
     this.area = h("textarea", {
       class: "composer-area", rows: "1", "aria-label": "Message", placeholder: "Message", dir: "auto",
       value: localStore.get(`draft:${tab}`) ?? "",
@@ -90,6 +90,7 @@ export class Composer {
 
   async #submit() {
     const text = this.area.value;
+    await this.attachments.loaded;
     if (!text.trim() && this.attachments.files.length === 0) return;
     const name = COMMAND.exec(text)?.[1];
     const entries = name ? await this.actions.chatCommands().catch(() => null) : null;

@@ -34,13 +34,16 @@ function write(place, key, value) {
 export const localStore = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
 export const sessionStore = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
 
-const OF_TABS = /^newel:(?:draft|place|seen|form|told):(.+)$/;
+const OF_TABS = /^newel:(?:draft|files|place|seen|form|told):(.+)$/;
 
-/** Remove the entries of tabs that no longer exist. */
+/** Remove the entries of tabs that no longer exist; returns the ids of these tabs. */
 export function forgetTabs(ids) {
-  if (!local) return;
-  for (const key of Object.keys(local)) {
+  const gone = new Set();
+  for (const key of Object.keys(local ?? {})) {
     const tab = OF_TABS.exec(key)?.[1];
-    if (tab && !ids.has(tab)) local.removeItem(key);
+    if (!tab || ids.has(tab)) continue;
+    local.removeItem(key);
+    gone.add(tab);
   }
+  return gone;
 }

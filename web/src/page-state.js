@@ -1,6 +1,7 @@
 // The state of the page: applies the server's frames to the store, subscribes to the tabs that are shown, and derives what
 // the view needs. It knows no element of the page.
 
+import { forgetDraftFiles } from "./draft-files.js";
 import { forgetTabs, localStore } from "./local-storage.js";
 import { isHostAway, needsAnswer } from "./store.js";
 import { emptyTranscript } from "./transcript.js";
@@ -67,7 +68,7 @@ export class PageState {
     this.#serverTabs = tabs;
     this.review.tabsChanged();
     const ids = new Set(tabs.map((tab) => tab.id));
-    forgetTabs(ids);
+    forgetDraftFiles(forgetTabs(ids));
     this.#watched = this.#watched.filter((id) => ids.has(id));
   }
 
