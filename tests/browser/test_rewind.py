@@ -199,3 +199,37 @@ def test_the_versions_of_an_edited_message_are_reached_by_their_arrows(
     page.reload()
     messages(page).nth(1).get_by_role("button", name="Later version").click()
     expect(answers(page).last).to_contain_text("Differently.")
+
+
+def test_an_edit_after_an_undone_run_keeps_the_arrows_to_the_earlier_version(
+    talked: tuple[Workbench, Page, Path],
+) -> None:
+    """The model is told of the undone run before the new version. Otherwise the earlier one can no longer be reached."""
+    _, page, _ = talked
+    changes(page).nth(0).get_by_role("button", name="Undo").click()
+    page.get_by_role("dialog", name="Undo this run").get_by_role("button", name="Undo", exact=True).click()
+    expect(changes(page).nth(0)).to_contain_text("undone")
+    messages(page).nth(1).hover()
+    messages(page).nth(1).get_by_role("button", name="Edit message").click()
+    page.get_by_role("textbox", name="Edit your message").fill("in another way")
+    page.get_by_role("textbox", name="Edit your message").press("Enter")
+    expect(answers(page).last).to_contain_text("Differently.")
+    expect(page.get_by_role("article").filter(has_text="Newel")).to_have_count(1)
+    expect(messages(page).nth(1)).to_contain_text("2/2")
+    messages(page).nth(1).get_by_role("button", name="Earlier version").click()
+    expect(answers(page).last).to_contain_text("Tested.")
+    expect(messages(page).nth(1)).to_contain_text("1/2")
+
+
+def test_the_focus_is_in_the_message_box_after_going_back(talked: tuple[Workbench, Page, Path]) -> None:
+    _, page, path = talked
+    path.write_text(AFTER.replace("dry_run=True", "dry_run=None"))
+    dialog = go_back(page, 0)
+    dialog.get_by_role("button", name="Go back", exact=True).click()
+    expect(dialog).to_contain_text("cli.py")
+    expect(messages(page)).to_have_count(0)
+    dialog.get_by_role("button", name="Close").last.click()
+    expect(dialog).to_have_count(0)
+    expect(message_box(page)).to_be_focused()
+    page.keyboard.type(" again")
+    expect(message_box(page)).to_have_value("add a flag again")

@@ -263,3 +263,24 @@ def test_escape_closes_the_sheet_over_a_run_and_does_not_stop_the_run(workbench:
     page.keyboard.press("Escape")
     expect(review).to_be_hidden()
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+
+
+def test_the_answer_to_an_edited_message_is_in_view(workbench: Make) -> None:
+    """Otherwise what was just asked for appears below the fold, where the user had scrolled up to edit."""
+    lines = "\n\n".join(f"Line {number}." for number in range(80))
+    bench = workbench(
+        scenarios(
+            answering("ping", {"content": lines}), answering("again", {"content": f"{lines}\n\nTheend."})
+        )
+    )
+    page = bench.page()
+    open_chat(page)
+    say(page, "ping")
+    expect(page.get_by_text("Line 79.", exact=True)).to_be_in_viewport()
+    message = page.get_by_role("article", name="You")
+    message.hover()
+    message.get_by_role("button", name="Edit message").click()
+    page.get_by_role("textbox", name="Edit your message").fill("again")
+    page.get_by_role("textbox", name="Edit your message").press("Enter")
+    expect(page.get_by_text("Theend.")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="New messages")).to_be_hidden()

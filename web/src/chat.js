@@ -22,8 +22,11 @@ export class ChatView {
     this.conversation = new Conversation({
       tab, empty, foot: this.foot.el,
       userView: () => new UserView({
-        edit: (entry, text) => actions.send(tab, text, { before: entry.id, attachments: entry.message.attachments }),
-        goBack: (entry) => actions.rewind(this.tab, entry, () => this.#goBack(actions, entry)),
+        edit: (entry, text) => {
+          this.conversation.scrollToEnd();
+          actions.send(tab, text, { before: entry.id, attachments: entry.message.attachments });
+        },
+        goBack: (entry) => this.#openRewind(actions, entry),
         show: (id) => actions.switchBranch(tab, id),
         mayEdit: () => this.#mayChange("edit a message or go back"),
       }),
@@ -78,6 +81,12 @@ export class ChatView {
     const waiting = this.queue.at(-1);
     if (waiting) this.edit(waiting.message);
     return Boolean(waiting) || this.conversation.editLast();
+  }
+
+  async #openRewind(actions, entry) {
+    let isMoved = false;
+    await actions.rewind(this.tab, entry, async () => (isMoved = await this.#goBack(actions, entry)));
+    if (isMoved) this.composer.focus(); // where its words are: the button that had the focus is gone with the message
   }
 
   /** Move the conversation to before a message, which goes to the message box; returns whether it moved. */

@@ -195,8 +195,8 @@ export class UserView {
     };
     const send = () => {
       if (!this.mayEdit()) return; // what was typed stays
+      back(); // first: it moves the focus, which would scroll away from the answer
       if (area.value.trim()) this.edit(this.item, area.value);
-      back();
     };
     const form = h(
       "form",
