@@ -194,3 +194,34 @@ def test_proposals_of_chats_and_agents_are_one_list_and_decisions_show_everywher
     lines = (bench.newel.project / "notes.md").read_text().splitlines()
     assert (lines[3], lines[20]) == ("line 3", "psst")
     assert (bench.newel.project / f"{WAY}/made.md").read_text() == "new\n"
+
+
+MOVES = 60
+MOVE = answering(
+    "move",
+    bash(f"for i in $(seq {MOVES}); do mv old$i.md new$i.md; done; seq 2000 > long.md"),
+    {"content": "Moved."},
+)
+
+
+def test_more_is_offered_only_if_something_is_left(workbench: Make) -> None:
+    """Sixty moves are a hundred and twenty files, but only sixty rows; and a list that is all there has no button at all."""
+    bench = workbench(scenarios(MOVE), "--approve", "review")
+    for number in range(1, MOVES + 1):
+        (bench.newel.project / f"old{number}.md").write_text(f"{number}\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "move")
+    expect(sidebar(page).locator(".listed-file")).to_have_count(MOVES + 1)
+    expect(sidebar(page).get_by_role("button", name="Show more")).to_have_count(0)
+    page.evaluate("location.hash = '#/checkpoints'")
+    page.locator(".timeline-head").first.click()
+    page.get_by_role("button", name="Roll back…").first.click()
+    dialog = page.get_by_role("dialog", name="Roll back")
+    rest = dialog.get_by_role("button", name="Show more (1,801 lines left)")
+    rest.focus()
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_text("2000", exact=True)).to_be_attached()
+    expect(rest).to_have_count(0)
+    expect(dialog.locator(":focus")).to_contain_text("200")
+    assert "(0 " not in str(page.locator("body").text_content())

@@ -39,6 +39,12 @@ export function keepClicks() {
   }, { capture: true });
 }
 
+/** Show or hide a button; if it had the focus, `next` gets it, an element or a function that returns one. */
+export function showButton(button, isShown, next) {
+  if (!isShown && document.activeElement === button) (typeof next === "function" ? next() : next)?.focus();
+  button.hidden = !isShown;
+}
+
 /** Replace all children. */
 export function fill(element, ...children) {
   element.replaceChildren();

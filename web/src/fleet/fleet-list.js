@@ -1,6 +1,6 @@
 // The fleets of the database: contract, time and progress, and the workers.
 
-import { fill, h, reconcile, setText } from "../dom.js";
+import { fill, h, reconcile, setText, showButton } from "../dom.js";
 import { formatTime, plain, pluralize, reveal } from "../format.js";
 import { Polling } from "../polling.js";
 import { badge } from "../tabs.js";
@@ -45,7 +45,7 @@ export class FleetList extends Polling {
       this.note.hidden = fleets.length > 0;
       setText(this.note, "No fleets yet. `newel fleet run` submits one.");
       setText(this.workers, describeWorkers(workers));
-      this.more.hidden = !more || this.limit >= MOST;
+      showButton(this.more, more && this.limit < MOST, () => this.list.lastElementChild?.querySelector("button"));
       reconcile(this.list, this.rows, fleets, {
         keyOf: ({ id }) => id, create: ({ id }) => this.#row(id), update: (row, fleet) => this.#update(row, fleet),
       });

@@ -1,7 +1,7 @@
 // One fleet: what it has spent, and its jobs.
 
 import { confirm } from "../dialog.js";
-import { fill, h, reconcile, setText } from "../dom.js";
+import { fill, h, reconcile, setText, showButton } from "../dom.js";
 import { plain, pluralize, reveal } from "../format.js";
 import { Polling } from "../polling.js";
 import { fleetJobId } from "../review/routes.js";
@@ -91,7 +91,7 @@ export class FleetView extends Polling {
       this.live = Object.entries(fleet.states).reduce((sum, [status, count]) => sum + (isLive(status) ? count : 0), 0);
       this.cancel.hidden = this.live === 0;
       this.propose.hidden = this.live === total(fleet.states);
-      this.more.hidden = !more || this.limit >= MOST;
+      showButton(this.more, more && this.limit < MOST, () => this.list.lastElementChild?.querySelector("button"));
       this.#showStates(fleet.states);
       setText(this.spending, describeSpending(spending));
       reconcile(this.list, this.rows, jobs, {

@@ -1,7 +1,7 @@
 // The list of pending changes, by file. J and K move through it, A and R decide on the focused item.
 
 import { confirm } from "../dialog.js";
-import { fill, h, icon, reconcile, setAttr, setText } from "../dom.js";
+import { fill, h, icon, reconcile, setAttr, setText, showButton } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
 import { describeSkipped, formatPlace } from "./hunk-format.js";
@@ -71,8 +71,9 @@ export class HunkList {
     const gone = new Set([...moves.values()].map((file) => file.file_path));
     const listed = this.files.filter((file) => !gone.has(file.file_path)).map((file) => ({ file, from: moves.get(file.file_path) ?? null }));
     this.#rows(listed.slice(0, this.shown), files, waiting, { isUp, isBusy: this.isBusy, unfold: hunks <= MAX_AUTO_UNFOLDED });
-    this.more.hidden = count <= this.shown;
-    setText(this.more, `Show more of ${pluralize(count, "file")}`);
+    const left = Math.max(0, listed.length - this.shown);
+    showButton(this.more, left > 0, () => this.#items().at(-1));
+    setText(this.more, left > 0 ? `Show more (${pluralize(left, "file")} left)` : "");
     if (hadFocus && hasEnded && !this.save.disabled) this.save.focus(); // what is left to do
   }
 

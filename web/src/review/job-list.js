@@ -1,6 +1,6 @@
 // The requests of all review sessions: instruction, time and outcome.
 
-import { fill, h, icon, setText } from "../dom.js";
+import { fill, h, icon, setText, showButton } from "../dom.js";
 import { formatTime, pluralize, reveal } from "../format.js";
 import { isLive } from "./job-state.js";
 import { AutoRefresh } from "./auto-refresh.js";
@@ -55,7 +55,7 @@ export class JobList extends AutoRefresh {
   #show({ jobs, more }) {
     this.note.hidden = jobs.length > 0;
     setText(this.note, "No requests yet. Describe a change in the review panel.");
-    this.more.hidden = !more || this.limit >= MOST;
+    showButton(this.more, more && this.limit < MOST, () => this.list.lastElementChild?.querySelector("button"));
     const key = JSON.stringify([jobs, [...this.#waiting]]);
     if (key === this.key) return;
     this.key = key;

@@ -1,6 +1,6 @@
 // A file in the list of pending changes: its counts, and its hunks when unfolded.
 
-import { fill, h, icon, onceClicked, reconcile, setAttr, setText } from "../dom.js";
+import { fill, h, icon, onceClicked, reconcile, setAttr, setText, showButton } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
@@ -143,8 +143,9 @@ export class FileRow {
   #hunks() {
     const all = this.view.hunks.filter((hunk) => hunk.state !== "applied");
     const hunks = all.slice(0, this.shown);
-    this.more.hidden = all.length <= hunks.length;
-    setText(this.more, `Show ${Math.min(PAGE_SIZE, all.length - hunks.length)} more of ${all.length}`);
+    const left = all.length - hunks.length;
+    showButton(this.more, left > 0, () => this.list.lastChild.row.main);
+    setText(this.more, left > 0 ? `Show more (${pluralize(left, "hunk")} left)` : "");
     const { open, withdraw, decide, revise, split } = this.actions;
     const state = this.review.get();
     reconcile(this.list, this.rows, hunks, {

@@ -1,6 +1,6 @@
 // The checkpoints: each run with its time and changes, and its rollback.
 
-import { fill, h, icon, setText, setAttr } from "../dom.js";
+import { fill, h, icon, setText, setAttr, showButton } from "../dom.js";
 import { formatTime, pluralize, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpoint-pages.js";
@@ -76,7 +76,7 @@ export class Timeline extends AutoRefresh {
   #show({ list: checkpoints, isMore }) {
     this.note.hidden = checkpoints.length > 0;
     setText(this.note, "No checkpoints yet. Each run that changes files creates one.");
-    this.more.hidden = !isMore;
+    showButton(this.more, isMore, () => this.list.lastElementChild?.querySelector("button"));
     const old = this.rows;
     this.rows = new Map(checkpoints.map((each) => {
       const key = JSON.stringify([each.title, each.files.map((file) => file.file_path)]); // decisions are shown in its head
