@@ -152,6 +152,27 @@ def test_a_file_changed_outside_is_a_conflict_and_the_job_can_be_rerun_on_it(wor
     assert (bench.newel.project / "plan.md").read_bytes() == PLAN.replace("measure", "MEASURE TWICE").encode()
 
 
+def test_all_can_be_accepted_beside_a_conflict_that_is_decided(workbench: Make) -> None:
+    bench, page = begun(workbench)
+    propose(page)
+    (bench.newel.project / "notes.md").write_text(NOTES.replace("second", "zwei"))
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(file(page, "notes.md")).to_contain_text("2 to decide · 1 conflict")
+    hunks(page, "notes.md").nth(1).get_by_role("button", name="Keep proposal").click()
+    expect(file(page, "notes.md")).to_contain_text("1 to decide · 1 to save")
+    for path in ("guide/index.md", "plan.md"):
+        file(page, path).get_by_role("button", name="Reject file").click()
+        expect(file(page, path)).to_have_count(0)
+    expect(file(page, "notes.md").get_by_role("button", name="Accept file")).to_be_enabled()
+    page.evaluate("location.hash = '#/pending'")
+    expect(page.get_by_role("button", name="Accept all in notes.md")).to_be_attached()
+    sidebar(page).get_by_role("button", name="Accept all", exact=True).click()
+    expect(sidebar(page)).to_contain_text("Accepted 1 hunk in 1 file")
+    expect(sidebar(page).get_by_role("button", name="All reviewed: Save 1 file")).to_be_enabled()
+    announced = page.locator("p[role=status]").first.text_content()
+    assert "left" not in str(announced)
+
+
 def test_selected_lines_are_attached_as_context_also_after_a_reload(workbench: Make) -> None:
     bench, page = begun(workbench)
     sidebar(page).get_by_role("button", name="Add selection").click()

@@ -13,7 +13,7 @@ function server(files) {
     files,
     pending: async () => {
       asked.push("pending");
-      return { files: Object.values(files).map(({ file_path }) => ({ file_path, pending: 1, conflicts: 0 })), runs: [] };
+      return { files: Object.values(files).map(({ file_path }) => ({ file_path, pending: 1, conflicts: 0, pending_conflicts: 0 })), runs: [] };
     },
     file: async (path) => {
       asked.push(path);
@@ -102,7 +102,7 @@ test("an unreadable file says so, keeps its last state, and is read again as soo
 });
 
 test("pending changes are counted", () => {
-  const files = [{ pending: 2, conflicts: 1 }, { pending: 3, conflicts: 0 }];
+  const files = [{ pending: 2, conflicts: 2, pending_conflicts: 1 }, { pending: 3, conflicts: 0, pending_conflicts: 0 }];
   assert.deepEqual(countPending(files), { files: 2, hunks: 5, conflicts: 1 });
   assert.deepEqual(countPending(null), { files: 0, hunks: 0, conflicts: 0 });
 });

@@ -285,6 +285,7 @@ def _pending_file(review: FileReview) -> PendingFile:
         pending=sum(hunk.state == "pending" and (hunk.conflict or not hunk.by_user) for hunk in hunks),
         accepted=sum(hunk.state == "accepted" for hunk in hunks),
         conflicts=sum(hunk.conflict for hunk in hunks),
+        pending_conflicts=sum(hunk.conflict and hunk.state == "pending" for hunk in hunks),
         unsaved=sum(hunk.state == "accepted" or hunk.by_user for hunk in hunks),
         hunk_ids=tuple(hunk.id for hunk in hunks),
         run_ids=tuple(dict.fromkeys(runs)),

@@ -223,7 +223,7 @@ class SavedFiles(Payload, frozen=True):
 
 class PendingFile(Payload, frozen=True):
     """A file with undecided (``pending``) or accepted but unsaved hunks (``accepted``); the base of ``conflicts`` of them has
-    changed. The user's own edits need a decision only in a conflict; they and accepted hunks are ``unsaved``. ``run_ids`` are
+    changed, and ``pending_conflicts`` of these are undecided. The user's own edits need a decision only in a conflict; they and accepted hunks are ``unsaved``. ``run_ids`` are
     the jobs and other runs of the hunks, ``session_ids`` their sessions: reviews, chats, agents. ``kind``, ``change`` and
     ``about`` describe the file once all is saved, as in ``BundleFile``; ``is_binary``: it has no lines; ``base_mode`` and
     ``mode`` are its permissions before and after, in octal, null without a file. A deleted and a created file with the same
@@ -237,6 +237,7 @@ class PendingFile(Payload, frozen=True):
     pending: int
     accepted: int
     conflicts: int
+    pending_conflicts: int
     unsaved: int
     hunk_ids: tuple[str, ...]
     run_ids: tuple[str, ...]

@@ -151,7 +151,7 @@ export class PendingDiffView {
       h("span", { class: "spacer" }),
       h("span", { class: "row-actions" },
         h("button", { type: "button", class: "quiet", "aria-label": `Open ${name}`, onclick: () => this.openFile(path) }, "Open"),
-        file.pending > file.conflicts && act("Accept all", () => this.#decideAll(path, "accept")),
+        file.pending > file.pending_conflicts && act("Accept all", () => this.#decideAll(path, "accept")),
         file.pending > 0 && act("Reject all", () => this.#decideAll(path, "reject"))));
   }
 
@@ -361,7 +361,7 @@ export class PendingDiffView {
   }
 }
 
-const countOf = ({ pending, accepted, unsaved, rejected, conflicts }) => [
+const countOf = ({ pending, accepted, unsaved, rejected, pending_conflicts: conflicts }) => [
   pending > 0 && `${pending} to decide`, conflicts > 0 && pluralize(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
   unsaved > accepted && `${unsaved - accepted} yours`, rejected > 0 && `${rejected} rejected`,
 ].filter(Boolean).join(" · ");

@@ -38,7 +38,7 @@ export function pendingRows({ pending, views, notes, folds, waiting = {}, state 
     const isFolded = foldOf(file, folds);
     const head = {
       key, kind: "file", file, height: HEAD, isFolded, note: notes.get(key) ?? "",
-      stamp: JSON.stringify([describeChange(file), file.pending, file.accepted, file.conflicts, file.unsaved, file.rejected, file.run_ids, isFolded, notes.get(key)]),
+      stamp: JSON.stringify([describeChange(file), file.pending, file.accepted, file.pending_conflicts, file.unsaved, file.rejected, file.run_ids, isFolded, notes.get(key)]),
     };
     if (isFolded) return [head];
     const view = views.get(path);

@@ -125,9 +125,9 @@ const listOf = ({ files: pending, runs, decided, total }) => ({ pending, runs, p
 /** The newer of two views of a file. */
 const newerOf = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
 
-/** Count the files, hunks and conflicts that are pending. */
+/** Count the files, hunks and conflicts that are to be decided. */
 export const countPending = (pending) => ({
   files: pending?.length ?? 0,
   hunks: (pending ?? []).reduce((sum, file) => sum + file.pending, 0),
-  conflicts: (pending ?? []).reduce((sum, file) => sum + file.conflicts, 0),
+  conflicts: (pending ?? []).reduce((sum, file) => sum + file.pending_conflicts, 0),
 });

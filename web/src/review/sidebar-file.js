@@ -11,7 +11,7 @@ import { answerOf, revisionOf } from "./revisions.js";
 const PAGE_SIZE = 50; // hunks that are shown at first
 
 /** The counts of a file: "2 to decide · 1 to save · 1 rejected · 1 conflict". */
-export const describeCounts = ({ pending, unsaved, rejected, conflicts }) =>
+export const describeCounts = ({ pending, unsaved, rejected, pending_conflicts: conflicts }) =>
   [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, rejected > 0 && `${rejected} rejected`, conflicts > 0 && pluralize(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
 
@@ -85,7 +85,7 @@ export class FileRow {
   }
 
   #bounds(file, isOff) {
-    this.accept.disabled = isOff || file.pending - file.conflicts <= 0;
+    this.accept.disabled = isOff || file.pending <= file.pending_conflicts;
     this.reject.disabled = isOff || file.pending === 0;
   }
 
