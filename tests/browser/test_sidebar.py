@@ -111,6 +111,7 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     hunk.get_by_role("button", name="Accept", exact=True).click()
     expect(file(second, "plan.md")).to_contain_text("1 to save")
     file(second, "notes.md").get_by_role("button", name="Accept file notes.md").click()
+    expect(file(first, "notes.md").locator(".file-head")).to_have_attribute("aria-expanded", "false")
     expect(hunks(first, "notes.md").locator(".hunk-where").last).to_contain_text("accepted")
 
 
@@ -171,6 +172,49 @@ def test_all_can_be_accepted_beside_a_conflict_that_is_decided(workbench: Make) 
     expect(sidebar(page).get_by_role("button", name="All reviewed: Save 1 file")).to_be_enabled()
     announced = page.locator("p[role=status]").first.text_content()
     assert "left" not in str(announced)
+
+
+def test_a_decision_by_mouse_leaves_the_focus_where_it_was_made(workbench: Make) -> None:
+    """Otherwise the list jumps to its first file after each click, and J begins there again."""
+    bench, page = begun(workbench)
+    propose(page)
+    second = hunks(page, "notes.md").nth(1)
+    second.get_by_role("button", name="Accept", exact=True).click()
+    expect(second.locator(".hunk-where")).to_contain_text("accepted")
+    expect(second.locator(".hunk-main")).to_be_focused()
+    second.get_by_role("button", name="Undo accept").click()
+    expect(second.locator(".hunk-where")).not_to_contain_text("accepted")
+    expect(second.locator(".hunk-main")).to_be_focused()
+    page.keyboard.press("j")
+    expect(file(page, "plan.md").locator(".file-head")).to_be_focused()
+    file(page, "plan.md").get_by_role("button", name="Accept file").click()
+    expect(file(page, "plan.md")).to_contain_text("1 to save")
+    expect(file(page, "plan.md").locator(".file-head")).to_be_focused()
+    file(page, "notes.md").get_by_role("button", name="Reject file").click()
+    expect(file(page, "notes.md")).to_have_count(0)
+    expect(file(page, "plan.md").locator(".file-head")).to_be_focused()
+    bench.kill()
+    expect(page.get_by_text("Not connected to Newel. Your draft is saved.")).to_be_visible()
+    first = hunks(page, "guide/index.md").first
+    first.get_by_role("button", name="Accept", exact=True).click()
+    expect(first.locator(".hunk-where")).to_contain_text("pending connection")
+    expect(first.locator(".hunk-main")).to_be_focused()
+
+
+def test_the_head_of_the_review_covers_what_scrolls_below_it(workbench: Make) -> None:
+    _, page = begun(workbench, height=400)
+    propose(page)
+    file(page, "guide/index.md").locator(".file-head").focus()
+    page.locator(".side", has=page.locator(".review-sidebar")).evaluate("""(side) => {
+        const actions = side.querySelector(".listed-file > .row-actions");
+        const head = side.querySelector(".side-head");
+        side.scrollTop += actions.getBoundingClientRect().top - head.getBoundingClientRect().top - 4;
+    }""")
+    on_top = """(side) => {
+        const { left, top, width } = side.querySelector(".listed-file > .row-actions").getBoundingClientRect();
+        return document.elementFromPoint(left + width / 2, top + 12).className;
+    }"""
+    assert page.locator(".side", has=page.locator(".review-sidebar")).evaluate(on_top) == "side-head"
 
 
 def test_selected_lines_are_attached_as_context_also_after_a_reload(workbench: Make) -> None:

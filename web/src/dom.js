@@ -45,6 +45,13 @@ export function showButton(button, isShown, next) {
   button.hidden = !isShown;
 }
 
+/** Run `change`; if it disables or hides the button in `place` that has the focus, `next` gets it. */
+export function keepFocus(place, next, change) {
+  const focused = place.contains(document.activeElement) ? document.activeElement : null;
+  change();
+  if (focused?.disabled || focused?.closest("[hidden]")) next().focus({ preventScroll: true });
+}
+
 /** Replace all children. */
 export function fill(element, ...children) {
   element.replaceChildren();

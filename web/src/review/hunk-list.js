@@ -79,13 +79,16 @@ export class HunkList {
 
   #rows(shown, views, waiting, { isUp, isBusy, unfold }) {
     const hadFocus = this.list.contains(document.activeElement);
+    const place = hadFocus ? this.#items().indexOf(this.#current()?.querySelector("[data-item]")) : -1;
     reconcile(this.list, this.rows, shown, {
       keyOf: ({ file, from }) => `${from !== null} ${file.file_path}`, // a move has no hunks to unfold
       create: ({ file, from }) => this.#row(file.file_path, from === null && (this.folds.get(file.file_path) ?? (unfold && !isFileReviewed(file)))),
       update: (row, { file, from }) => row.update({ file, from, view: views[file.file_path], waiting: waiting[file.file_path], isUp, isBusy }),
       remove: (row) => row.destroy(),
     });
-    if (hadFocus && !this.list.contains(document.activeElement)) (this.#items()[0] ?? this.title).focus();
+    if (!hadFocus || this.list.contains(document.activeElement)) return;
+    const items = this.#items();
+    (items[Math.min(Math.max(place, 0), items.length - 1)] ?? this.title).focus({ preventScroll: true }); // what took its place
   }
 
   #rowOf = (path) => [...this.rows.values()].find((row) => row.path === path || row.movedFrom?.file_path === path);

@@ -1,6 +1,6 @@
 // A file in the list of pending changes: its counts, and its hunks when unfolded.
 
-import { fill, h, icon, onceClicked, reconcile, setAttr, setText, showButton } from "../dom.js";
+import { fill, h, icon, keepFocus, onceClicked, reconcile, setAttr, setText, showButton } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
@@ -43,13 +43,14 @@ export class FileRow {
     this.accept = button("Accept file", () => actions.all(this.file, "accept", this.movedFrom));
     this.reject = button("Reject file", () => actions.all(this.file, "reject", this.movedFrom));
     this.open = button("Open", () => actions.open(path, null));
+    this.buttons = h("div", { class: "row row-actions" }, this.accept, this.reject, this.open);
     this.from = h("p", { class: "origins" });
     this.note = h("p", { class: "hunk-note", hidden: true });
     this.list = h("ul", { class: "listed-hunks", "aria-label": `Hunks of ${revealPath(path)}` });
     this.more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#showMore() });
     this.body = h("div", { class: "file-body", hidden: true }, this.list, this.more);
     this.el = h("li", { class: "listed-file", onpointerleave: () => this.#foldIfDone() },
-      this.head, this.from, h("div", { class: "row row-actions" }, this.accept, this.reject, this.open), this.note, this.body);
+      this.head, this.from, this.buttons, this.note, this.body);
     this.el.row = this;
     this.rows = new Map(); // by hunk id
     this.shown = PAGE_SIZE;
@@ -63,7 +64,11 @@ export class FileRow {
   }
 
   /** `file` is a PendingFile, `from` the one that is deleted if it is a move, else null; `view` is its FileView or undefined, `waiting` its pending decisions or undefined. */
-  update({ file, from, view, waiting, isUp, isBusy }) {
+  update(given) {
+    keepFocus(this.buttons, () => (this.head.disabled ? this.open : this.head), () => this.#update(given));
+  }
+
+  #update({ file, from, view, waiting, isUp, isBusy }) {
     const wasReviewed = this.file && isFileReviewed(this.file);
     Object.assign(this, { file, movedFrom: from, waiting, isUp });
     const name = from ? `${revealPath(from.file_path)} → ${revealPath(this.path)}` : revealPath(this.path);

@@ -1,6 +1,6 @@
 // A hunk in the list of pending changes: its place, a preview, its buttons.
 
-import { fill, h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { fill, h, icon, keepFocus, onceClicked, setText, setAttr } from "../dom.js";
 import { truncate, diffLines, plain, pluralize, reveal } from "../format.js";
 import { KEEP_FILE, describePendingDecision, formatPlace, isSplittable, isUndecided, keepLabel } from "./hunk-format.js";
 import { withMarks } from "./patch-view.js";
@@ -58,7 +58,11 @@ export class HunkRow {
    * `wanted` is its pending decision or null: shown as made, or as pending while there is no connection. `from` describes its
    * origin, "" for none; `revision` and `answer` as in revisions.js.
    */
-  update({ hunk, file, wanted, isUp, from, revision, answer }) {
+  update(given) {
+    keepFocus(this.el, () => this.main, () => this.#update(given));
+  }
+
+  #update({ hunk, file, wanted, isUp, from, revision, answer }) {
     const { conflict, mine, origin } = hunk;
     const isBusy = isUp && wanted !== null;
     const waits = isUp ? null : wanted;
