@@ -62,15 +62,19 @@ def test_an_agent_is_stopped_keeps_its_output_and_is_started_again(workbench: Ma
     page.get_by_role("textbox", name="Contract", exact=True).press("Control+Enter")
     page.get_by_role("button", name=re.compile("bash until.*running")).wait_for()
     expect(state(page)).to_have_text("Running")
+    log = page.get_by_role("log")
+    expect(log).to_be_focused()  # not lost with the form, nor below with the buttons
     page.get_by_role("button", name="Stop").click()
     expect(state(page)).to_have_text("Stopping…", timeout=500)
     go = bench.newel.project / "go"
     go.touch()
     expect(state(page)).to_have_text("Stopped")
     expect(page.get_by_text("I wait.")).to_be_visible()
+    expect(log).to_be_focused()
     go.unlink()
     page.get_by_role("button", name="Restart").click()
     expect(state(page)).to_have_text("Running")
+    expect(log).to_be_focused()
     go.touch()
     expect(state(page)).to_have_text("Completed")
 

@@ -284,3 +284,14 @@ def test_the_answer_to_an_edited_message_is_in_view(workbench: Make) -> None:
     page.get_by_role("textbox", name="Edit your message").press("Enter")
     expect(page.get_by_text("Theend.")).to_be_in_viewport()
     expect(page.get_by_role("button", name="New messages")).to_be_hidden()
+
+
+def test_the_focus_is_in_the_message_box_after_a_click_on_stop(workbench: Make) -> None:
+    page = workbench(scenarios(ENDLESS)).page()
+    open_chat(page)
+    say(page, "tell me endlessly")
+    expect(page.get_by_text("begin word")).to_be_visible()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Stop now").click()
+    expect_end_of_run(page)
+    expect(message_box(page)).to_be_focused()

@@ -116,7 +116,9 @@ export class AgentView {
       this.#edit(false);
     } else if (this.form) this.form.go.disabled = false;
     this.conversation.scrollToEnd();
-    this.restart.focus();
+    if (!started) return;
+    this.conversation.el.hidden = false;
+    this.focus();
   }
 
   #restart() {

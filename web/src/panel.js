@@ -4,6 +4,9 @@ import { AgentView } from "./agent.js";
 import { ChatView } from "./chat.js";
 import { fill, h, setAttr } from "./dom.js";
 
+/** Whether an element that has the focus is about to lose it: once the page is drawn. */
+const isGone = (element) => element === document.body || element.disabled || element.closest("[hidden]") !== null;
+
 export class Panel {
   #views = new Map(); // by the id of a chat's or agent's tab
   #shownId = null;
@@ -32,7 +35,7 @@ export class Panel {
     if (!tab) this.firstPage.update(model);
     else if (!isPlace) this.view.update({ tab, transcript, state: model, changes });
     // A button that went with its action, such as Retry, must not take the focus with it.
-    const isLost = hadFocus && document.activeElement === document.body;
+    const isLost = hadFocus && isGone(document.activeElement);
     if (needsFocus || isLost || focusRequests !== this.#focusRequests) this.view.focus();
     this.#focusRequests = focusRequests;
   }
