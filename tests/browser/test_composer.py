@@ -195,6 +195,34 @@ def test_the_files_of_an_unsent_message_survive_a_reload(workbench: Make, is_fir
     expect(files).to_have_count(0)
 
 
+def test_an_edit_of_a_sent_message_survives_a_reload(shop: tuple[Workbench, Page]) -> None:
+    _, page = shop
+    say(page, "ping")
+    expect(answers(page)).to_have_count(1)
+    expect_end_of_run(page)
+    edit = page.get_by_role("textbox", name="Edit your message")
+    message_box(page).press("ArrowUp")
+    edit.fill("What does it do, and why")
+    page.reload()
+    expect(edit).to_have_value("What does it do, and why")
+    composer = page.get_by_role("textbox", name="Message", exact=True)
+    expect(composer).to_be_focused()  # as after each reload
+    composer.press("ArrowUp")
+    expect(edit).to_be_focused()
+    edit.press("End")
+    page.keyboard.type("?")
+    page.reload()
+    edit.press("Enter")
+    expect(answers(page).last).to_contain_text("It runs.")
+    expect(page.get_by_role("article", name="You")).to_contain_text("What does it do, and why?")
+    message_box(page).press("ArrowUp")
+    edit.press("a")
+    edit.press("Escape")
+    page.reload()
+    expect(answers(page).last).to_contain_text("It runs.")
+    expect(edit).to_have_count(0)
+
+
 def test_a_tab_with_unsent_files_is_closed_only_after_a_question(workbench: Make) -> None:
     bench = workbench(TALK)
     page = bench.page(**NARROW)

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
+import { localStore } from "./local-storage.js";
 import { StatusLine } from "./status-line.js";
 import { textOf, UserView } from "./message.js";
 import { Questions } from "./questions.js";
@@ -29,6 +30,7 @@ export class ChatView {
         goBack: (entry) => this.#openRewind(actions, entry),
         show: (id) => actions.switchBranch(tab, id),
         mayEdit: () => this.#mayChange("edit a message or go back"),
+        drafts: editsOf(tab),
       }),
       actions: {
         resend: (message) => actions.resend(tab, message),
@@ -128,6 +130,16 @@ export class ChatView {
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }
+
+/** The unsent edits of a tab's messages, which survive a reload. */
+const editsOf = (tab) => ({
+  get: (id) => localStore.get(`edits:${tab}`)?.[id] ?? null,
+  set(id, text) {
+    const { [id]: _, ...others } = localStore.get(`edits:${tab}`) ?? {};
+    const edits = text === null ? others : { ...others, [id]: text };
+    localStore.set(`edits:${tab}`, Object.keys(edits).length > 0 ? edits : null);
+  },
+});
 
 /** The modes of a chat, or else those of the server. */
 const modesOf = (tab, hello) => ({ approve: tab.approve ?? hello.approve, thinking: tab.thinking ?? hello.thinking });

@@ -36,8 +36,8 @@ async function perform(mode, ask) {
 // Known at once, so that a tab is not taken for an empty one.
 const marked = (tab) => `files:${tab}`;
 
-/** Whether a tab has an unsent message: text or files. */
-export const hasDraft = (tab) => Boolean(localStore.get(`draft:${tab}`) || localStore.get(marked(tab)));
+/** Whether a tab has an unsent message: text, files, or the edit of an earlier one. */
+export const hasDraft = (tab) => [`draft:${tab}`, `edits:${tab}`, marked(tab)].some((key) => Boolean(localStore.get(key)));
 
 export const loadDraftFiles = async (tab) => (localStore.get(marked(tab)) && (await perform("readonly", (store) => store.get(tab)))) || [];
 

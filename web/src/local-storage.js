@@ -34,7 +34,7 @@ function write(place, key, value) {
 export const localStore = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
 export const sessionStore = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
 
-const OF_TABS = /^newel:(?:draft|files|place|seen|form|told):(.+)$/;
+const OF_TABS = /^newel:(?:draft|edits|files|place|seen|form|told):(.+)$/;
 
 /** Remove the entries of tabs that no longer exist; returns the ids of these tabs. */
 export function forgetTabs(ids) {

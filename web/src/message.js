@@ -145,13 +145,13 @@ const attachment = (file) =>
 export class UserView {
   /**
    * `edit(item, text)` resends an edited message, `goBack(item)` goes to before it, `show(id)` to another version of it;
-   * `mayEdit()` returns whether these are possible now, and reports why not.
+   * `mayEdit()` returns whether these are possible now, and reports why not. `drafts` has the texts of unsent edits: get(id), set(id, text).
    */
-  constructor({ edit, goBack, show, mayEdit }) {
-    Object.assign(this, { edit, goBack, show, mayEdit });
+  constructor({ edit, goBack, show, mayEdit, drafts }) {
+    Object.assign(this, { edit, goBack, show, mayEdit, drafts });
     this.body = h("div", { class: "user-text", dir: "auto" });
     this.files = h("div", { class: "files" });
-    const change = iconButton("edit", "Edit message", () => this.#edit());
+    const change = iconButton("edit", "Edit message", () => this.beginEdit());
     const back = iconButton("history", "Go back to before this message", () => this.mayEdit() && this.goBack(this.item));
     this.actions = h("div", { class: "actions" }, change, back, copyButton(() => this.text, "Copy message"));
     this.versions = h("span", { class: "versions", hidden: true });
@@ -162,8 +162,10 @@ export class UserView {
     const versions = versionsOf(transcript, item.id);
     if (versions !== this.shownVersions) this.#versions(versions, item.id);
     if (item === this.item) return;
+    const draft = this.item ? null : this.drafts.get(item.id);
     this.item = item;
     this.text = textOf(item.message);
+    if (draft !== null) this.#edit(draft);
     this.body.textContent = plain(this.text);
     fill(this.files, ...imagesOf(item.message).map(imageView), ...(item.message.attachments ?? []).map(attachment));
   }
@@ -183,12 +185,17 @@ export class UserView {
 
   /** Edit the message in place; the same as its button. */
   beginEdit() {
-    this.#edit();
+    this.#edit().focus();
   }
 
-  #edit() {
-    const area = h("textarea", { class: "edit-area", "aria-label": "Edit your message", value: this.text, rows: "3" });
+  /** Show the box to edit the message, and return it. */
+  #edit(text = this.text) {
+    if (this.area?.isConnected) return this.area;
+    const area = h("textarea", {
+      class: "edit-area", "aria-label": "Edit your message", value: text, rows: "3", dir: "auto", oninput: () => this.drafts.set(this.item.id, area.value),
+    });
     const back = () => {
+      this.drafts.set(this.item.id, null);
       form.replaceWith(this.body);
       this.actions.hidden = false;
       this.actions.firstChild.focus();
@@ -224,7 +231,8 @@ export class UserView {
     );
     this.body.replaceWith(form);
     this.actions.hidden = true;
-    area.focus();
+    this.area = area;
+    return area;
   }
 }
 
