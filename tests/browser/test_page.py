@@ -33,7 +33,7 @@ def screens(bench: Workbench, page: Page) -> Iterator[str]:
     say(page, "add a flag")
     page.get_by_role("form", name="Allow").wait_for()
     yield "a question"
-    page.locator(".question", has_text="Edit File").get_by_role("button", name="Run once").click()
+    page.get_by_role("form", name="Allow changes").get_by_role("button", name="Allow once").click()
     expect(page.get_by_role("cell", name="cli.py")).to_be_visible()
     for name in ("edit cli.py", "bash echo one"):
         page.get_by_role("button", name=name).click()

@@ -69,10 +69,12 @@ def test_a_questions_title_states_the_effect_and_no_line_is_hidden(workbench: Ma
     say(page, "do it")
     question = page.get_by_role("form", name="Allow changes to “cli.py”?")
     expect(question.locator("pre")).to_have_text("--- cli.py\n+++ cli.py\n@@ -1 +1 @@\n-1\n+2\n")
+    expect(question).to_contain_text("Edit in ")
+    expect(question.get_by_role("button", name="Allow once")).to_be_visible()
     page.keyboard.press("Enter")
     question = page.get_by_role("form", name="Allow “touch hidden …”?")
     expect(question.locator("pre")).to_have_text(command)
-    expect(question).to_contain_text("Execute Shell Command in ")
+    expect(question).to_contain_text("Run in ")
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_question_names_the_subagent_and_shows_the_change(workbench: Make) -> 
     question = page.get_by_role("form", name="Allow")
     expect(question).to_contain_text("The subagent Find the writers asks.")
     expect(question).to_contain_text("Allow changes to “a.txt”?")
-    question.get_by_role("button", name="Run once").click()
+    question.get_by_role("button", name="Allow once").click()
     expect(question).to_contain_text("Allow “rm a.txt”?")
     expect(question).to_contain_text("The subagent Find the writers asks.")
     question.get_by_role("button", name="No", exact=True).click()

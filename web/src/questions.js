@@ -67,6 +67,7 @@ const button = (words, onclick, props = {}) => h("button", { type: "button", onc
 
 const MAX_TITLE = 80; // characters of the action that a title shows
 const CHANGES = new Set(["Edit File", "Write File"]); // the tools that show a diff: a command may look like one
+const ACTIONS = { "Execute Shell Command": "Run", "Edit File": "Edit", "Write File": "Write" }; // in Newel's words; those of other tools are theirs
 const OUTSIDE = "(outside of the sandbox: ";
 const NOTES = [OUTSIDE, "(your rule asks: ", "(what it runs is only known when it runs, "]; // why it is asked, above the action
 
@@ -89,14 +90,15 @@ function approval(question, answer) {
     },
   });
   const no = () => answer({ decision: "no", ...(word.value.trim() && { word: word.value.trim() }) });
+  const once = file ? "Allow once" : "Run once";
   return frame(
     `Allow ${file ? "changes to " : ""}“${what}”${where}?`,
     question.subagent && h("p", {}, "The subagent ", h("strong", {}, reveal(question.subagent)), " asks."),
-    h("p", { class: "dim" }, `${reveal(question.title)} in `, h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
+    h("p", { class: "dim" }, `${ACTIONS[question.title] ?? reveal(question.title)} in `, h("code", {}, reveal(question.folder || "an unnamed folder")), ":"),
     preview,
     h("div", { class: "row" },
       button("No", no, { class: "primary", "data-default": true }),
-      button("Run once", () => answer({ decision: "once" })),
+      button(once, () => answer({ decision: "once" })),
       button("Always allow exactly this", () => answer({ decision: "always" })),
       question.rule && button(`Always allow in this project: ${reveal(question.rule)}`, () => answer({ decision: "rule" })),
       word),
