@@ -195,6 +195,30 @@ def test_the_files_of_an_unsent_message_survive_a_reload(workbench: Make, is_fir
     expect(files).to_have_count(0)
 
 
+def test_a_message_that_was_sent_is_no_draft_in_another_window(workbench: Make) -> None:
+    """Otherwise it is sent once more from there."""
+    bench = workbench(TALK)
+    context = bench.context()
+    page = bench.page(context)
+    open_chat(page)
+    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"THE NOTES"}
+    page.locator("input[type=file]").set_input_files([notes])
+    message_box(page).fill("What does it say?")
+    window, another = bench.page(context), bench.page(context)
+    for each in (window, another):
+        expect(message_box(each)).to_have_value("What does it say?")
+        expect(each.locator(".composer .chip")).to_have_count(1)
+    message_box(another).fill("What does it mean?")
+    message_box(page).fill("What does it say?")
+    message_box(page).press("Enter")
+    expect(answers(page).last).to_contain_text("It runs.")
+    for each in (window, another):
+        expect(answers(each).last).to_contain_text("It runs.")
+        expect(each.locator(".composer .chip")).to_have_count(0)
+    expect(message_box(window)).to_have_value("")
+    expect(message_box(another)).to_have_value("What does it mean?")
+
+
 def test_an_edit_of_a_sent_message_survives_a_reload(shop: tuple[Workbench, Page]) -> None:
     _, page = shop
     say(page, "ping")

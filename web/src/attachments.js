@@ -1,7 +1,7 @@
 // The files attached to a message: picked, dropped or pasted.
 
 import { h, icon, iconButton, fill } from "./dom.js";
-import { loadDraftFiles, saveDraftFiles } from "./draft-files.js";
+import { areRemoved, loadDraftFiles, saveDraftFiles } from "./draft-files.js";
 import { revealPath, formatBytes } from "./format.js";
 
 const MAX_BYTES = 2 * 1024 * 1024; // bytes of all files of a message: as base64 and as text they must fit into one frame of the socket
@@ -40,6 +40,11 @@ export class Attachments {
   restore(files) {
     this.files = [...files, ...this.files];
     this.#show();
+  }
+
+  /** Drop the files that another window has sent or removed. */
+  dropRemoved(removed) {
+    if (areRemoved(removed, this.tab, this.files)) this.take();
   }
 
   take() {

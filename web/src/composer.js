@@ -88,6 +88,14 @@ export class Composer {
     this.area.setSelectionRange(text.length, text.length);
   }
 
+  /** Drop the draft that another window has sent or removed: it would be sent twice. */
+  dropRemoved(removed) {
+    this.attachments.dropRemoved(removed);
+    if (removed.key !== `draft:${this.tab}` || removed.old !== this.area.value) return;
+    this.area.value = "";
+    this.#drafted();
+  }
+
   async #submit() {
     const text = this.area.value;
     await this.attachments.loaded;

@@ -36,6 +36,12 @@ async function perform(mode, ask) {
 // Known at once, so that a tab is not taken for an empty one.
 const marked = (tab) => `files:${tab}`;
 
+/** A summary of files, to tell whether others are the same. */
+const summaryOf = (files) => files.map(({ fileName, size }) => [fileName, size]);
+
+/** Whether another window has removed, or sent, just these files of a tab; `removed` as in local-storage.js. */
+export const areRemoved = (removed, tab, files) => removed.key === marked(tab) && JSON.stringify(removed.old) === JSON.stringify(summaryOf(files));
+
 /** Whether a tab has an unsent message: text, files, or the edit of an earlier one. */
 export const hasDraft = (tab) => [`draft:${tab}`, `edits:${tab}`, marked(tab)].some((key) => Boolean(localStore.get(key)));
 
@@ -43,7 +49,7 @@ export const loadDraftFiles = async (tab) => (localStore.get(marked(tab)) && (aw
 
 export function saveDraftFiles(tab, files) {
   if (files.length === 0 && !localStore.get(marked(tab))) return;
-  localStore.set(marked(tab), files.length || null);
+  localStore.set(marked(tab), files.length ? summaryOf(files) : null);
   perform("readwrite", (store) => (files.length ? store.put(files, tab) : store.delete(tab)));
 }
 

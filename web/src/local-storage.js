@@ -34,6 +34,12 @@ function write(place, key, value) {
 export const localStore = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
 export const sessionStore = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
 
+/** What of the storage that all windows share another window has removed: {key, old}; null for anything else. */
+export function removedBy({ key, oldValue, newValue }) {
+  if (!key?.startsWith(PREFIX) || oldValue === null || newValue !== null) return null;
+  return { key: key.slice(PREFIX.length), old: JSON.parse(oldValue) };
+}
+
 const OF_TABS = /^newel:(?:draft|edits|files|place|seen|form|told):(.+)$/;
 
 /** Remove the entries of tabs that no longer exist; returns the ids of these tabs. */

@@ -3,6 +3,7 @@
 import { AgentView } from "./agent.js";
 import { ChatView } from "./chat.js";
 import { fill, h, setAttr } from "./dom.js";
+import { removedBy } from "./local-storage.js";
 
 /** Whether an element that has the focus is about to lose it: once the page is drawn. */
 const isGone = (element) => element === document.body || element.disabled || element.closest("[hidden]") !== null;
@@ -16,6 +17,10 @@ export class Panel {
   constructor({ actions, review, firstPage }) {
     Object.assign(this, { actions, review, firstPage });
     this.el = h("div", { id: "panel", class: "panel-frame" });
+    addEventListener("storage", (event) => {
+      const removed = removedBy(event);
+      if (removed) for (const view of [firstPage, ...this.#views.values()]) view.composer?.dropRemoved(removed);
+    });
     addEventListener("pagehide", () => this.view?.hidden());
   }
 
