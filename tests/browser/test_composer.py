@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import FilePayload, Locator, Page
 
 from tests.browser.bench import (
     NARROW,
@@ -35,6 +35,8 @@ TALK = scenarios(
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+NOTES: FilePayload = {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"THE NOTES"}
+DOT: FilePayload = {"name": "dot.png", "mimeType": "image/png", "buffer": PICTURE}
 
 
 def choices(page: Page) -> Locator:
@@ -171,13 +173,11 @@ def test_the_files_of_an_unsent_message_survive_a_reload(workbench: Make, is_fir
     page = bench.page(**NARROW)
     if not is_first_page:
         open_chat(page)
-    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"THE NOTES"}
-    dot = {"name": "dot.png", "mimeType": "image/png", "buffer": PICTURE}
-    page.locator("input[type=file]").set_input_files([notes, dot])
+    page.locator("input[type=file]").set_input_files([NOTES, DOT])
     files = page.locator(".composer .chip")
     expect(files).to_have_count(2)
     page.get_by_role("button", name="Remove dot.png").click()
-    page.locator("input[type=file]").set_input_files([dot])
+    page.locator("input[type=file]").set_input_files([DOT])
     expect(files).to_have_count(2)
     message_box(page).fill("What does it say?")
     bench.kill()
@@ -201,8 +201,7 @@ def test_a_message_that_was_sent_is_no_draft_in_another_window(workbench: Make) 
     context = bench.context()
     page = bench.page(context)
     open_chat(page)
-    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"THE NOTES"}
-    page.locator("input[type=file]").set_input_files([notes])
+    page.locator("input[type=file]").set_input_files([NOTES])
     message_box(page).fill("What does it say?")
     window, another = bench.page(context), bench.page(context)
     for each in (window, another):
@@ -251,8 +250,7 @@ def test_a_tab_with_unsent_files_is_closed_only_after_a_question(workbench: Make
     bench = workbench(TALK)
     page = bench.page(**NARROW)
     open_chat(page)
-    notes = {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"THE NOTES"}
-    page.locator("input[type=file]").set_input_files([notes])
+    page.locator("input[type=file]").set_input_files([NOTES])
     expect(page.locator(".composer .chip")).to_have_count(1)
     page.keyboard.press("Alt+n")
     expect(page.get_by_role("tab")).to_have_count(2)
