@@ -19,7 +19,7 @@ from pathlib import Path
 
 from newel.agent.messages import now
 from newel.review.model.file_lines import content_of, lines_of
-from newel.review.store.garbage_collection import Keep, purge
+from newel.review.store.garbage_collection import RetentionPolicy, purge
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.tracking.applied_sink import recorded
 
@@ -67,7 +67,7 @@ def main() -> None:
             history(ledger, options.runs, options.files, options.lines)
         with Ledger.open(folder) as ledger:
             print(f"{options.runs} runs of {options.files} files: {size(folder):.1f} MiB")
-            work = partial(purge, ledger, Keep(), now=datetime.now(UTC) + timedelta(days=365))
+            work = partial(purge, ledger, RetentionPolicy(), now=datetime.now(UTC) + timedelta(days=365))
             thread = threading.Thread(target=work)
             began = time.perf_counter()
             thread.start()

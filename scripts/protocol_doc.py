@@ -61,7 +61,7 @@ SAID = AssistantMessage(
 )
 QUESTION = TabQuestion(id="q1", kind="approval", title="bash", preview="pytest -q", folder="/home/me/shop")
 
-EXAMPLES: list[p.SocketRequest | p.FromServer] = [
+EXAMPLES: list[p.SocketRequest | p.ServerMessage] = [
     p.WatchTab(id="1", tab="7f3a", run="9e04", after=12),
     p.Unwatch(id="2", tab="7f3a"),
     p.OpenChat(id="3", agent_mode="local", approve="ask", thinking="low"),
@@ -185,7 +185,7 @@ def main() -> int:
 
 def document() -> str:
     """The content of the file."""
-    asked, answered = p.SocketRequest.__subclasses__(), p.FromServer.__subclasses__()
+    asked, answered = p.SocketRequest.__subclasses__(), p.ServerMessage.__subclasses__()
     parts = [HEAD.format(intro=prose(p), version=p.VERSION), "## From the page\n"]
     parts += map(section, asked)
     parts.append("## From the server\n")
@@ -316,7 +316,7 @@ def prose(of: Any) -> str:
     return inspect.cleandoc(text).replace("``", "`")
 
 
-def code(message: p.SocketRequest | p.FromServer) -> str:
+def code(message: p.SocketRequest | p.ServerMessage) -> str:
     value = json.loads(msgspec.json.encode(message))
     short = json.dumps(value)
     return f"```json\n{short if len(short) < 116 else json.dumps(value, indent=2)}\n```\n"

@@ -14,7 +14,7 @@ from newel.acp import protocol as p
 from newel.acp.json_rpc import INVALID_PARAMS, JsonRpcError
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Attachment, TextContent, UserMessage
-from newel.context.attachments import Attachable, load_attachment
+from newel.context.attachments import AttachableFiles, load_attachment
 
 IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Image types that models accept."""
@@ -35,7 +35,7 @@ class PromptContent:
     def text(self) -> str:
         return "".join(self.texts)
 
-    async def add(self, block: p.Content, attachable: Attachable) -> None:
+    async def add(self, block: p.Content, attachable: AttachableFiles) -> None:
         """Add a block. Raises ``JsonRpcError`` for one that Newel does not take."""
         match block:
             case p.TextBlock():
@@ -72,7 +72,7 @@ class PromptContent:
             )
         )
 
-    async def _link(self, link: p.ResourceLink, attachable: Attachable) -> None:
+    async def _link(self, link: p.ResourceLink, attachable: AttachableFiles) -> None:
         path = local_path(link.uri)
         if path is None:
             self.texts.append(f"{link.name} ({link.uri})")

@@ -17,7 +17,7 @@ class Acp(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     """Base of all types of the protocol."""
 
 
-class Named(Acp, frozen=True):
+class Implementation(Acp, frozen=True):
     """A program: the client or the agent."""
 
     name: str = ""
@@ -56,7 +56,7 @@ class ClientCapabilities(Acp, frozen=True):
 class InitializeParams(Acp, frozen=True):
     protocol_version: int
     client_capabilities: ClientCapabilities | None = None
-    client_info: Named | None = None
+    client_info: Implementation | None = None
 
 
 class NameAndValue(Acp, frozen=True):
@@ -336,16 +336,16 @@ class McpCapabilities(Acp, frozen=True):
     http: bool = False
 
 
-class Supported(Acp, frozen=True):
+class EmptyCapability(Acp, frozen=True):
     """An empty object: the method exists."""
 
 
 class SessionCapabilities(Acp, frozen=True, omit_defaults=False):
-    list: Supported = Supported()
-    delete: Supported = Supported()
-    fork: Supported = Supported()
-    resume: Supported = Supported()
-    close: Supported = Supported()
+    list: EmptyCapability = EmptyCapability()
+    delete: EmptyCapability = EmptyCapability()
+    fork: EmptyCapability = EmptyCapability()
+    resume: EmptyCapability = EmptyCapability()
+    close: EmptyCapability = EmptyCapability()
 
 
 class AgentCapabilities(Acp, frozen=True):
@@ -376,7 +376,7 @@ class AuthMethod(Acp, frozen=True):
 class InitializeResult(Acp, frozen=True):
     protocol_version: int
     agent_capabilities: AgentCapabilities
-    agent_info: Named
+    agent_info: Implementation
     auth_methods: list[AuthMethod]
 
 

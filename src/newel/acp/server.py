@@ -129,7 +129,7 @@ class AcpServer:
                 mcp_capabilities=p.McpCapabilities(http=True),
                 session_capabilities=p.SessionCapabilities(),
             ),
-            agent_info=p.Named(name="newel", title="Newel", version=VERSION),
+            agent_info=p.Implementation(name="newel", title="Newel", version=VERSION),
             auth_methods=self._application.auth_methods(terminal=bool(auth and auth.terminal)),
         )
 

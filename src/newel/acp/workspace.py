@@ -30,7 +30,7 @@ from newel.providers.families import FAMILIES
 from newel.workspace.disk.dir_fd import open_place
 from newel.workspace.port import (
     ABSENT,
-    Completed,
+    CommandResult,
     DelegatingWorkspace,
     FileNode,
     RunOptions,
@@ -206,13 +206,13 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
     # -- commands ---------------------------------------------------------------------------------
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         async with self._gate.command():
             if self._in_terminals and self._client.capabilities.terminal:
                 return await self._run_in_terminal(command, options)
             return await self._inner.run(command, **options)
 
-    async def _run_in_terminal(self, command: str, options: RunOptions) -> Completed:
+    async def _run_in_terminal(self, command: str, options: RunOptions) -> CommandResult:
         mark = process_mark.ProcessMark(process_mark.new_mark())
         withheld = KEY_VARIABLES.union(filter(is_withheld, self._environ))
         env = dict.fromkeys(withheld, "") | UNATTENDED
@@ -270,7 +270,7 @@ async def _run(
     timeout: float | None,  # noqa: ASYNC109 — the output until then is returned, which cancelling cannot
     began: float,
     limit: int,
-) -> Completed:
+) -> CommandResult:
     """Wait for a command in a terminal; end it with all its processes on timeout or cancellation."""
     status: ExitStatus | None = None
     try:
@@ -285,7 +285,7 @@ async def _run(
     ended = shown.exit_status if status is None else status
     find_remaining = partial(process_mark.find_remaining, mark, all_of_them=True)
     note = f"[… the beginning is omitted: the editor keeps the last {limit:,} bytes …]\n"
-    return Completed(
+    return CommandResult(
         stdout=(note if shown.truncated else "") + shown.output,
         stderr="",
         exit_code=_exit_code(ended),

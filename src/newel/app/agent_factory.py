@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from newel.app.hooks import AgentHooks
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import OpenFolder, WorkspaceFactory
-    from newel.context.attachments import Attachable
+    from newel.context.attachments import AttachableFiles
     from newel.context.compaction import Compactor
     from newel.extensions.loader import LoadedExtensions
     from newel.hooks.hook import Hook
@@ -418,11 +418,11 @@ def _prepare_commands(
         agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, recording))
 
 
-def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Attachable:
+def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> AttachableFiles:
     from newel.app.workspace_factory import guard_secrets
-    from newel.context.attachments import Attachable
+    from newel.context.attachments import AttachableFiles
 
-    return Attachable(guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached)
+    return AttachableFiles(guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached)
 
 
 def _compactor(in_use: ResolvedModel) -> Compactor:

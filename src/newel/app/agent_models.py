@@ -22,7 +22,7 @@ from newel.app.model_resolver import (
 from newel.config.settings import Settings
 from newel.providers.http.urls import is_loopback
 from newel.providers.retry import RetryLimits
-from newel.providers.routing import LocalFirst, Place, Route, RoutingProvider
+from newel.providers.routing import LocalRoute, Place, Route, RoutingProvider
 from newel.text.sanitize import redact_url
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class AgentModels:
         self._host = host
         self._servers = OpenServers(settings, stack)
         self._opened: dict[Place, ResolvedModel] = {}
-        self._first: LocalFirst | None = None
+        self._first: LocalRoute | None = None
         self._opening = anyio.Lock()
 
     async def find(self, mode: AgentMode) -> ResolvedModel:
@@ -86,7 +86,7 @@ class AgentModels:
                 )
             return self._opened[place]
 
-    async def _local_first(self, remote: ResolvedModel) -> LocalFirst:
+    async def _local_first(self, remote: ResolvedModel) -> LocalRoute:
         local = await self._open("local", "hybrid_auto")
         if local.server.name == remote.server.name and local.name == remote.name:
             raise ConfigError(
@@ -96,7 +96,7 @@ class AgentModels:
         if self._first is None:
             window = local.model.context_window or await local.find_window(local.name)
             model = msgspec.structs.replace(local.model, context_window=window)
-            self._first = LocalFirst(provider_of(local.server, self._settings, LOCAL_LIMITS), model)
+            self._first = LocalRoute(provider_of(local.server, self._settings, LOCAL_LIMITS), model)
         return self._first
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from newel.evals.agents import GivenModel, PriceOf
     from newel.evals.checks import OpenFolder
     from newel.evals.golden import GoldenTrace
-    from newel.evals.record import Recording
+    from newel.evals.record import TraceRecorder
     from newel.evals.run import RunPlan
     from newel.evals.task import Task
     from newel.evals.trial import OpenAgent
@@ -185,13 +185,13 @@ def _price_of(settings: Settings, given: GivenModel) -> PriceOf:
     return lambda usage: prices(AssistantMessage(content=[], model=given.model, usage=usage))
 
 
-def recording(settings: Settings) -> Recording:
+def recording(settings: Settings) -> TraceRecorder:
     """Makes golden traces without the user's secrets and folders."""
     from newel.app.secrets import configured_secrets
-    from newel.evals.record import Recording
+    from newel.evals.record import TraceRecorder
 
     secrets = configured_secrets(settings.home, settings.cwd, os.environ)
-    return Recording(secrets, [settings.home, Path.home()])
+    return TraceRecorder(secrets, [settings.home, Path.home()])
 
 
 def sandbox_of(plan: RunPlan) -> SandboxMode | None:

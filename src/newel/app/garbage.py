@@ -13,7 +13,7 @@ WHILE_TYPING: Final = 5_000
 """New objects after which garbage is collected. A start leaves hardly any. Collecting 50,000 takes 20 ms, for which a key would wait."""
 
 
-class KeptModules:
+class ModuleFreezer:
     """For ``gc.callbacks``: before a collection of older objects, what modules were loaded since the last one is exempted for good, with all else
     that there is. An answer, a command and a subagent load many, and the collections that look at them would take 50 ms and more.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from newel.app.agent_context import SharedParts
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
-    from newel.context.attachments import Attachable
+    from newel.context.attachments import AttachableFiles
     from newel.context.instructions import Instructions
     from newel.context.prompt_templates import Template
     from newel.context.skill_book import SkillBook
@@ -32,7 +32,7 @@ class KnownContext(msgspec.Struct, frozen=True, kw_only=True):
     templates: dict[str, Template]
     skills: SkillBook | None
     notices: Sequence[str]
-    attachable: Attachable
+    attachable: AttachableFiles
 
     def attend(self, agent: CodingAgent) -> None:
         """Belong to an agent from now on."""
@@ -46,7 +46,7 @@ async def load_context(
     """The context of the user, on this machine, and of the project, which may be on a host."""
     from newel.app.skills import find_skills_in_use, open_book
     from newel.app.workspace_factory import guard_secrets
-    from newel.context.attachments import Attachable
+    from newel.context.attachments import AttachableFiles
     from newel.context.built_in_prompts import BUILT_IN
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.instructions import find_instructions
@@ -68,7 +68,7 @@ async def load_context(
         templates=skills.templates(templates, BUILT_IN) if skills else templates,
         skills=skills,
         notices=found.notices,
-        attachable=Attachable(guard_secrets(project, secret_paths), _why_not(secret_paths)),
+        attachable=AttachableFiles(guard_secrets(project, secret_paths), _why_not(secret_paths)),
     )
 
 

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.app.project_trust import TOO_LONG, Undecided, trust_question, undecided
+from newel.app.project_trust import TOO_LONG, PendingTrust, trust_question, undecided
 from newel.text.sanitize import escape_line
 from newel.web.api.trust import TrustItem, TrustQuestion
 
@@ -41,12 +41,12 @@ class PageTrust:
                 await self._servers.restart(status.name)
         return True
 
-    async def _undecided(self) -> list[Undecided]:
+    async def _undecided(self) -> list[PendingTrust]:
         if self._settings.host is not None:
             return []  # a project on a host brings nothing that this is about
         return await anyio.to_thread.run_sync(undecided, self._settings, self._servers.configs)
 
-    def _question(self, items: Sequence[Undecided]) -> TrustQuestion:
+    def _question(self, items: Sequence[PendingTrust]) -> TrustQuestion:
         folder = self._settings.cwd
         if items and trust_question(folder, items) is None:
             return TrustQuestion(problem=TOO_LONG.format(folder=escape_line(str(folder))))
@@ -56,11 +56,11 @@ class PageTrust:
         )
 
 
-def _digest(items: Sequence[Undecided]) -> str:
+def _digest(items: Sequence[PendingTrust]) -> str:
     """SHA-256 of what is shown, and of what it is bound to, such as the content of scripts."""
     return hashlib.sha256(msgspec.json.encode([[item.lines, item.key] for item in items])).hexdigest()
 
 
-def _decide(items: Sequence[Undecided], trusted: bool) -> None:
+def _decide(items: Sequence[PendingTrust], trusted: bool) -> None:
     for item in items:
         item.decide(trusted)

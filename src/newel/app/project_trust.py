@@ -39,7 +39,7 @@ MAX_ROWS: Final = 60
 COLUMNS: Final = 80
 
 
-class Undecided(msgspec.Struct, frozen=True):
+class PendingTrust(msgspec.Struct, frozen=True):
     """Hooks of one file, an MCP server, or the skills of a project. ``lines`` are safe to print, ``key`` is what a decision is bound to, and
     ``command`` decides about this alone. ``decide`` trusts (True) or declines (False) what was shown. It raises ``ConfigError``.
     """
@@ -50,14 +50,14 @@ class Undecided(msgspec.Struct, frozen=True):
     decide: Callable[[bool], None]
 
 
-def undecided(settings: Settings, servers: Sequence[ServerConfig] | None = None) -> list[Undecided]:
+def undecided(settings: Settings, servers: Sequence[ServerConfig] | None = None) -> list[PendingTrust]:
     """What of the project in ``settings.cwd`` the user has not decided about; ``servers`` are those in use, by default those of the files.
     Where a project brings nothing, this looks for a few files.
     """
     return [*_hooks(settings), *_servers(settings, servers), *_skills(settings)]
 
 
-def trust_question(folder: Path, items: Sequence[Undecided]) -> str | None:
+def trust_question(folder: Path, items: Sequence[PendingTrust]) -> str | None:
     """The question about all of it; None if it is too long to be answered."""
     question = QUESTION.format(
         folder=escape_line(str(folder)),
@@ -77,7 +77,7 @@ def rows_of(text: str, columns: int) -> int:
 # -- hooks ----------------------------------------------------------------------------------------------
 
 
-def _hooks(settings: Settings) -> Iterator[Undecided]:
+def _hooks(settings: Settings) -> Iterator[PendingTrust]:
     own = user_files(home=settings.home, claude_settings=settings.hooks.claude_settings)
     files = project_files(settings.cwd, of_user=own)
     if settings.hooks.disabled or not any(file.is_file() for file in files):
@@ -88,7 +88,7 @@ def _hooks(settings: Settings) -> Iterator[Undecided]:
     for of_file in load_hooks(settings, settings.cwd).project:
         if of_file.hooks and of_file.state == "undecided":
             decide = partial(HookTrust(settings.home).decide, of_file.file, of_file.fingerprint)
-            yield Undecided(
+            yield PendingTrust(
                 show_hooks(of_file, settings.cwd),
                 of_file.fingerprint,
                 "newel hooks trust",
@@ -113,7 +113,7 @@ def show_hooks(of_file: ProjectHooks, project: Path) -> list[str]:
 # -- MCP servers ----------------------------------------------------------------------------------------
 
 
-def _servers(settings: Settings, servers: Sequence[ServerConfig] | None) -> Iterator[Undecided]:
+def _servers(settings: Settings, servers: Sequence[ServerConfig] | None) -> Iterator[PendingTrust]:
     _own, *of_project = config_files(home=settings.home, cwd=settings.cwd)
     if not any(file.is_file() for file in of_project):
         return
@@ -126,7 +126,9 @@ def _servers(settings: Settings, servers: Sequence[ServerConfig] | None) -> Iter
     for server in servers:
         if trust.state(server) == "undecided" and trust.is_enabled(server):
             lines = show_server(server, settings.cwd)
-            yield Undecided(lines, fingerprint(server), "newel mcp trust NAME", partial(trust.decide, server))
+            yield PendingTrust(
+                lines, fingerprint(server), "newel mcp trust NAME", partial(trust.decide, server)
+            )
 
 
 def show_server(server: ServerConfig, folder: Path) -> list[str]:
@@ -151,11 +153,11 @@ def what_runs(server: ServerConfig, folder: Path) -> list[str]:
 # -- skills ---------------------------------------------------------------------------------------------
 
 
-def _skills(settings: Settings) -> Iterator[Undecided]:
+def _skills(settings: Settings) -> Iterator[PendingTrust]:
     if found := undecided_project(settings):
         project, names = found
         decide = partial(ProjectTrust(settings.home).decide, project)
-        yield Undecided(
+        yield PendingTrust(
             describe_skills(project, names),
             project,
             "newel skills trust",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.extra_tools import IN_TERMINAL, for_conversation
-from newel.app.garbage import AT_START, AT_WORK, WHILE_TYPING, KeptModules
+from newel.app.garbage import AT_START, AT_WORK, WHILE_TYPING, ModuleFreezer
 from newel.app.model_resolver import NoModelChosen, warn_of_project_server
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.keymap import Keymap
@@ -176,7 +176,7 @@ async def _converse(
     from newel.terminal.repl.coding_repl import run_repl
 
     gc.set_threshold(WHILE_TYPING)
-    gc.callbacks.append(KeptModules())
+    gc.callbacks.append(ModuleFreezer())
     theme, warnings = chosen_theme(settings.terminal.theme, settings.home)
     return await run_repl(
         agent,

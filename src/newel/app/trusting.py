@@ -18,7 +18,7 @@ from newel.providers.families import OPENAI_URL
 from newel.text.sanitize import escape_invisible, escape_line, redact_url, sanitize
 
 if TYPE_CHECKING:
-    from newel.app.project_trust import Undecided
+    from newel.app.project_trust import PendingTrust
     from newel.providers.discovery import LocalServer
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ def ask_about_home(folder: Path) -> None:
         raise UsageError("Nothing was started. Change to a project's folder, or name one: newel --cwd DIR")
 
 
-def ask_about_project(folder: Path, items: Sequence[Undecided]) -> None:
+def ask_about_project(folder: Path, items: Sequence[PendingTrust]) -> None:
     """Ask whether to trust what a project brings, as ``ask_for_trust`` does. Nothing is decided without an answer, and by "not now"."""
     from newel.app.project_trust import TOO_LONG, rows_of, trust_question
 

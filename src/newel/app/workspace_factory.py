@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.review.store.retention import Keep
-from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace, Unrecorded
+from newel.review.store.retention import RetentionPolicy
+from newel.review.tracking.recording_workspace import (
+    NullRecorderProvider,
+    RecorderRegistry,
+    RecordingWorkspace,
+)
 from newel.storage.temporary_folder import sweep_temporary_folders
 from newel.workspace.process.output import OutputLimits
 
@@ -85,7 +89,7 @@ async def open_workspaces(
     if not (settings.record or is_reviewed):
         return WorkspaceFactory(
             spill_folder,
-            attending=[RecordingWorkspace(spill_folder, Unrecorded(recorders))],
+            attending=[RecordingWorkspace(spill_folder, NullRecorderProvider(recorders))],
             list_files=spill_folder.files_by_git,
         )
     recording = RecordingWorkspace(spill_folder, recorders)
@@ -150,9 +154,9 @@ def _secrets_below(settings: Settings, project: str) -> list[str]:
     return [path for path in existing_secret_places(home, str(settings.home)) if path.startswith(f"{root}/")]
 
 
-def _keep_policy(wanted: RetentionSettings) -> Keep:
-    policy = Keep()
-    return Keep(
+def _keep_policy(wanted: RetentionSettings) -> RetentionPolicy:
+    policy = RetentionPolicy()
+    return RetentionPolicy(
         runs=policy.runs if wanted.runs is None else wanted.runs,
         days=policy.days if wanted.days is None else wanted.days,
         size=policy.size if wanted.gigabytes is None else round(wanted.gigabytes * (1 << 30)),

@@ -12,7 +12,7 @@ from newel.agent.formatting import describe_error, pluralize
 from newel.cli.eval_tables import NAME_WIDTH
 from newel.evals.checks import OpenFolder
 from newel.evals.golden import BY_HAND, save_trace, source_of
-from newel.evals.record import OpenReplay, RecordError, Recording
+from newel.evals.record import OpenReplay, RecordError, TraceRecorder
 from newel.evals.run import RunPlan, read_results, trial_folder
 from newel.evals.task import GOLDEN, Task
 from newel.evals.trial import TrialResult
@@ -28,7 +28,7 @@ class RunRecorder:
         self,
         folder: Path,
         plan: RunPlan,
-        recording: Recording,
+        recording: TraceRecorder,
         *,
         open_replay: OpenReplay,
         open_folder: OpenFolder,

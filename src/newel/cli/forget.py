@@ -23,7 +23,7 @@ from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
-    from newel.review.store.forget import Forgotten
+    from newel.review.store.forget import ForgetResult
     from newel.review.store.ledger import Ledger
 
 LAST = "last"
@@ -128,7 +128,7 @@ async def _forget_records(home: Path, project: str, options: argparse.Namespace)
     return DONE
 
 
-def _plan_run(ledger: Ledger, checkpoint: str) -> tuple[str, Callable[[], Forgotten]]:
+def _plan_run(ledger: Ledger, checkpoint: str) -> tuple[str, Callable[[], ForgetResult]]:
     """What is forgotten, for the user, and the call that does it."""
     from newel.review.store.forget import forget_run
     from newel.terminal.review.run_format import run_line
@@ -141,7 +141,7 @@ def _plan_run(ledger: Ledger, checkpoint: str) -> tuple[str, Callable[[], Forgot
     return what, partial(forget_run, ledger, found[0])
 
 
-def _plan_files(ledger: Ledger, root: str, names: Sequence[str]) -> tuple[str, Callable[[], Forgotten]]:
+def _plan_files(ledger: Ledger, root: str, names: Sequence[str]) -> tuple[str, Callable[[], ForgetResult]]:
     from newel.review.store.forget import forget_files, stored_files
 
     base = root.rstrip("/")

@@ -21,7 +21,7 @@ from newel.mcp import FILE
 from newel.mcp.manager import McpManager
 from newel.mcp.server_config import ServerConfig, load_servers, parse_entry
 from newel.mcp.server_connection import ServerContext
-from newel.mcp.trust import Pinned, Pins, Trust, differences
+from newel.mcp.trust import PinnedTool, Pins, Trust, differences
 from newel.mcp.types import ServerStatus
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.disk.state_file import rewrite
@@ -197,7 +197,7 @@ def _trust(options: argparse.Namespace) -> int:
     return 0
 
 
-def _accept(pins: Pins, server: ServerConfig, changed: dict[str, Pinned], *, yes: bool) -> int:
+def _accept(pins: Pins, server: ServerConfig, changed: dict[str, PinnedTool], *, yes: bool) -> int:
     """Show how a server's tools changed, and ask whether to accept that."""
     print(f"These tools of '{escape_line(server.name)}' have changed since you first used them:\n")
     for name, pinned in changed.items():

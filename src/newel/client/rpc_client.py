@@ -62,7 +62,7 @@ class _Response(msgspec.Struct, frozen=True, tag_field="type", tag="response"):
     error: p.RpcFailure | None = None
 
 
-class _Pending:
+class _PendingCommand:
     """A command that waits for its response."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class RpcClient:
         self._cwd = cwd
         self._environ = environ
         self._timeout = timeout
-        self._pending: dict[int | str | float, _Pending] = {}
+        self._pending: dict[int | str | float, _PendingCommand] = {}
         self._streams: list[RpcEventStream] = []
         self._last_id = 0
         self._sending = anyio.Lock()
@@ -297,7 +297,7 @@ class RpcClient:
         line = to_json(msgspec.structs.replace(command, id=request_id)) + b"\n"
         if len(line) > p.MAX_LINE:
             raise CommandFailed(name, p.RpcFailure("bad_request", f"It has more than {p.MAX_LINE:,} bytes."))
-        pending = self._pending[request_id] = _Pending()
+        pending = self._pending[request_id] = _PendingCommand()
         try:
             with anyio.fail_after(timeout):
                 await self._send(line)

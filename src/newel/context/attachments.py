@@ -32,7 +32,7 @@ def _nothing_against(named: str, path: str) -> str:
     return ""
 
 
-class Attachable(msgspec.Struct, frozen=True):
+class AttachableFiles(msgspec.Struct, frozen=True):
     """The files that a prompt may attach."""
 
     workspace: Workspace

@@ -77,7 +77,7 @@ def split_front_matter(text: str) -> FrontMatter:
     if fields is None:
         try:
             fields = _read_yaml(source)
-        except _NotYaml as error:
+        except _YamlError as error:
             return FrontMatter(body, lines=lines, problem=str(error), problem_line=error.line)
     return FrontMatter(body, fields, lines)
 
@@ -113,7 +113,7 @@ def _is_special(word: str) -> bool:
     return word.lower() in _NOT_TEXT
 
 
-class _NotYaml(ValueError):
+class _YamlError(ValueError):
     def __init__(self, problem: str, line: int) -> None:
         super().__init__(problem)
         self.line = line
@@ -121,21 +121,21 @@ class _NotYaml(ValueError):
 
 def _read_yaml(source: str) -> dict[str, Any]:
     """Read any YAML. A text with a colon, or in brackets (``argument-hint: [issue] [priority]``), without quotation marks is common, and is read
-    as meant. Raises ``_NotYaml``.
+    as meant. Raises ``_YamlError``.
     """
     try:
         fields = _load_yaml(source)
-    except _NotYaml as error:
+    except _YamlError as error:
         try:
             fields = _load_yaml(
                 re.sub(_LOOSE, lambda field: f"{field['name']}: {_quote(field['value'])}", source)
             )
-        except _NotYaml:
+        except _YamlError:
             raise error from None
     if fields is None:
         return {}
     if not isinstance(fields, dict):
-        raise _NotYaml("it is not a list of fields such as `name: …`", 2)
+        raise _YamlError("it is not a list of fields such as `name: …`", 2)
     return {name: value for name, value in cast("dict[Any, Any]", fields).items() if isinstance(name, str)}
 
 
@@ -151,6 +151,6 @@ def _load_yaml(source: str) -> object:
         return yaml.load(source, loader)  # noqa: S506 — both loaders are safe
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _NotYaml(error.problem or "it is no valid YAML", mark.line + 2 if mark else 1) from None
+        raise _YamlError(error.problem or "it is no valid YAML", mark.line + 2 if mark else 1) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _NotYaml(f"it is no valid YAML: {str(error).partition(chr(10))[0]}", 1) from None
+        raise _YamlError(f"it is no valid YAML: {str(error).partition(chr(10))[0]}", 1) from None

@@ -27,7 +27,7 @@ _IMPORT: Final = r"(?<!\S)@(?P<path>(?:\\ |[^\s\\`@])+)"
 _IN_CLAUDE: Final = "~/.claude/"
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportedFile(msgspec.Struct, frozen=True):
     """An imported file; without ``head``, ``problem`` says why it is not used."""
 
     path: str
@@ -62,9 +62,9 @@ class ImportReader:
         self._is_private = is_private
         self._limit = limit
         self._seen: set[str] = set()
-        self._imported: list[Imported] = []
+        self._imported: list[ImportedFile] = []
 
-    async def of(self, path: str, head: Head) -> list[Imported]:
+    async def of(self, path: str, head: Head) -> list[ImportedFile]:
         """The files that the text of a file imports, and those that they import. Raises ``HostUnavailable``."""
         bounds = self._bounds or str(PurePosixPath(path).parent)
         await self._follow(_Place(self._workspace, path, bounds, self._bounds is not None), head, MAX_HOPS)
@@ -86,10 +86,10 @@ class ImportReader:
             except HostUnavailable:
                 raise
             except WorkspaceError as error:
-                self._imported.append(Imported(name, None, str(error)))
+                self._imported.append(ImportedFile(name, None, str(error)))
                 continue
             if imported is not None:
-                self._imported.append(Imported(place.path, imported))
+                self._imported.append(ImportedFile(place.path, imported))
                 await self._follow(place, imported, hops - 1)
 
     def _find(self, importing: _Place, name: str) -> _Place | None:

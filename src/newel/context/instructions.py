@@ -23,7 +23,7 @@ from newel.context.file_reader import (
 from newel.workspace.port import FileInfo, Workspace
 
 if TYPE_CHECKING:
-    from newel.context.imports import Imported
+    from newel.context.imports import ImportedFile
 
 FILE_NAME: Final = "AGENTS.md"
 OF_CLAUDE: Final = "CLAUDE.md"
@@ -105,7 +105,7 @@ class _Reader:
             return None
         return head if self._add(source.path, head) else None
 
-    def add_import(self, imported: Imported) -> None:
+    def add_import(self, imported: ImportedFile) -> None:
         if imported.head is None:
             self._fail(imported.path, imported.problem)
         else:

@@ -16,7 +16,7 @@ import msgspec
 
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Attachment
-from newel.context.attachments import Attachable, load_attachment
+from newel.context.attachments import AttachableFiles, load_attachment
 from newel.workspace.port import Kind, check_path
 
 MAX_ATTACHMENTS = 32
@@ -50,7 +50,7 @@ class Expansion(NamedTuple):
     notes: list[str]
 
 
-async def expand_mentions(text: str, attachable: Attachable, *, bare_images: bool = True) -> Expansion:
+async def expand_mentions(text: str, attachable: AttachableFiles, *, bare_images: bool = True) -> Expansion:
     """Attach what a prompt mentions. Relative paths start at the workspace's root, ``~`` is the home there. Never raises.
 
     ``@path`` attaches a file or the listing of a folder; trailing punctuation is not part of it. The bare path of an existing
@@ -76,7 +76,7 @@ class _Mention(msgspec.Struct, frozen=True):
 
 
 class _Collector:
-    def __init__(self, attachable: Attachable) -> None:
+    def __init__(self, attachable: AttachableFiles) -> None:
         self.attachments: list[Attachment] = []
         self.notes: list[str] = []
         self._workspace = attachable.workspace

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from newel.context.attachments import Attachable
+from newel.context.attachments import AttachableFiles
 from newel.context.mentions import Expansion, expand_mentions
 from newel.context.prompt_templates import Template, WrittenPrompt
 
@@ -26,7 +26,7 @@ ReadSkill = Callable[[str, str], Awaitable[str]]
 
 
 async def expand_template(
-    template: Template, arguments: str, *, attachable: Attachable, read_skill: ReadSkill | None = None
+    template: Template, arguments: str, *, attachable: AttachableFiles, read_skill: ReadSkill | None = None
 ) -> Expansion:
     """Fill in the arguments, and attach what the text names with ``@``. Raises ``WorkspaceError`` for a template that cannot be used."""
     if template.is_skill and read_skill is not None:

@@ -36,7 +36,7 @@ from newel.jobs.engine import EngineError, JobCancelled, LeaseLost
 from newel.runs.models import Contract
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, ContractStatus, RunEvent
 from newel.session.coding_agent import CodingAgent
-from newel.workspace.port import Completed, Workspace
+from newel.workspace.port import CommandResult, Workspace
 
 ONE_TURN = Limits(max_turns=1)
 """Limits apply to the contract as a whole, and ``ContractProgress`` counts them."""
@@ -277,7 +277,7 @@ class _ContractRunner:
         await self.emit(AcceptanceEnd(command=command, passed=passed, output=output, duration=duration))
 
 
-def _output(done: Completed) -> str:
+def _output(done: CommandResult) -> str:
     parts = [
         shorten(text.strip("\n"), ACCEPTANCE_HEAD, ACCEPTANCE_TAIL)
         for text in (done.stdout, done.stderr)

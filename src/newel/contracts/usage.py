@@ -14,7 +14,7 @@ from newel.jobs.engine import EngineError
 from newel.jobs.queries import events_of_kind
 from newel.jobs.sqlite import open_reader
 from newel.runs.run_events import Evaluation, decode
-from newel.session.usage.report import Tally, Used
+from newel.session.usage.report import RequestUsage, Tally
 
 _EVALUATION: Final = b'{"type":"evaluation"'
 
@@ -34,5 +34,5 @@ async def count_judges(home: Path, tally: Tally) -> None:
 def _count(params: ContractParams, verdict: object, tally: Tally) -> None:
     is_asked_for = tally.query.project in {None, params.folder}
     if isinstance(verdict, Evaluation) and is_asked_for and tally.wants(verdict.timestamp):
-        used = Used(verdict.usage, verdict.cost, None)
+        used = RequestUsage(verdict.usage, verdict.cost, None)
         tally.count_request(params.folder, verdict.model, verdict.timestamp, used)

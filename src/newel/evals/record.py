@@ -41,7 +41,7 @@ class RecordedTrial(msgspec.Struct, frozen=True):
     results: list[tuple[str, bool]]
 
 
-class Recording:
+class TraceRecorder:
     """Makes traces. ``secrets`` and what looks like one are masked; ``private`` are folders that must not be named."""
 
     def __init__(self, secrets: Sequence[str], private: Sequence[Path]) -> None:

@@ -15,7 +15,7 @@ from newel.hooks.tool_names import hook_names
 from newel.permissions.rules import CommandRule, PathRule, RuleSet, expression, parse_rule
 
 
-class _NothingKnown:
+class _NullProjectView:
     """A ``ProjectView`` of which nothing is known: whether a command only reads does not matter here."""
 
     async def may_read(self, paths: Iterable[str], /, *, recurses: bool) -> bool:
@@ -59,7 +59,7 @@ async def _is_about_command(pattern: str, command: str) -> bool:
         return True
     if not isinstance(rule, CommandRule):
         return True
-    judged = await judge_command(command, RuleSet(deny=(rule,)), _NothingKnown())
+    judged = await judge_command(command, RuleSet(deny=(rule,)), _NullProjectView())
     return judged.effect in {"deny", "ask"}
 
 

@@ -26,7 +26,7 @@ DECISIONS: Final[Mapping[str, Decision]] = {
 _CUT: Final = "\n[… cut: the hook wrote {size:,} characters …]"
 
 
-class _Specific(msgspec.Struct):
+class _HookSpecificOutput(msgspec.Struct):
     permission: Literal["allow", "deny", "ask", "defer"] | None = msgspec.field(
         default=None, name="permissionDecision"
     )
@@ -41,7 +41,7 @@ class _Output(msgspec.Struct):
     message: str | None = msgspec.field(default=None, name="systemMessage")
     decision: Literal["approve", "allow", "block", "deny", "ask"] | None = None
     reason: str | None = None
-    specific: _Specific | None = msgspec.field(default=None, name="hookSpecificOutput")
+    specific: _HookSpecificOutput | None = msgspec.field(default=None, name="hookSpecificOutput")
 
 
 class HookReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ def _parse(text: str, *, is_cut: bool) -> tuple[_Output | None, str]:
 
 
 def _from_output(output: _Output) -> HookReply:
-    specific = output.specific or _Specific()
+    specific = output.specific or _HookSpecificOutput()
     word = specific.permission or output.decision or ""
     reason = specific.reason if specific.permission else output.reason
     problem = "`defer` is not supported here; the call is judged as usual" if word == "defer" else ""

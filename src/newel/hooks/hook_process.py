@@ -27,7 +27,7 @@ MAX_OUTPUT: Final = 1 << 20
 VARIABLE: Final = "CLAUDE_PROJECT_DIR"
 
 
-class _Captured:
+class _CapturedOutput:
     """Fulfils ``OutputSink``: keeps both outputs in memory, and nothing else."""
 
     due = float("inf")
@@ -49,7 +49,7 @@ class _Captured:
 async def run_hook(hook: Hook, given: Mapping[str, Any], *, project: str, folder: str) -> HookReply:
     """Run a hook in ``folder``; ``given`` is its input. What is wrong with it is its reply; only a cancellation is raised."""
     environ = with_project_last(without_own_python(SAFE_PYTHON | child_env(os.environ), folder), folder)
-    output = _Captured()
+    output = _CapturedOutput()
     try:
         child = ChildProcess(
             _argv(hook, project, environ["PATH"]), folder, environ | {VARIABLE: project}, output, stdin=b""

@@ -43,7 +43,7 @@ class LoopWatch:
 
     def run(self, work: Awaitable[T]) -> Awaitable[T]:
         """To be awaited in place of ``work``."""
-        return _Watched(_awaited(work), self)
+        return _WatchedCoroutine(_awaited(work), self)
 
     @property
     def problem(self) -> str:
@@ -55,7 +55,7 @@ async def _awaited(work: Awaitable[T]) -> T:
     return await work
 
 
-class _Watched(Awaitable[T]):
+class _WatchedCoroutine(Awaitable[T]):
     def __init__(self, work: Coroutine[Any, Any, T], watch: LoopWatch) -> None:
         self._work = work
         self._watch = watch

@@ -102,7 +102,7 @@ class _Items(msgspec.Struct, rename="camel"):
     any_of: list[_Option] = []
 
 
-class _Asked(msgspec.Struct, rename="camel"):
+class _FieldSchema(msgspec.Struct, rename="camel"):
     """The keywords of a field's schema, of any type."""
 
     type: Literal["string", "number", "integer", "boolean", "array"] = "string"
@@ -123,11 +123,11 @@ class _Asked(msgspec.Struct, rename="camel"):
 
 
 class _Form(msgspec.Struct):
-    properties: dict[str, _Asked] = {}
+    properties: dict[str, _FieldSchema] = {}
     required: list[str] = []
 
 
-def _field(name: str, asked: _Asked, required: bool) -> Field:
+def _field(name: str, asked: _FieldSchema, required: bool) -> Field:
     choices: list[FormChoice] = []
     match asked.type:
         case "boolean":

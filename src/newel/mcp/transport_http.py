@@ -78,7 +78,7 @@ def limit_body(response: httpx2.Response) -> httpx2.AsyncByteStream:
     events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     packed = response.headers.get("content-encoding", "identity").lower() not in {"identity", ""}
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedStream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             if packed:
                 raise TooLong("it is packed, which was not asked for")
@@ -97,4 +97,4 @@ def limit_body(response: httpx2.Response) -> httpx2.AsyncByteStream:
     class TooLong(httpx2.StreamError):
         """The SDK turns this class into an error of the call alone."""
 
-    return Bounded()
+    return BoundedStream()

@@ -60,7 +60,7 @@ class Pin(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, since=other.since) == other
 
 
-class Pinned(msgspec.Struct):
+class PinnedTool(msgspec.Struct):
     """``offered`` is the server's current version, if it differs from the accepted one."""
 
     accepted: Pin
@@ -69,7 +69,7 @@ class Pinned(msgspec.Struct):
 
 class _PinFile(msgspec.Struct):
     version: int = 1
-    servers: dict[str, dict[str, Pinned]] = {}
+    servers: dict[str, dict[str, PinnedTool]] = {}
 
 
 class Pins:
@@ -89,7 +89,7 @@ class Pins:
             def save(file: _PinFile) -> None:
                 entries = file.servers.setdefault(server.key, {})
                 for name, pin in pins.items():
-                    pinned = entries.setdefault(name, Pinned(pin))
+                    pinned = entries.setdefault(name, PinnedTool(pin))
                     pinned.offered = None if pinned.accepted.is_same(pin) else pin
 
             with contextlib.suppress(ConfigError):
@@ -101,11 +101,11 @@ class Pins:
             if (pinned := saved.get(info.name)) is None or pinned.accepted.is_same(pins[info.name])
         ]
 
-    def withheld(self, server: ServerConfig) -> dict[str, Pinned]:
+    def withheld(self, server: ServerConfig) -> dict[str, PinnedTool]:
         """The withheld tools by name."""
         return {name: pinned for name, pinned in self._of(server).items() if pinned.offered is not None}
 
-    def accept(self, server: ServerConfig, shown_tools: dict[str, Pinned]) -> None:
+    def accept(self, server: ServerConfig, shown_tools: dict[str, PinnedTool]) -> None:
         """Accept the result of ``withheld``. A version that the server has offered since stays withheld."""
 
         def accept(file: _PinFile) -> None:
@@ -125,17 +125,17 @@ class Pins:
         if key in self._servers():
             self._change(lambda file: file.servers.pop(key, None))
 
-    def _of(self, server: ServerConfig) -> dict[str, Pinned]:
+    def _of(self, server: ServerConfig) -> dict[str, PinnedTool]:
         return self._servers().get(server.key, {})
 
-    def _servers(self) -> dict[str, dict[str, Pinned]]:
+    def _servers(self) -> dict[str, dict[str, PinnedTool]]:
         return load_state(self._path, _PinFile, most=_UNLIMITED).servers
 
     def _change(self, change: Callable[[_PinFile], object]) -> None:
         update_state(self._path, _PinFile, change, most=_UNLIMITED)
 
 
-def differences(pinned: Pinned) -> Iterator[str]:
+def differences(pinned: PinnedTool) -> Iterator[str]:
     """The changes of a tool as lines, in the server's words: user interfaces show them with every hidden character
     escaped.
     """
@@ -161,7 +161,7 @@ def _changed_lines(before: str, after: str) -> Iterator[str]:
     yield from (line for line in islice(diff, 2, None) if not line.startswith("@@"))
 
 
-def _differs(pinned: Pinned | None, pin: Pin) -> bool:
+def _differs(pinned: PinnedTool | None, pin: Pin) -> bool:
     """Whether the file lacks this version of a tool."""
     if pinned is None:
         return True
@@ -170,7 +170,7 @@ def _differs(pinned: Pinned | None, pin: Pin) -> bool:
     return pinned.offered is None or not pinned.offered.is_same(pin)
 
 
-class _Trusted(msgspec.Struct, frozen=True):
+class _TrustEntry(msgspec.Struct, frozen=True):
     """For readers of the file: what the hash refers to, and since when."""
 
     name: str
@@ -181,8 +181,8 @@ class _Trusted(msgspec.Struct, frozen=True):
 
 class _TrustFile(msgspec.Struct):
     version: int = 1
-    trusted: dict[str, _Trusted] = {}
-    declined: dict[str, _Trusted] = {}
+    trusted: dict[str, _TrustEntry] = {}
+    declined: dict[str, _TrustEntry] = {}
 
 
 class _Switches(msgspec.Struct):
@@ -226,7 +226,7 @@ class Trust:
             file.declined.pop(key, None)
             if trusted is not None:
                 decisions = file.trusted if trusted else file.declined
-                decisions[key] = _Trusted(server.name, str(server.origin), server.target, now())
+                decisions[key] = _TrustEntry(server.name, str(server.origin), server.target, now())
 
         if server.level == "project":
             update_state(self._trust, _TrustFile, change)

@@ -190,17 +190,17 @@ def approval_policy(
     open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning; ``fetches``: pages of the
     web may be called for; ``is_open``: commands may reach every server. ``report`` gets a message for each answer that cannot be saved.
     """
-    ask_first = partial(_AskFirst, mode, ask, folder, places, report=report, is_open=is_open)
+    ask_first = partial(_AskingPolicy, mode, ask, folder, places, report=report, is_open=is_open)
     if mode == "auto" and (judge is None or not judge.may_stop_calls):
         # The workspace of the tools closes secret places.
         judged: dict[str, Policy] = {COMMANDS: ask_first(None)} if warns else {}
         if fetches and not is_open:
             judged[WEB] = ask_first(judge)
-        return _AskForSome(judged) if judged else AllowAll()
+        return _PolicyByTool(judged) if judged else AllowAll()
     return ask_first(judge, reviewed=reviewed if mode == "review" else ())
 
 
-class _Judged(msgspec.Struct, frozen=True):
+class _JudgedCall(msgspec.Struct, frozen=True):
     """A call as planned. ``touch`` is that with the strictest judgement ``place``, None if all are free. ``error`` says why there is no
     preview.
     """
@@ -213,7 +213,7 @@ class _Judged(msgspec.Struct, frozen=True):
     error: Exception | None = None
 
 
-class _AskFirst:
+class _AskingPolicy:
     def __init__(
         self,
         mode: ApprovalMode,
@@ -289,30 +289,30 @@ class _AskFirst:
             return verdict
         return Verdict(allow=True, planned=_EditedCommand(judged.planned, command), arguments=arguments)
 
-    async def _plan(self, tool: Tool, arguments: Any) -> _Judged:
+    async def _plan(self, tool: Tool, arguments: Any) -> _JudgedCall:
         """Plan a call and judge it. What nobody will be shown has no preview."""
         planned = await tool.plan(arguments)
         touch, place = self._strictest(planned.touches)
         if place.level == "never":
-            return _Judged(planned, touch, place, Preview(""), UNKNOWN)
+            return _JudgedCall(planned, touch, place, Preview(""), UNKNOWN)
         if tool.read_only and place.level == "free" and tool.spec.name != WEB:
             by_rules = await self._judge_by_rules(tool, planned, "")
             if by_rules.effect != "ask":
-                return _Judged(planned, touch, place, Preview(""), by_rules)
+                return _JudgedCall(planned, touch, place, Preview(""), by_rules)
         try:
             preview = await planned.preview()
         except (NewelError, OSError) as error:
             by_rules = await self._judge_by_rules(tool, planned, "")
-            return _Judged(planned, touch, place, Preview(""), by_rules, error)
+            return _JudgedCall(planned, touch, place, Preview(""), by_rules, error)
         by_rules = await self._judge_by_rules(tool, planned, preview.text)
-        return _Judged(planned, touch, place, preview, by_rules)
+        return _JudgedCall(planned, touch, place, preview, by_rules)
 
     async def _judge_by_rules(self, tool: Tool, planned: PlannedCall, text: str) -> CallJudgement:
         if self._judge is None:
             return UNKNOWN
         return await self._judge.judge(tool.spec.name, planned.touches, text)
 
-    def _without_asking(self, tool: Tool, judged: _Judged) -> Verdict | None:
+    def _without_asking(self, tool: Tool, judged: _JudgedCall) -> Verdict | None:
         """The verdict on a call for which nobody has to be asked; None if somebody has."""
         touch, place, by_rules = judged.touch, judged.place, judged.by_rules
         if touch is not None and place.level == "never":
@@ -336,7 +336,7 @@ class _AskFirst:
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
 
-    def _fail(self, tool: Tool, judged: _Judged, error: Exception, *, is_open: bool) -> Verdict:
+    def _fail(self, tool: Tool, judged: _JudgedCall, error: Exception, *, is_open: bool) -> Verdict:
         """Deny a call that would fail. The error of an edit quotes its file, so the model gets it only if that file may be read unasked
         (``is_open``), or was opened before; else it could read the file by failing.
         """
@@ -349,7 +349,7 @@ class _AskFirst:
     def _refuse_change(self, tool: Tool) -> Verdict:
         return Verdict(allow=False, reason=self._refusal.format(tool=tool.spec.name))
 
-    async def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
+    async def _remember(self, answer: Approval, key: tuple[str, ...], judged: _JudgedCall) -> None:
         # A rule holds for as long as it is kept.
         # To read on in a page is no other call.
         is_for_more = answer.decision == "always" or (answer.decision == "once" and key[0] == WEB)
@@ -369,7 +369,7 @@ class _AskFirst:
             return False
         return True
 
-    async def _request(self, call: ToolCall, tool: Tool, judged: _Judged, *, changed: bool) -> Approval:
+    async def _request(self, call: ToolCall, tool: Tool, judged: _JudgedCall, *, changed: bool) -> Approval:
         if self._ask is None:
             return Approval("nobody")
         text = self._describe(judged.preview, changed=changed)
@@ -384,7 +384,7 @@ class _AskFirst:
         answer = await self._ask(request)
         return Approval("no") if answer.decision == "rule" and not rules else answer
 
-    def _decline(self, tool: Tool, judged: _Judged, answer: Approval) -> Verdict:
+    def _decline(self, tool: Tool, judged: _JudgedCall, answer: Approval) -> Verdict:
         if answer.decision != "nobody":
             word = answer.word.strip()
             return Verdict(allow=False, reason=DECLINED_WITH_WORD.format(word=word) if word else DECLINED)
@@ -441,7 +441,7 @@ class _EditedCommand:
         return msgspec.structs.replace(result, output=EDITED.format(command=self._command) + result.output)
 
 
-class _AskForSome:
+class _PolicyByTool:
     """Allows all calls but those of some tools without planning them, which takes longer than many calls."""
 
     def __init__(self, policies: Mapping[str, Policy]) -> None:

@@ -67,7 +67,7 @@ def read_agent_mode(name: str) -> AgentMode:
     )
 
 
-class LocalFirst(msgspec.Struct, frozen=True):
+class LocalRoute(msgspec.Struct, frozen=True):
     """The local model of ``hybrid_auto``."""
 
     provider: Provider
@@ -78,7 +78,7 @@ class Route(msgspec.Struct, frozen=True):
     """``provider`` answers, if ``first`` is None or cannot."""
 
     provider: Provider
-    first: LocalFirst | None = None
+    first: LocalRoute | None = None
 
 
 FindRoute = Callable[[AgentMode], Awaitable[Route]]
@@ -118,7 +118,7 @@ class _HybridRequest:
         self,
         request: ModelRequest,
         remote: Provider,
-        first: LocalFirst,
+        first: LocalRoute,
         limits: RoutingLimits,
         on_delta: OnDelta,
     ) -> None:

@@ -43,7 +43,7 @@ from newel.review.revert import (
     restore_to,
     revert_hunks,
 )
-from newel.review.save import DiskSync, Refreshed
+from newel.review.save import DiskSync, RefreshResult
 from newel.review.save_plans import file_version, planned_write
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.pending_saves import SaveIntent
@@ -194,7 +194,7 @@ class Checkpoints:
         checkpoint_id: str,
         mode: Mode,
         hunk_ids: Sequence[str] = (),
-        refreshed: Refreshed | None = None,
+        refreshed: RefreshResult | None = None,
     ) -> RollbackPlan:
         """Plan a rollback. Changes no file and no buffer, but updates the buffers from the disk, unless they were ``refreshed`` just now.
 
@@ -217,7 +217,7 @@ class Checkpoints:
         self,
         plan: RollbackPlan,
         checkpoint: Checkpoint,
-        refreshed: Refreshed,
+        refreshed: RefreshResult,
     ) -> RollbackPlan:
         conflicts = [
             RevertConflict(path=path, reason=reason)

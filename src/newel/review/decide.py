@@ -25,10 +25,10 @@ from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind as FileKind
 from newel.review.model.file_lines import kind_of
 from newel.review.model.file_review import (
+    ChoiceNeeded,
     FileReview,
     Hunk,
     HunkState,
-    NeedsChoice,
     Origin,
     ReviewError,
     StaleRevision,
@@ -42,7 +42,7 @@ from newel.review.model.history import Kind
 from newel.review.model.hunk_text import with_text
 from newel.review.model.patch import file_patch, patch_of_hunk
 from newel.review.project import ProjectReview
-from newel.review.save import Saved, SaveFailed
+from newel.review.save import SaveFailed, SaveResult
 from newel.review.save_plans import overwrites
 from newel.review.serialize import HunkKind, View, hunk_kind
 from newel.review.store.ledger import Checkpoint, Ledger
@@ -88,7 +88,7 @@ class Selection(NamedTuple):
 
 
 class SaveReport(NamedTuple):
-    saved: list[Saved]
+    saved: list[SaveResult]
     problems: list[DecisionProblem]
 
 
@@ -215,7 +215,7 @@ def select_hunks(
     """The hunks that arguments name: by an id or a prefix of it, by a file's path, or ``every`` hunk.
 
     A hunk that is named by id is selected in any state; a file means its undecided hunks. Raises ``UnknownHunk``
-    for an argument that matches no hunk or several, and ``NeedsChoice`` if the user's own lines would be dropped
+    for an argument that matches no hunk or several, and ``ChoiceNeeded`` if the user's own lines would be dropped
     and ``mine`` is None.
     """
     choice = Selection(verdict, {}, [], mine)
@@ -288,7 +288,7 @@ def _pick(choice: Selection, review: FileReview, named: Collection[str], *, is_w
 
 def _require_choice(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
     if choice.verdict == "reject" and hunk.has_user_layer and choice.mine is None:
-        raise NeedsChoice(
+        raise ChoiceNeeded(
             f"Hunk {hunk.id} of {review.path} has lines of your own. Use --mine peel to drop only those, or --mine base to "
             "drop all of it. Nothing was changed."
         )

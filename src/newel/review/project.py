@@ -26,7 +26,7 @@ from newel.review.model.file_review import FileReview, ReviewError, root_of, ste
 from newel.review.model.history import NothingToUndo, made_by
 from newel.review.model.patch import file_patch
 from newel.review.revert import restore_intact
-from newel.review.save import DiskSync, Refreshed, Saved
+from newel.review.save import DiskSync, RefreshResult, SaveResult
 from newel.review.serialize import (
     CheckpointFile,
     CheckpointHunk,
@@ -171,7 +171,7 @@ class ProjectReview:
         files = (self.checkpoints.versions(checkpoint, before.path) for before in checkpoint.files)
         return any(file.proposed != file.base for file in files)
 
-    async def refresh(self, *checkpoints: Checkpoint) -> Refreshed:
+    async def refresh(self, *checkpoints: Checkpoint) -> RefreshResult:
         """Update the files of runs from the disk. Raises ``LedgerError``."""
         return await self.saver.refresh_all(
             before.path for checkpoint in checkpoints for before in checkpoint.files
@@ -197,11 +197,11 @@ class ProjectReview:
         how_many = f"{len(matches)} checkpoints begin with" if matches else "There is no checkpoint"
         raise UnknownCheckpoint(f"{how_many} {checkpoint_id}. `newel checkpoints` lists them.")
 
-    async def apply(self, plan: RollbackPlan) -> list[Saved]:
+    async def apply(self, plan: RollbackPlan) -> list[SaveResult]:
         """Apply a plan to the files. A file that cannot be written is unchanged, and the undo can be repeated. Raises as
         ``DiskSync.save``.
         """
-        saved: list[Saved] = []
+        saved: list[SaveResult] = []
         with anyio.CancelScope(shield=True):  # it is completed or dropped, never left halfway
             reviews = await self.checkpoints.rollback(plan, save=True)
             chosen = await anyio.to_thread.run_sync(
@@ -345,7 +345,7 @@ async def recent_runs(project: ProjectReview, *, limit: int) -> list[RunView]:
 async def load_run(
     project: ProjectReview,
     checkpoint: Checkpoint,
-    refreshed: Refreshed | None = None,
+    refreshed: RefreshResult | None = None,
     *,
     reverse: bool = True,
 ) -> RunView:
@@ -373,7 +373,7 @@ class DifferingFile(NamedTuple):
 
 
 def differing_files(
-    project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed, *, reverse: bool = False
+    project: ProjectReview, checkpoint: Checkpoint, refreshed: RefreshResult, *, reverse: bool = False
 ) -> Iterator[DifferingFile]:
     """The files that differ after a run, sorted; see ``load_run``. Blocks."""
     reviews, problems = refreshed

@@ -23,7 +23,7 @@ from newel.review.model.patch import file_patch
 from newel.review.model.rebase import saved
 from newel.review.project import ProjectReview, hunks_in, restored_hunks
 from newel.review.revert import FileHistory, HunkNames, RevertConflict, revert_hunks
-from newel.review.save import Saved
+from newel.review.save import SaveResult
 from newel.review.store.ledger import Checkpoint
 from newel.review.undo_order import UndoOrder
 
@@ -39,7 +39,7 @@ class RewindPlan(NamedTuple):
 class RewindResult(NamedTuple):
     """The files that were written, and what stays."""
 
-    saved: Sequence[Saved]
+    saved: Sequence[SaveResult]
     conflicts: Sequence[RevertConflict]
 
 
@@ -68,7 +68,7 @@ def _plan(project: ProjectReview, runs: Sequence[Checkpoint], problems: dict[str
         if path in problems:
             continue
         review = project.ledger.get(path)
-        simulated = _Simulated(review, project.ledger.entries(path=path))
+        simulated = _SimulatedFile(review, project.ledger.entries(path=path))
         for checkpoint in runs:
             if any(before.path == path for before in checkpoint.files):
                 simulated.undo(checkpoint, restored_hunks(project.ledger, checkpoint))
@@ -81,7 +81,7 @@ def _plan(project: ProjectReview, runs: Sequence[Checkpoint], problems: dict[str
     return RewindPlan(runs, files, conflicts)
 
 
-class _Simulated:
+class _SimulatedFile:
     """A file in memory, whose runs are undone and saved one after the other."""
 
     def __init__(self, review: FileReview, entries: Sequence[HistoryEntry]) -> None:
@@ -119,7 +119,7 @@ async def apply_rewind(project: ProjectReview, plan: RewindPlan) -> RewindResult
     for file in plan.files:
         if (await anyio.to_thread.run_sync(project.ledger.get, file.path)).rev != file.rev:
             raise StaleRevision(f"{file.path} has changed meanwhile. Nothing was changed; rewind again.")
-    written: list[Saved] = []
+    written: list[SaveResult] = []
     conflicts: list[RevertConflict] = []
     for checkpoint in plan.runs:
         try:

@@ -20,7 +20,7 @@ from newel.review.model.file_review import FileReview
 from newel.review.model.patch import file_patch, patch_size
 from newel.review.project import DifferingFile, ProjectReview, RunView, differing_files
 from newel.review.renames import find_renames
-from newel.review.save import Refreshed
+from newel.review.save import RefreshResult
 from newel.review.store.ledger import Checkpoint, FileVersion
 from newel.review.store.line_counts import RecordedLines, recorded_lines
 
@@ -48,14 +48,14 @@ class RunCounts(msgspec.Struct, frozen=True):
 def summary_of(run: RunView) -> RunCounts:
     """The numbers of a run whose patches are known."""
     files = [
-        _Summarized(file.file_path, file.patch, changed_lines(file.patch), file.about, file.state)
+        _SummarizedFile(file.file_path, file.patch, changed_lines(file.patch), file.about, file.state)
         for file in run.files
     ]
     return RunCounts(run.checkpoint_id, run.created_at, run.title, tuple(_named(files)))
 
 
 async def summarize_runs(
-    project: ProjectReview, checkpoints: Sequence[Checkpoint], refreshed: Refreshed
+    project: ProjectReview, checkpoints: Sequence[Checkpoint], refreshed: RefreshResult
 ) -> list[RunCounts]:
     """The numbers of runs, on the files as they were ``refreshed``. Raises ``LedgerError``."""
     return [
@@ -64,7 +64,7 @@ async def summarize_runs(
     ]
 
 
-def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refreshed) -> RunCounts:
+def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: RefreshResult) -> RunCounts:
     steps = recorded_lines(project.ledger, checkpoint.run)
     reviews = {review.path: review for review in refreshed.reviews}
     known: dict[str, FileSummary] = {}
@@ -81,7 +81,7 @@ def _summarize(project: ProjectReview, checkpoint: Checkpoint, refreshed: Refres
     return RunCounts(checkpoint.id, checkpoint.created, checkpoint.title, tuple(summaries))
 
 
-class _Summarized(NamedTuple):
+class _SummarizedFile(NamedTuple):
     """A file before renames are found by the patches of those that came or went; that of any other file may be empty."""
 
     path: str
@@ -91,13 +91,13 @@ class _Summarized(NamedTuple):
     state: str
 
 
-def _compared(file: DifferingFile) -> _Summarized:
+def _compared(file: DifferingFile) -> _SummarizedFile:
     """Writes no patch of a file that only has other lines."""
     base, proposed, _ = file.versions
     may_be_renamed = kind_of(base) != kind_of(proposed) or None in {head_of(base), head_of(proposed)}
     patch = file_patch(file.path, base, proposed) if may_be_renamed else ""
     size = line_counts(*patch_size(base, proposed))
-    return _Summarized(file.path, patch, size, described(base, proposed).about, file.state)
+    return _SummarizedFile(file.path, patch, size, described(base, proposed).about, file.state)
 
 
 def _from_journal(
@@ -117,7 +117,7 @@ def _from_journal(
     return FileSummary(before.path, size, "", state if has_mode else "changed since")
 
 
-def _named(files: Sequence[_Summarized]) -> Iterator[FileSummary]:
+def _named(files: Sequence[_SummarizedFile]) -> Iterator[FileSummary]:
     """The files with their facts; a renamed one once, as ``old → new``."""
     old_names = find_renames({file.path: file.patch for file in files})
     for file in files:

@@ -75,12 +75,12 @@ class NotAFile(ReviewError):
 class SaveFailed(ReviewError):
     """A file could not be written, and is unchanged. ``saved`` are the files of the same save that were written."""
 
-    def __init__(self, message: str, saved: Sequence[Saved] = ()) -> None:
+    def __init__(self, message: str, saved: Sequence[SaveResult] = ()) -> None:
         super().__init__(message)
         self.saved = tuple(saved)
 
 
-class Saved(Wire, frozen=True, kw_only=True):
+class SaveResult(Wire, frozen=True, kw_only=True):
     """A saved file: the number of written hunks, and of hunks left in the review, including rejected ones."""
 
     path: str
@@ -89,14 +89,14 @@ class Saved(Wire, frozen=True, kw_only=True):
     review: FileReview
 
 
-class Refreshed(NamedTuple):
+class RefreshResult(NamedTuple):
     """Reviews that were updated from the disk. ``problems`` are error messages by file."""
 
     reviews: list[FileReview]
     problems: dict[str, str]
 
 
-class _Known(NamedTuple):
+class _LedgerEntry(NamedTuple):
     """What the ledger has of a file. ``is_below_link``: a run has replaced a parent folder by a link."""
 
     review: FileReview
@@ -132,13 +132,13 @@ class DiskSync:
         known = await self._look_up(path)
         return (await self._sync(known, await self._absolute(known, itself=itself), itself=itself))[0]
 
-    async def refresh_all(self, paths: Iterable[str]) -> Refreshed:
+    async def refresh_all(self, paths: Iterable[str]) -> RefreshResult:
         """Update several reviews. A file that cannot be read is a problem; it does not affect the others. Raises ``LedgerError``."""
         unique = list(dict.fromkeys(paths))
         results = dict(
             zip(unique, await map_concurrently(self._try_refresh, unique, CONCURRENT), strict=True)
         )
-        return Refreshed(
+        return RefreshResult(
             [result for result in results.values() if not isinstance(result, str)],
             {path: result for path, result in results.items() if isinstance(result, str)},
         )
@@ -152,7 +152,9 @@ class DiskSync:
         except (ReviewError, WorkspaceError) as error:
             return str(error)
 
-    async def _sync(self, known: _Known, where: str, *, itself: bool = False) -> tuple[FileReview, bool]:
+    async def _sync(
+        self, known: _LedgerEntry, where: str, *, itself: bool = False
+    ) -> tuple[FileReview, bool]:
         """The updated review of the file at the absolute path ``where``, and whether the disk differed from it."""
         path = known.review.path
         for _ in range(ATTEMPTS):
@@ -185,7 +187,7 @@ class DiskSync:
                     return self._mark(plan, rev=review.rev)
         return review
 
-    async def _read_state(self, known: _Known, where: str, *, itself: bool = False) -> PlannedFile:
+    async def _read_state(self, known: _LedgerEntry, where: str, *, itself: bool = False) -> PlannedFile:
         """The current state of a file on the disk, including its bytes. ``where`` is its absolute path."""
         path = known.review.path
         node = None if known.is_below_link else await self.workspace.lstat(where)
@@ -223,7 +225,7 @@ class DiskSync:
         """
         return await self._name(await self._look_up(path), itself=itself)
 
-    async def _name(self, known: _Known, *, itself: bool) -> str:
+    async def _name(self, known: _LedgerEntry, *, itself: bool) -> str:
         path = known.review.path
         if known.is_below_link:
             return path  # a link replaces a folder: do not follow it
@@ -237,7 +239,7 @@ class DiskSync:
         """The absolute path of a file. Raises ``OutsideProject``."""
         return await self._absolute(await self._look_up(path))
 
-    async def _absolute(self, known: _Known, *, itself: bool = False) -> str:
+    async def _absolute(self, known: _LedgerEntry, *, itself: bool = False) -> str:
         """The absolute path of a file. Raises ``OutsideProject`` if a link leads elsewhere."""
         path = known.review.path
         resolved = await self._name(known, itself=itself)
@@ -245,16 +247,16 @@ class DiskSync:
             raise OutsideProject(f"{path} leads to {resolved}. Review the file by that name.")
         return f"{self.workspace.root.rstrip('/')}/{path}"
 
-    async def _look_up(self, path: str) -> _Known:
+    async def _look_up(self, path: str) -> _LedgerEntry:
         """Raises ``OutsideProject`` for an invalid path, which is not in the ledger either."""
         check_name(self.workspace.root, path)
         return await anyio.to_thread.run_sync(self._find, path)
 
-    def _find(self, path: str) -> _Known:
+    def _find(self, path: str) -> _LedgerEntry:
         """All that is asked of the ledger about a file, in one step of one thread: runs have changed thousands of files."""
         folders = [folder for folder in parents(path) if self._ledger.is_known(folder)]
         is_below_link = any(kind_of(self._ledger.get(folder).base) == "link" for folder in folders)
-        return _Known(self._ledger.get(path), is_below_link)
+        return _LedgerEntry(self._ledger.get(path), is_below_link)
 
     def may_be_another_kind(self, path: str) -> bool:
         """Whether a run replaced a regular file by something else, or the reverse, or proposes to. Blocks."""
@@ -268,7 +270,7 @@ class DiskSync:
         *,
         revs: Mapping[str, int] | None = None,
         overwrite: Collection[str] = (),
-    ) -> list[Saved]:
+    ) -> list[SaveResult]:
         """Write the hunks of each path (None: the accepted ones) to the disk, whatever their state; the others stay in review.
         ``revs`` are the revisions that the caller knows. Hunks that were saved before are skipped, so a repeated call is safe.
         ``overwrite`` are the paths for which the user has confirmed that kept conflicts replace what others wrote on the disk.
@@ -323,7 +325,7 @@ class DiskSync:
             await anyio.to_thread.run_sync(self._ledger.blob, plan.blob)  # fail before anything is written
         return [plan]
 
-    async def _execute(self, plans: Sequence[SavePlan]) -> list[Saved]:
+    async def _execute(self, plans: Sequence[SavePlan]) -> list[SaveResult]:
         if not plans:
             return []
         plans = sort_plans(plans)
@@ -331,7 +333,7 @@ class DiskSync:
         removes, opened = removes_folders(plans), replaced_folders(plans)
         intent = SaveIntent(id=new_id(), files=tuple(plan.saving for plan in plans))
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
-        done: dict[str, Saved] = {}
+        done: dict[str, SaveResult] = {}
         try:
             for group in independent_groups(await self._open_folders(plans)):
                 await self._write_group(group, done)
@@ -350,7 +352,7 @@ class DiskSync:
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return list(done.values())
 
-    async def _write_group(self, plans: Sequence[SavePlan], done: dict[str, Saved]) -> None:
+    async def _write_group(self, plans: Sequence[SavePlan], done: dict[str, SaveResult]) -> None:
         """Write files that do not depend on each other. After an error those begun are finished and marked, and none is begun."""
         errors: list[WorkspaceError | ReviewError] = []
 
@@ -368,7 +370,7 @@ class DiskSync:
         if errors:
             raise errors[0]
 
-    async def _write(self, plan: SavePlan) -> Saved:
+    async def _write(self, plan: SavePlan) -> SaveResult:
         """Write a file as planned, and mark its hunks as saved. Raises ``Conflict`` if the file has changed."""
         path = plan.saving.path
         where = await self._where(path)
@@ -436,11 +438,11 @@ class DiskSync:
 
     # -- after a crash ------------------------------------------------------------------------------
 
-    async def recover(self) -> list[Saved]:
+    async def recover(self) -> list[SaveResult]:
         """Finish interrupted saves. A file that has changed since, on the disk or in its review, is left to the user, and so is one
         that cannot be written: its hunks stay in review.
         """
-        done: list[Saved] = []
+        done: list[SaveResult] = []
         for intent in await anyio.to_thread.run_sync(self._ledger.intents):
             with anyio.CancelScope(shield=True):
                 savings, plans = await anyio.to_thread.run_sync(self._order_writes, intent)
@@ -475,7 +477,7 @@ class DiskSync:
         plans = sort_plans(plans)
         return [*others, *(plan.saving for plan in plans)], plans
 
-    async def _recover_write(self, saving: PlannedWrite) -> list[Saved]:
+    async def _recover_write(self, saving: PlannedWrite) -> list[SaveResult]:
         if await self._is_between(saving):
             review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
             plan = plan_save(review, saving.ids)._replace(saving=saving)
@@ -496,5 +498,5 @@ class DiskSync:
         return plan_save(review, saving.ids).changes_kind and not disk.exists
 
 
-def _saved_file(review: FileReview, applied: int) -> Saved:
-    return Saved(path=review.path, applied=applied, left=len(review.hunks), review=review)
+def _saved_file(review: FileReview, applied: int) -> SaveResult:
+    return SaveResult(path=review.path, applied=applied, left=len(review.hunks), review=review)

@@ -13,13 +13,13 @@ import msgspec
 from newel.jobs.engine import JobOutcome
 from newel.review.model.decisions import decided
 from newel.review.model.file_lines import text_hash
-from newel.review.model.file_review import Conflict, FileReview, NeedsChoice, ReviewError, UnknownHunk
+from newel.review.model.file_review import ChoiceNeeded, Conflict, FileReview, ReviewError, UnknownHunk
 from newel.review.model.history import MOVES_BASE
 from newel.review.serialize import is_of
 from newel.review_jobs.errors import WrongState
 from newel.review_jobs.files import ReviewFiles
 from newel.review_jobs.journal import JobJournal, event
-from newel.review_jobs.responses import Applied, AppliedFile
+from newel.review_jobs.responses import AppliedFile, ApplyResponse
 
 DONE = JobOutcome(state="done")
 
@@ -33,18 +33,18 @@ class _FilePlan(NamedTuple):
     saved: list[str]
 
 
-async def apply(files: ReviewFiles, journal: JobJournal, accepted: Sequence[str]) -> Applied:
+async def apply(files: ReviewFiles, journal: JobJournal, accepted: Sequence[str]) -> ApplyResponse:
     """Save the accepted hunks of a job and reject its others. The user's own edits stay unless they are named.
 
     Everything is checked first: if a file is not what the review says, ``Conflict`` is raised, the review marks the
-    affected hunks, and nothing has changed. Idempotent. Raises ``WrongState``, ``UnknownHunk``, ``NeedsChoice``, and the
+    affected hunks, and nothing has changed. Idempotent. Raises ``WrongState``, ``UnknownHunk``, ``ChoiceNeeded``, and the
     errors of a save.
     """
     state = journal.state
     if state.status == "completed" and state.applied is not None:
         if set(state.applied_ids) != set(accepted):
             raise WrongState(f"Job {journal.job} has already been applied with other hunks.")
-        return Applied(status="completed", applied_files=tuple(state.applied))
+        return ApplyResponse(status="completed", applied_files=tuple(state.applied))
     if state.status != "awaiting_review":
         raise WrongState(f"Job {journal.job} cannot be applied: it is {state.status}.")
     plans = await _plan(files, journal, accepted)
@@ -119,7 +119,7 @@ async def _plan(files: ReviewFiles, journal: JobJournal, accepted: Sequence[str]
         for hunk_id in plan.rejected:
             hunk = plan.review.hunk(hunk_id)
             if hunk.has_user_layer and hunk.state != "rejected":
-                raise NeedsChoice(
+                raise ChoiceNeeded(
                     f"Hunk {hunk_id} of {plan.review.path} contains your own edits. Reject it by itself first, and choose "
                     "whether to discard only your edits (peel) or all of it (base)."
                 )
@@ -142,7 +142,7 @@ async def _is_own_save(files: ReviewFiles, plan: _FilePlan) -> bool:
     return bool(moves) and moves[-1].kind == "save" and not set(moves[-1].hunks).isdisjoint(plan.saved)
 
 
-async def _execute(files: ReviewFiles, journal: JobJournal, plans: Sequence[_FilePlan]) -> Applied:
+async def _execute(files: ReviewFiles, journal: JobJournal, plans: Sequence[_FilePlan]) -> ApplyResponse:
     applied = [
         AppliedFile(
             file_path=plan.review.path,
@@ -161,7 +161,7 @@ async def _execute(files: ReviewFiles, journal: JobJournal, plans: Sequence[_Fil
             raise
         completed = event("apply.completed", applied_files=msgspec.to_builtins(applied))
         await journal.annotate(completed, outcome=DONE)
-    return Applied(status="completed", applied_files=tuple(applied))
+    return ApplyResponse(status="completed", applied_files=tuple(applied))
 
 
 async def _decide(files: ReviewFiles, plan: _FilePlan) -> None:

@@ -39,7 +39,7 @@ from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.propose import Proposer, reviews_of
 from newel.review_jobs.requests import ContextRow, HunkName, RunRequest
 from newel.review_jobs.responses import (
-    Applied,
+    ApplyResponse,
     EventsPage,
     EventView,
     JobList,
@@ -216,7 +216,7 @@ class JobService:
 
     # -- the end of a review ------------------------------------------------------------------------
 
-    async def apply(self, session_id: str, job_id: str, accepted_hunk_ids: Sequence[str]) -> Applied:
+    async def apply(self, session_id: str, job_id: str, accepted_hunk_ids: Sequence[str]) -> ApplyResponse:
         """Save the accepted hunks of a job and reject the others; see ``apply.apply``."""
         self._sessions.store.get(session_id)
         journal = await self._registry.get(job_id)

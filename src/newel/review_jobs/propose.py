@@ -14,10 +14,10 @@ from newel.agent.formatting import pluralize
 from newel.review.model.file_lines import text_hash
 from newel.review.model.file_review import (
     Conflict,
-    Contested,
     FileReview,
     ReviewError,
     StaleRevision,
+    UserEditConflict,
     new_hunk_id,
 )
 from newel.review.model.history import HistoryEntry, NothingToUndo
@@ -63,7 +63,7 @@ class Proposer:
         async with self._lock:
             try:
                 outcome = await self._propose(edits)
-            except (Conflict, Contested, StaleRevision) as error:
+            except (Conflict, UserEditConflict, StaleRevision) as error:
                 self.outcomes[self.call] = None
                 await self._journal.append(await self._conflict_event(edits, str(error)))
                 raise

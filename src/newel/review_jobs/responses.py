@@ -186,7 +186,7 @@ class JobEnd(Payload, frozen=True):
     error: str | None
 
 
-class Applied(Payload, frozen=True):
+class ApplyResponse(Payload, frozen=True):
     status: JobStatus
     applied_files: tuple[AppliedFile, ...]
 

@@ -11,7 +11,7 @@ import msgspec
 from newel.agent.formatting import pluralize
 from newel.agent.messages import Usage
 from newel.review_jobs.traces import MAX_FILE_BYTES, trace_files
-from newel.session.usage.report import UNKNOWN, Tally, Used
+from newel.session.usage.report import UNKNOWN, RequestUsage, Tally
 
 MAX_LINE: Final = 16 << 20
 """Bytes of the longest line that is decoded."""
@@ -126,4 +126,6 @@ class _TraceCounter:
         if not self.is_counted:
             self.is_counted = True
             self._tally.count_run(self._project, self._model, at)
-        self._tally.count_request(self._project, self._model, at, Used(usage, raw.cost, raw.latency_ms))
+        self._tally.count_request(
+            self._project, self._model, at, RequestUsage(usage, raw.cost, raw.latency_ms)
+        )

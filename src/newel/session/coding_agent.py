@@ -10,7 +10,7 @@ from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
-from newel.context.attachments import Attachable
+from newel.context.attachments import AttachableFiles
 from newel.session.file_format import QueuedLine
 from newel.session.history import History
 from newel.session.manager import SessionManager
@@ -104,11 +104,11 @@ class CodingAgent(Agent):
         sandbox_problem: str = "",
         instructions: str = "",
         works_in: Workspace | None = None,
-        attachable: Attachable | None = None,
+        attachable: AttachableFiles | None = None,
     ) -> None:
         self.workspace = workspace
-        self.attachable: Attachable = attachable or Attachable(workspace)
-        self.attachable_by_prompts: Attachable = self.attachable
+        self.attachable: AttachableFiles = attachable or AttachableFiles(workspace)
+        self.attachable_by_prompts: AttachableFiles = self.attachable
         self.works_in: Workspace = works_in or workspace
         self.session: SessionManager = session
         self.models: ModelAccess = models

@@ -91,7 +91,7 @@ class Subagents:
 
     def policies(self, find: FindPolicy) -> FindPolicy:
         """Those of an agent that has subagents."""
-        return lambda mode: _StartsSubagents(find(mode))
+        return lambda mode: _SubagentPolicy(find(mode))
 
     def _count(self, event: AgentEvent) -> None:
         """Follow what the parent's run uses, with all its subagents."""
@@ -245,7 +245,7 @@ class _PolicyNow:
         return await self._found[mode].decide(call, tool, arguments)
 
 
-class _StartsSubagents:
+class _SubagentPolicy:
     """A policy for which the start of a subagent is no change: each call of the subagent is judged itself. Rules about ``task`` hold."""
 
     def __init__(self, policy: Policy) -> None:

@@ -12,7 +12,7 @@ from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.agent.tool_executor import EXCLUSIVE
 from newel.tools.base import Parameters, TypedTool
 from newel.tools.file_tool import FileTracker
-from newel.workspace.port import Completed, TimeLimit, Workspace
+from newel.workspace.port import CommandResult, TimeLimit, Workspace
 
 if TYPE_CHECKING:
     from newel.workspace.background import BackgroundCommand, BackgroundCommands
@@ -155,7 +155,7 @@ class BashTool(TypedTool[BashParameters]):
             whole=done.whole,
         )
 
-    def _in_background(self, arguments: BashParameters, done: Completed) -> ToolResult:
+    def _in_background(self, arguments: BashParameters, done: CommandResult) -> ToolResult:
         whose = (
             "It runs"
             if _is_in_background(arguments)
@@ -174,7 +174,7 @@ class BashTool(TypedTool[BashParameters]):
             | _changes(done),
         )
 
-    def _output(self, done: Completed, timeout: float) -> str:
+    def _output(self, done: CommandResult, timeout: float) -> str:
         text = (
             f"stdout:\n{done.stdout.removesuffix(chr(10))}\n"
             f"stderr:\n{done.stderr.removesuffix(chr(10))}\n"
@@ -190,7 +190,7 @@ class BashTool(TypedTool[BashParameters]):
         )
         return f"This is the longest timeout: run the command {how}."
 
-    def _endings(self, done: Completed, timeout: float) -> Iterator[str]:
+    def _endings(self, done: CommandResult, timeout: float) -> Iterator[str]:
         """Notes for the model on how the command ended."""
         running = _still_running(done.left_running)
         if done.timed_out:
@@ -231,7 +231,7 @@ def _is_in_background(arguments: BashParameters) -> bool:
     return isinstance(arguments, BackgroundParameters) and arguments.run_in_background
 
 
-def _changes(done: Completed) -> dict[str, Any]:
+def _changes(done: CommandResult) -> dict[str, Any]:
     """The files that the command has changed, for the screen: the first ones, and how many there are."""
     if not done.changed:
         return {}

@@ -64,10 +64,10 @@ def find(content: bytes, quoted: bytes, *, overlapping: bool, at_most: int) -> l
     if spans := [TextSpan(at, at + len(quoted)) for at in islice(places, at_most)]:
         return spans
     for level in _LEVELS:
-        pattern = _Normalized(quoted, level).data
+        pattern = _NormalizedBytes(quoted, level).data
         if not pattern:
             continue
-        plain = _Normalized(content, level)
+        plain = _NormalizedBytes(content, level)
         # Blanks at the end of the quotation mean that the line ends there.
         to_line_end = level != _LINE_END and quoted.endswith((b" ", b"\t"))
         places = _places(plain.data, pattern, overlapping=overlapping)
@@ -114,7 +114,7 @@ def _places(data: bytes, pattern: bytes, *, overlapping: bool) -> Iterator[int]:
         at = data.find(pattern, at + step)
 
 
-class _Normalized:
+class _NormalizedBytes:
     """Normalized bytes, with a map back to the original."""
 
     def __init__(self, data: bytes, level: bytes) -> None:

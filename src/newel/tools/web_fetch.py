@@ -92,13 +92,13 @@ class WebFetchTool(ParsedTool[WebFetchParameters]):
         return Planned(describe, partial(self._execute, address, arguments.offset))
 
     async def _execute(self, address: WebAddress, offset: int, _: OnOutput, /) -> ToolResult:
-        from newel.tools.web.fetcher import Redirected
+        from newel.tools.web.fetcher import ForbiddenRedirect
 
         text = self._pages.get(address) if offset else None
         if text is None:
             try:
                 text = await self._fetch(address)
-            except Redirected as error:
+            except ForbiddenRedirect as error:
                 return ToolResult(REDIRECTED.format(url=address, to=error.to))
         if offset and offset >= len(text.text):
             raise ToolError(

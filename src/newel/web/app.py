@@ -42,7 +42,7 @@ from newel.web.api.trust import KINDS as TRUST_KINDS
 from newel.web.api.trust import TrustDesk, trust_routes
 from newel.web.api.usage import KINDS as USAGE_KINDS
 from newel.web.api.usage import ReportUsage, usage_routes
-from newel.web.http_schema import Failed, Json, describe, handle_failures, read_body, route
+from newel.web.http_schema import ErrorResponse, Json, describe, handle_failures, read_body, route
 from newel.web.page_login import LoginChallenge, LoginNonce, LoginProof
 from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, ServerAccess
 from newel.web.static_files import STATIC, page_routes
@@ -75,7 +75,7 @@ class Health(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 KINDS: list[type] = [
-    Failed,
+    ErrorResponse,
     LoginNonce,
     LoginChallenge,
     LoginProof,

@@ -26,7 +26,7 @@ class Failure(Wire, frozen=True):
     message: str
 
 
-class Failed(Wire, frozen=True):
+class ErrorResponse(Wire, frozen=True):
     """The body of every error response."""
 
     error: Failure
@@ -42,7 +42,7 @@ class Json(Response):
 
 
 def error_response(status: int, code: str, message: str) -> Json:
-    return Json(Failed(Failure(code, message)), status_code=status)
+    return Json(ErrorResponse(Failure(code, message)), status_code=status)
 
 
 class ApiError(HTTPException):
@@ -128,7 +128,7 @@ def _responses(
     for status in (400, 401, 403, 421, *sorted(failures)):
         responses[status] = {
             "description": _REFUSALS[status],
-            "content": {"application/json": {"schema": _reference(Failed)}},
+            "content": {"application/json": {"schema": _reference(ErrorResponse)}},
         }
     return responses
 

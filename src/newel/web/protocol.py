@@ -308,7 +308,7 @@ class PromptInfo(Wire, frozen=True, kw_only=True):
     takes_arguments: bool
 
 
-class FromServer(Wire, frozen=True, kw_only=True, tag_field="type", omit_defaults=False):
+class ServerMessage(Wire, frozen=True, kw_only=True, tag_field="type", omit_defaults=False):
     """Base of the server's messages. ``tab`` is empty for messages of no single tab, ``seq`` is 0 for messages that are not in a
     journal.
     """
@@ -317,7 +317,7 @@ class FromServer(Wire, frozen=True, kw_only=True, tag_field="type", omit_default
     seq: int = 0
 
 
-class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
+class Welcome(ServerMessage, frozen=True, kw_only=True, tag="welcome"):
     """The first message on every socket. ``server`` changes with each start of the server."""
 
     version: int
@@ -351,69 +351,69 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     """A message about the start, for example on a server that the project names and the user does not trust; else empty."""
 
 
-class Tabs(FromServer, frozen=True, kw_only=True, tag="tabs"):
+class Tabs(ServerMessage, frozen=True, kw_only=True, tag="tabs"):
     """The tabs in their order, sent whenever one is opened, closed or changed."""
 
     tabs: list[Tab]
 
 
-class SnapshotMessage(FromServer, frozen=True, kw_only=True, tag="snapshot"):
+class SnapshotMessage(ServerMessage, frozen=True, kw_only=True, tag="snapshot"):
     """The state from which to read; it replaces everything read before."""
 
     snapshot: Snapshot
 
 
-class EventMessage(FromServer, frozen=True, kw_only=True, tag="event"):
+class EventMessage(ServerMessage, frozen=True, kw_only=True, tag="event"):
     run: str
     event: RunEvent
 
 
-class SoFarMessage(FromServer, frozen=True, kw_only=True, tag="soFar"):
+class SoFarMessage(ServerMessage, frozen=True, kw_only=True, tag="soFar"):
     run: str
     so_far: LiveSnapshot
 
 
-class TotalsMessage(FromServer, frozen=True, kw_only=True, tag="totals"):
+class TotalsMessage(ServerMessage, frozen=True, kw_only=True, tag="totals"):
     totals: TabTotals
 
 
-class QuestionsMessage(FromServer, frozen=True, kw_only=True, tag="questions"):
+class QuestionsMessage(ServerMessage, frozen=True, kw_only=True, tag="questions"):
     """The pending questions of a tab, sent whenever they change."""
 
     questions: list[TabQuestion]
 
 
-class QueueMessage(FromServer, frozen=True, kw_only=True, tag="queue"):
+class QueueMessage(ServerMessage, frozen=True, kw_only=True, tag="queue"):
     """The messages of a chat that no run has taken yet, the oldest first, sent whenever they change."""
 
     messages: list[QueuedMessage]
 
 
-class ModelMessage(FromServer, frozen=True, kw_only=True, tag="model"):
+class ModelMessage(ServerMessage, frozen=True, kw_only=True, tag="model"):
     """The model of tabs that have not chosen one, sent whenever it or its availability changes."""
 
     model: ModelStatus
 
 
-class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
+class Servers(ServerMessage, frozen=True, kw_only=True, tag="servers"):
     """The MCP servers, sent whenever one changes."""
 
     servers: list[ServerStatus]
 
 
-class PermissionsChanged(FromServer, frozen=True, kw_only=True, tag="permissions"):
+class PermissionsChanged(ServerMessage, frozen=True, kw_only=True, tag="permissions"):
     """What answers have allowed in the project has changed, here or in another program. Read ``/api/permissions`` again if you show
     it.
     """
 
 
-class HostMessage(FromServer, frozen=True, kw_only=True, tag="host"):
+class HostMessage(ServerMessage, frozen=True, kw_only=True, tag="host"):
     """The host on which the agents work, sent whenever its state changes."""
 
     host: HostState
 
 
-class ReviewChanged(FromServer, frozen=True, kw_only=True, tag="review"):
+class ReviewChanged(ServerMessage, frozen=True, kw_only=True, tag="review"):
     """The reviews of files have changed. Read the pending files again, and those of which you have an older revision. An empty
     object means that any file may have changed, for example more than 200 at once.
     """
@@ -421,7 +421,7 @@ class ReviewChanged(FromServer, frozen=True, kw_only=True, tag="review"):
     revs: dict[str, int]
 
 
-class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
+class ReplyMessage(ServerMessage, frozen=True, kw_only=True, tag="reply"):
     """Request ``re`` was carried out durably. The other fields depend on the request."""
 
     re: str
@@ -434,7 +434,7 @@ class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
     paths: list[str] | None = None
 
 
-class ErrorMessage(FromServer, frozen=True, kw_only=True, tag="error"):
+class ErrorMessage(ServerMessage, frozen=True, kw_only=True, tag="error"):
     """Request ``re`` failed; ``re`` is empty if the request was unreadable. The socket stays open."""
 
     re: str = ""

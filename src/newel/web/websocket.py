@@ -161,7 +161,7 @@ class _Socket:
         finally:
             unsubscribe()
 
-    async def _send(self, message: protocol.FromServer) -> None:
+    async def _send(self, message: protocol.ServerMessage) -> None:
         """Raises ``WebSocketDisconnect``."""
         text = to_json(message).decode()
         async with self._writing:
@@ -272,7 +272,7 @@ class _Socket:
                     await self._send(message)
             await anyio.sleep(CHANGES_INTERVAL_S)
 
-    async def _message_for(self, change: TabChange) -> protocol.FromServer | None:
+    async def _message_for(self, change: TabChange) -> protocol.ServerMessage | None:
         if change.kind == "tabs":
             return protocol.Tabs(tabs=self._workbench.tabs)
         if change.kind == "model":
@@ -438,7 +438,7 @@ def _malformed_request(data: str | bytes, error: Exception) -> protocol.ErrorMes
     )
 
 
-def _as_message(tab: str, frame: Frame) -> protocol.FromServer:
+def _as_message(tab: str, frame: Frame) -> protocol.ServerMessage:
     if isinstance(frame, Snapshot):
         return protocol.SnapshotMessage(tab=tab, seq=frame.seq, snapshot=frame)
     if isinstance(frame.event, LiveSnapshot):

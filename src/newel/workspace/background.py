@@ -24,7 +24,7 @@ from newel.agent.errors import WorkspaceError
 from newel.concurrency import background_tasks
 from newel.text.format import one_line
 from newel.workspace.port import (
-    Completed,
+    CommandResult,
     DelegatingWorkspace,
     FileNode,
     OnOutput,
@@ -88,7 +88,7 @@ class UnreadOutput:
 
 
 class BackgroundCommand:
-    """A command that is in the background, or may go there: a ``Detachable``. ``on_output`` gets its output while the call waits."""
+    """A command that is in the background, or may go there: a ``DetachableCommand``. ``on_output`` gets its output while the call waits."""
 
     def __init__(
         self, commands: BackgroundCommands, command: str, limit: TimeLimit, on_output: OnOutput
@@ -101,7 +101,7 @@ class BackgroundCommand:
         self.state: State = "running"
         self.began = time.monotonic()
         self.ended = 0.0
-        self.done: Completed | None = None
+        self.done: CommandResult | None = None
         self.error: Exception | None = None
         self._commands = commands
         self._limit = limit
@@ -131,7 +131,7 @@ class BackgroundCommand:
 
     # -- the call ---------------------------------------------------------------------------------
 
-    async def attach(self, run: RunCommand, folder: str, /) -> Completed:
+    async def attach(self, run: RunCommand, folder: str, /) -> CommandResult:
         self.folder = folder
         return await self._commands.wait_for(self, run)
 
@@ -152,9 +152,9 @@ class BackgroundCommand:
         """Wait until the call has no reason to wait any longer: it has ended, or is in the background."""
         await self._released.wait()
 
-    def so_far(self) -> Completed:
+    def so_far(self) -> CommandResult:
         """The result of a call that does not wait any longer."""
-        return Completed(
+        return CommandResult(
             stdout=self.output.take_unread(),
             stderr="",
             exit_code=0,
@@ -240,7 +240,7 @@ class BackgroundCommands:
             pass
         return command_id
 
-    async def wait_for(self, command: BackgroundCommand, run: RunCommand) -> Completed:
+    async def wait_for(self, command: BackgroundCommand, run: RunCommand) -> CommandResult:
         """Run a command until it has ended, or goes to the background. Raises what ``run`` raises."""
         self._foreground.append(command)
         self._group.start_soon(self._serve, command, run)
@@ -293,7 +293,7 @@ class DetachingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         super().__init__(inner)
         self._commands = commands
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         detachable = options.pop("detachable", None)
         if detachable is None:
             return await self._inner.run(command, **options)

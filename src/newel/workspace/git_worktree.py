@@ -15,7 +15,7 @@ from newel.agent.formatting import pluralize
 from newel.agent.messages import Wire
 from newel.text.sanitize import escape_line
 from newel.workspace.git import SAFE_GIT
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 from newel.workspace.tracked import TrackedWorkspace
 
 TIMEOUT = 120.0
@@ -153,11 +153,11 @@ async def _ask(project: TrackedWorkspace, *args: str, message: str = "git failed
     return done.stdout.rstrip("\n")
 
 
-def _last_line(done: Completed) -> str:
+def _last_line(done: CommandResult) -> str:
     return done.stderr.strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
 
 
-async def _git(project: TrackedWorkspace, *args: str) -> Completed:
+async def _git(project: TrackedWorkspace, *args: str) -> CommandResult:
     """Raises ``WorktreeError`` if git is missing."""
     done = await project.run(f"export LC_ALL=C; {SAFE_GIT} {shlex.join(args)}", timeout=TIMEOUT)
     if done.exit_code == NOT_FOUND:

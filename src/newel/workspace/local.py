@@ -14,7 +14,7 @@ import msgspec
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk import files
 from newel.workspace.port import (
-    Completed,
+    CommandResult,
     DirectoryEntry,
     FileInfo,
     FileNode,
@@ -118,7 +118,7 @@ class LocalWorkspace:
     async def remove_folder(self, path: str, /) -> None:
         await anyio.to_thread.run_sync(files.remove_folder, path)
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         from newel.workspace.process.launcher import DIRECT
         from newel.workspace.process.runner import run_process
 
@@ -229,10 +229,10 @@ class LocalHost:
 
     def prepare(self, folder: str) -> None:
         """Start what starts the commands of a folder, in the background, if that takes time."""
-        from newel.workspace.process.launcher import Preparable
+        from newel.workspace.process.launcher import PreparableLauncher
 
         launcher = None if self._find_launcher is None else self._find_launcher(folder)
-        if isinstance(launcher, Preparable):
+        if isinstance(launcher, PreparableLauncher):
             launcher.prepare()
 
     @property

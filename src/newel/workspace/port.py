@@ -88,7 +88,7 @@ class ChangedFile(msgspec.Struct, frozen=True):
     removed: int | None = None
 
 
-class Completed(msgspec.Struct, frozen=True, kw_only=True):
+class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a command.
 
     ``exit_code`` is 128 + N for a command that signal N ended, as in shells. ``duration`` is in milliseconds. If
@@ -136,10 +136,10 @@ class TimeLimit:
         self.seconds, self.until = None, float("inf")
 
 
-class Detachable(Protocol):
+class DetachableCommand(Protocol):
     """A command that may go on in the background while the call that started it returns."""
 
-    async def attach(self, run: RunCommand, folder: str, /) -> Completed:
+    async def attach(self, run: RunCommand, folder: str, /) -> CommandResult:
         """Run it by ``run`` in ``folder``, until it has ended or goes to the background. Raises what ``run`` raises."""
         ...
 
@@ -173,13 +173,13 @@ class RunOptions(TypedDict, total=False):
     env: Mapping[str, str] | None
     unsandboxed: bool
     terminal: CommandTerminal | None
-    detachable: Detachable | None
+    detachable: DetachableCommand | None
 
 
 class RunCommand(Protocol):
     """Runs a command with an output that the caller chooses."""
 
-    async def __call__(self, *, on_output: OnOutput) -> Completed: ...
+    async def __call__(self, *, on_output: OnOutput) -> CommandResult: ...
 
 
 class Workspace(Protocol):
@@ -251,7 +251,7 @@ class Workspace(Protocol):
         """Remove a directory if it is empty. Does nothing otherwise, follows no link, and does not raise."""
         ...
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         """Run a shell command in the root. Returns when the shell ends. A timeout or cancellation stops the command with all its
         processes.
         """
@@ -309,7 +309,7 @@ class DelegatingWorkspace(Generic[Inner]):
     async def remove_folder(self, path: str, /) -> None:
         await (await self._target()).remove_folder(path)
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         return await (await self._target()).run(command, **options)
 
 

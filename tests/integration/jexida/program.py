@@ -24,7 +24,7 @@ from newel.terminal.jexida.repl import run_jexida
 from newel.terminal.jexida.routines import Routine
 from newel.text.shell_template import ShellTemplate
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import Completed, OnOutput
+from newel.workspace.port import CommandResult, OnOutput
 from tests.scripted_provider import deltas
 
 
@@ -51,7 +51,7 @@ class Here:
     async def project_name(self) -> str:
         return "ssh://me@here/"
 
-    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
+    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> CommandResult:
         return await self._workspace.run(command, on_output=on_output)
 
     async def project(self) -> None:

@@ -20,7 +20,7 @@ from newel.agent.errors import RequestRejected
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.web.protocol import ClientMessage, FromServer, SocketRequest
+from newel.web.protocol import ClientMessage, ServerMessage, SocketRequest
 from newel.workbench.tab_reader import take_snapshot
 from tests.integration.web.page import page
 from tests.integration.web.page_login import sign_in
@@ -79,7 +79,7 @@ async def test_a_turn_is_sent_completely_and_in_order(tmp_path: Path) -> None:
         said = [each["event"] for each in one.heard if each["type"] == "event"]
         ended = next(each for each in said if each["type"] == "tool_execution_end")
         assert "hello" in ended["result"]
-        kinds: list[Any] = FromServer.__subclasses__()
+        kinds: list[Any] = ServerMessage.__subclasses__()
         for message in one.heard:
             msgspec.convert(message, functools.reduce(lambda one, other: one | other, kinds))
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from newel.app.garbage import KeptModules
+from newel.app.garbage import ModuleFreezer
 
 NAME = "newel_loaded_by_a_test"
 
@@ -17,7 +17,7 @@ NAME = "newel_loaded_by_a_test"
 @pytest.fixture
 def kept() -> Generator[None]:
     """The objects of this process that a test exempts are collected again afterwards."""
-    keep = KeptModules()
+    keep = ModuleFreezer()
     gc.collect(1)
     gc.callbacks.append(keep)
     gc.collect(1)

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from newel.agent.errors import HostUnavailable
-from newel.context.attachments import Attachable
+from newel.context.attachments import AttachableFiles
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.instructions import find_instructions
 from newel.context.mentions import Expansion, expand_mentions
@@ -75,8 +75,8 @@ async def test_a_projects_context_is_the_same_over_ssh(project: Path, tmp_path: 
         assert said == await find_instructions(near, home=home)
         templates = await load_templates([WorkspaceFolder(far, f"{far.root}/.newel/prompts")])
         assert templates == await load_templates([WorkspaceFolder(near, f"{near.root}/.newel/prompts")])
-        expanded = await expand_mentions(PROMPT, Attachable(far))
-        assert told(expanded) == told(await expand_mentions(PROMPT, Attachable(near)))
+        expanded = await expand_mentions(PROMPT, AttachableFiles(far))
+        assert told(expanded) == told(await expand_mentions(PROMPT, AttachableFiles(near)))
     assert [(each.text[:9], bool(each.cut), bool(each.problem)) for each in said] == [
         ("Answer in", False, False),
         ("Use tabs.", True, False),
@@ -94,7 +94,7 @@ async def test_a_lost_host_is_reported_and_no_instruction_is_skipped(project: Pa
         target = Target("own", path=str(project))
         async with open_host(target, config=str(server.config), reconnect_timeout=0.2) as far:
             server.stop()
-            expanded = await expand_mentions(PROMPT, Attachable(far))
+            expanded = await expand_mentions(PROMPT, AttachableFiles(far))
             with pytest.raises(HostUnavailable):
                 await find_instructions(far, home=None)
             with pytest.raises(HostUnavailable):

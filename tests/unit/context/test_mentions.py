@@ -16,7 +16,7 @@ from PIL import Image
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Attachment
-from newel.context.attachments import MAX_ENTRIES, Attachable, load_attachment
+from newel.context.attachments import MAX_ENTRIES, AttachableFiles, load_attachment
 from newel.context.mentions import MAX_ATTACHMENTS, Expansion, expand_mentions
 from newel.workspace.local import LocalWorkspace
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def expanded(text: str, folder: Path) -> Expansion:
-    return anyio.run(expand_mentions, text, Attachable(LocalWorkspace(str(folder))))
+    return anyio.run(expand_mentions, text, AttachableFiles(LocalWorkspace(str(folder))))
 
 
 def attached(path: Path) -> Attachment:

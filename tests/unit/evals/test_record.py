@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from newel.evals.golden import GoldenAnswer, GoldenCall, GoldenTrace, describe_sources, load_trace, save_trace
-from newel.evals.record import RecordError, Recording
+from newel.evals.record import RecordError, TraceRecorder
 from newel.evals.task import Task, load_task
 from tests.unit.evals.test_task import GOOD, write
 
@@ -38,7 +38,7 @@ def called(name: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
 def read(task: Task, place: Path, *events: dict[str, Any]) -> GoldenTrace:
     place.mkdir()
     (place / "trace.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    trial, _ = Recording([], [place.parent / "home"]).read(task, place)
+    trial, _ = TraceRecorder([], [place.parent / "home"]).read(task, place)
     return trial.trace
 
 
@@ -122,4 +122,4 @@ def test_a_trace_of_another_place_is_not_recorded(task: Task, tmp_path: Path) ->
     (place := tmp_path / "t").mkdir()
     (place / "trace.jsonl").symlink_to(tmp_path / "private.jsonl")
     with pytest.raises(RecordError, match="there is a link on its way"):
-        Recording([], []).read(task, place)
+        TraceRecorder([], []).read(task, place)

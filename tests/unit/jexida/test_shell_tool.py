@@ -16,14 +16,14 @@ from newel.terminal.jexida.shell_tool import (
     result_text,
 )
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 from tests.integration.jexida.program import Here
 
 CALL = ToolCall("1", "bash", {})
 
 
-def completed(stdout: str = "", stderr: str = "", code: int = 0) -> Completed:
-    return Completed(stdout=stdout, stderr=stderr, exit_code=code, duration=1)
+def completed(stdout: str = "", stderr: str = "", code: int = 0) -> CommandResult:
+    return CommandResult(stdout=stdout, stderr=stderr, exit_code=code, duration=1)
 
 
 def test_a_result_has_the_documented_format() -> None:

@@ -20,7 +20,7 @@ from newel.agent.messages import (
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, ProviderEvent
 from newel.providers.routing import (
     DEFAULT_ROUTING,
-    LocalFirst,
+    LocalRoute,
     Route,
     RoutingLimits,
     RoutingProvider,
@@ -79,7 +79,7 @@ async def route(
         events.append(event)
 
     async def find_route(_: AgentMode) -> Route:
-        return Route(remote or Named(), LocalFirst(local or Named(), LOCAL))
+        return Route(remote or Named(), LocalRoute(local or Named(), LOCAL))
 
     provider = RoutingProvider(find_route, "hybrid_auto", limits)
     request = ModelRequest(REMOTE, "", [UserMessage("Do it."), *messages])

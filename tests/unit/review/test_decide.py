@@ -30,11 +30,11 @@ from newel.review.decide import (
 from newel.review.model.decisions import Mine
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import (
+    ChoiceNeeded,
     FileReview,
     Hunk,
     HunkState,
     Layer,
-    NeedsChoice,
     Origin,
     ReviewError,
     StaleRevision,
@@ -95,9 +95,9 @@ def test_rejecting_a_file_never_drops_lines_of_the_user_alone() -> None:
         "h_4conflict",
         "h_6accepted",
     ]
-    with pytest.raises(NeedsChoice):
+    with pytest.raises(ChoiceNeeded):
         names(FOUND, ["a/b.py"], "reject")
-    with pytest.raises(NeedsChoice):
+    with pytest.raises(ChoiceNeeded):
         names(FOUND, ["h_3"], "reject")
     assert names(FOUND, ["h_3"], "reject", mine="base") == ["h_3mine"]
 

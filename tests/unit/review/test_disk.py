@@ -18,11 +18,11 @@ from newel.review.model.file_lines import Content, content_of
 from newel.review.model.file_review import (
     BadRange,
     BadText,
+    ChoiceNeeded,
     Conflict,
-    Contested,
     FileReview,
-    NeedsChoice,
     UnknownHunk,
+    UserEditConflict,
     buffer,
 )
 from newel.review.model.history import NothingToUndo
@@ -46,8 +46,8 @@ STEP = st.tuples(
 HISTORY = st.tuples(DATA, DATA, st.lists(STEP, max_size=12))
 REFUSED = (
     BadText,
-    Contested,
-    NeedsChoice,
+    UserEditConflict,
+    ChoiceNeeded,
     Conflict,
     NothingToPeel,
     NothingToUndo,

@@ -11,7 +11,7 @@ import pytest
 from newel.agent.events import MessageEnd, MessageStart, ToolExecutionStart
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import ModelRequest
-from newel.review.model.file_review import Conflict, NeedsChoice, StaleRevision, UnknownHunk
+from newel.review.model.file_review import ChoiceNeeded, Conflict, StaleRevision, UnknownHunk
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import QuestionClosed, WrongState
 from newel.review_jobs.journal import JobJournal
@@ -187,7 +187,7 @@ async def test_a_hunk_with_the_users_lines_is_never_dropped_without_asking(tmp_p
                 splices=[Splice(start_line=4, delete_lines=1, new_text="ich\n")],
             )
         )
-        with pytest.raises(NeedsChoice):
+        with pytest.raises(ChoiceNeeded):
             await at.desk.jobs.apply(view.session_id, view.id, [])
         hunk = mine.hunks[0]
         assert hunk.mine

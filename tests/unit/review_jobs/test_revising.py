@@ -10,7 +10,7 @@ import pytest
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest
 from newel.review.model.file_lines import lines_of
-from newel.review.model.file_review import Contested, FileReview, Hunk, Layer, StaleRevision
+from newel.review.model.file_review import FileReview, Hunk, Layer, StaleRevision, UserEditConflict
 from newel.review.model.revision import NotRevisable, revisable
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.requests import Decision, EditRequest, HunkName, RunRequest, Splice
@@ -174,7 +174,7 @@ async def test_lines_of_the_users_own_are_not_given_to_an_agent(tmp_path: Path) 
         file = await at.desk.files.state("a.md")
         splice = Splice(start_line=10, delete_lines=1, new_text="ich\n")
         await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=file.rev, splices=[splice]))
-        with pytest.raises(Contested, match="your lines"):
+        with pytest.raises(UserEditConflict, match="your lines"):
             await at.start("In French", revise=await hunk_name(at, 1))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from newel.web.protocol import FromServer, SocketRequest
+from newel.web.protocol import ServerMessage, SocketRequest
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "protocol.md").read_text()
@@ -37,7 +37,7 @@ def test_the_document_matches_the_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heading", "base"), [("From the page", SocketRequest), ("From the server", FromServer)]
+    ("heading", "base"), [("From the page", SocketRequest), ("From the server", ServerMessage)]
 )
 def test_each_message_has_a_decodable_example(heading: str, base: type) -> None:
     kinds: list[Any] = base.__subclasses__()

@@ -21,7 +21,7 @@ from newel.workspace.background import (
     open_background_commands,
 )
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import Completed, TimeLimit
+from newel.workspace.port import CommandResult, TimeLimit
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ async def ignore(_: str) -> None:
 
 async def start(
     commands: BackgroundCommands, folder: Path, command: str, limit: float | None = None
-) -> tuple[BackgroundCommand, Completed]:
+) -> tuple[BackgroundCommand, CommandResult]:
     """Run a command that goes to the background once it has printed something."""
     time_limit = TimeLimit(limit)
 

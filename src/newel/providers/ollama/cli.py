@@ -96,7 +96,7 @@ class ProgramRunner(Protocol):
         ...
 
 
-class Shown(NamedTuple):
+class ShowOutput(NamedTuple):
     """The output of ``ollama show`` for a model: its configured context, and whether it thinks (None: unknown)."""
 
     num_ctx: int
@@ -125,7 +125,7 @@ class OllamaCli:
         self.reason = ""
         """Where else Newel looked for Ollama, and the result; empty for nowhere."""
         self._programs = programs
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, ShowOutput] = {}
         self._refused: set[str] = set()
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -196,7 +196,7 @@ class OllamaCli:
     async def aclose(self) -> None:
         """Nothing to close: each program ends with its response."""
 
-    async def _show(self, model: str) -> Shown:
+    async def _show(self, model: str) -> ShowOutput:
         """The host's information about the model, queried once."""
         if model not in self._shown:
             _check_name(model)
@@ -204,10 +204,10 @@ class OllamaCli:
             num_ctx = regex(_NUM_CTX).search(output)
             able = regex(_CAPABILITIES).search(output)
             thinks = "thinking" in able[1].split() if able else None
-            self._shown[model] = Shown(int(num_ctx[1]) if num_ctx else 0, thinks)
+            self._shown[model] = ShowOutput(int(num_ctx[1]) if num_ctx else 0, thinks)
         return self._shown[model]
 
-    def _flags(self, request: ModelRequest, info: Shown) -> list[str]:
+    def _flags(self, request: ModelRequest, info: ShowOutput) -> list[str]:
         thinking = ["--think=false", "--hidethinking"] if request.thinking == "off" else ["--think=true"]
         flags = ["--nowordwrap", *(thinking if info.thinks is not False else [])]
         if request.response_schema is not None:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from newel.review.model.edits import tidied
-from newel.review.model.file_review import FileReview, Hunk, HunkState, NeedsChoice, ReviewError
+from newel.review.model.file_review import ChoiceNeeded, FileReview, Hunk, HunkState, ReviewError
 from newel.review.model.split import split_hunk
 
 Verdict = Literal["accept", "reject", "reopen", "peel", "split"]
@@ -31,7 +31,7 @@ def accept(review: FileReview, hunk_id: str) -> FileReview:
 def reject(review: FileReview, hunk_id: str, mine: Mine | None = None) -> FileReview:
     """Restore the base lines of a hunk. It can be reopened until something else is written there.
 
-    Raises ``UnknownHunk``, and ``NeedsChoice`` if the user has edited the hunk and ``mine`` is None.
+    Raises ``UnknownHunk``, and ``ChoiceNeeded`` if the user has edited the hunk and ``mine`` is None.
     """
     return decided(review, [hunk_id], "reject", mine)
 
@@ -88,7 +88,7 @@ def undecided(
 def _one(review: FileReview, hunk: Hunk, verdict: Verdict, mine: Mine | None) -> tuple[Hunk, ...]:
     """The hunk after a decision."""
     if verdict == "reject" and hunk.has_user_layer and hunk.state != "rejected" and mine is None:
-        raise NeedsChoice(
+        raise ChoiceNeeded(
             f"Hunk {hunk.id} of {review.path} has edits of your own: drop only those (peel), or all of it (base)."
         )
     match verdict:

@@ -11,11 +11,11 @@ from newel.review.model.file_lines import head_of, is_blob, make_head
 from newel.review.model.file_review import (
     BadRange,
     BadText,
-    Contested,
     FileReview,
     Hunk,
     Layer,
     Lines,
+    UserEditConflict,
     buffer,
     joined,
     placed,
@@ -47,7 +47,7 @@ def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) 
     unless the top layer has the same author. A result equal to the base is no hunk. A rejected hunk whose lines
     are replaced is dropped.
 
-    Raises ``BadRange``, also if a file's head would no longer be its first line, ``BadText``, and ``Contested``
+    Raises ``BadRange``, also if a file's head would no longer be its first line, ``BadText``, and ``UserEditConflict``
     if an agent's edit touches the user's lines.
     """
     text = buffer(review)
@@ -82,7 +82,7 @@ def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: Ne
     reach = _reach(review, start, end)
     if layer.origin == "agent" and any(hunk.has_user_layer for hunk in reach.touched):
         ids = ", ".join(hunk.id for hunk in reach.touched)
-        raise Contested(
+        raise UserEditConflict(
             f"{review.path}: the user has edited these lines (hunk {ids}); decide that hunk first."
         )
     lines = joined(text[reach.start : start], layer.lines, text[end : reach.end])

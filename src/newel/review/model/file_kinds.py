@@ -20,7 +20,7 @@ _NAMES: Final[dict[Kind, str]] = {
 }
 
 
-class Described(NamedTuple):
+class FileDescription(NamedTuple):
     """``kind`` is that of the file afterwards, or of the deleted file. ``about`` describes changes that no line
     shows; it is empty for a regular file that was created, deleted or has other lines. It may contain any text,
     because a link's target may.
@@ -31,18 +31,20 @@ class Described(NamedTuple):
     about: str
 
 
-def described(before: Lines, after: Lines) -> Described:
+def described(before: Lines, after: Lines) -> FileDescription:
     """Describe the change from ``before`` to ``after``."""
     was, now = kind_of(before), kind_of(after)
     if now == "absent":
-        return Described(was, "deleted", "" if was == "file" else f"{_NAMES[was]} removed{_leads(before)}")
+        return FileDescription(
+            was, "deleted", "" if was == "file" else f"{_NAMES[was]} removed{_leads(before)}"
+        )
     if was == "absent":
-        return Described(now, "created", "" if now == "file" else f"new {_NAMES[now]}{_leads(after)}")
+        return FileDescription(now, "created", "" if now == "file" else f"new {_NAMES[now]}{_leads(after)}")
     if was != now:
-        return Described(now, "kind", f"{_NAMES[was]} became a {_NAMES[now]}{_leads(after)}")
+        return FileDescription(now, "kind", f"{_NAMES[was]} became a {_NAMES[now]}{_leads(after)}")
     if before[1:] != after[1:]:
-        return Described(now, "modified", f"{_NAMES[now]}{_leads(after)}" if now == "link" else "")
-    return Described(now, "mode", f"mode {_bits(before)} → {_bits(after)}")
+        return FileDescription(now, "modified", f"{_NAMES[now]}{_leads(after)}" if now == "link" else "")
+    return FileDescription(now, "mode", f"mode {_bits(before)} → {_bits(after)}")
 
 
 def has_other_kinds(review: FileReview) -> bool:

@@ -50,11 +50,11 @@ class BadText(ReviewError):
     """The new content is not text."""
 
 
-class Contested(ReviewError):
+class UserEditConflict(ReviewError, code="contested"):
     """An agent's edit touches lines that the user wrote; it is not applied."""
 
 
-class NeedsChoice(ReviewError):
+class ChoiceNeeded(ReviewError, code="needs_choice"):
     """The user's own lines would be dropped: choose whether to peel them off or to restore the base."""
 
 

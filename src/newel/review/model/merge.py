@@ -16,12 +16,12 @@ from newel.diff.patience import diff
 from newel.review.model.batch_edit import Piece
 from newel.review.model.edits import NewId, edit, fused, stacked, tidied
 from newel.review.model.file_lines import head_of, is_blob, is_whole, kind_of
-from newel.review.model.file_review import Contested, FileReview, Hunk, Layer, Lines, buffer, placed
+from newel.review.model.file_review import FileReview, Hunk, Layer, Lines, UserEditConflict, buffer, placed
 from newel.review.model.proposal import DEFAULT_SIZE, HunkSize, marked, written
 from newel.review.model.rebase import rebased
 
 
-class Staged(NamedTuple):
+class MergeResult(NamedTuple):
     """``left_out`` describes the changes that are not proposed."""
 
     review: FileReview
@@ -36,26 +36,26 @@ def staged(
     run: str,
     new_id: NewId,
     size: HunkSize = DEFAULT_SIZE,
-) -> Staged:
+) -> MergeResult:
     """The review with a run's changes of a copy. The user's lines are never overwritten: changes of these are left
     out.
     """
     now = buffer(review)
     if now == after:
-        return Staged(review)
+        return MergeResult(review)
     hunks = _moved(before, after, now, new_id)
     changes = [(hunk.a, hunk.b, Layer(origin="agent", lines=hunk.top.lines, run=run)) for hunk in hunks]
     if not is_whole(now, after) and not any(hunk.conflict for hunk in hunks):
-        with contextlib.suppress(Contested):
-            return Staged(marked(written(review, changes, new_id=new_id, size=size), run, size))
+        with contextlib.suppress(UserEditConflict):
+            return MergeResult(marked(written(review, changes, new_id=new_id, size=size), run, size))
     left_out: list[str] = []
     # From the last to the first, so that the positions of the others stay valid.
     for hunk, change in zip(reversed(hunks), reversed(changes), strict=True):
         try:
             review = _put(review, change, is_conflict=hunk.conflict, new_id=new_id, size=size)
-        except Contested as error:
+        except UserEditConflict as error:
             left_out.append(str(error))
-    return Staged(marked(review, run, size), tuple(left_out[::-1]))
+    return MergeResult(marked(review, run, size), tuple(left_out[::-1]))
 
 
 def _moved(before: Lines, after: Lines, now: Lines, new_id: NewId) -> list[Hunk]:
@@ -89,7 +89,7 @@ def _whole(review: FileReview, layer: Layer, new_id: NewId) -> FileReview:
     """One hunk over the whole file."""
     visible = [hunk for hunk in review.hunks if hunk.is_shown]
     if any(hunk.has_user_layer for hunk in visible):
-        raise Contested(f"{review.path}: the user has edited it; decide those hunks first.")
+        raise UserEditConflict(f"{review.path}: the user has edited it; decide those hunks first.")
     layers = stacked(fused(review.base, 0, len(review.base), visible), layer)
     name = visible[0].id if visible else new_id()
     hunk = Hunk(

@@ -44,7 +44,7 @@ def propose(
     """The review with a model's edits of one file, whose lines refer to its current buffer. All edits, or none.
 
     Raises ``BadRange`` for lines that do not exist and for overlapping edits, ``Conflict`` if the file differs
-    from the text that an edit expects, and ``Contested`` if an edit touches the user's lines.
+    from the text that an edit expects, and ``UserEditConflict`` if an edit touches the user's lines.
     """
     changes = changes_of(review, edits, run)
     return marked(written(review, changes, new_id=new_id, size=size), run, size)

@@ -9,13 +9,13 @@ import msgspec
 from newel.review.model.edits import stacked, tidied
 from newel.review.model.file_lines import head_of, is_blob, make_head
 from newel.review.model.file_review import (
-    Contested,
     FileReview,
     Hunk,
     HunkPosition,
     Layer,
     Lines,
     ReviewError,
+    UserEditConflict,
     buffer,
     joined,
     placed,
@@ -35,12 +35,12 @@ class NotRevisable(ReviewError):
 
 def revisable(review: FileReview, hunk_id: str) -> HunkPosition:
     """The hunk that was created under this id, and its lines in the buffer: those of the file if it is rejected. Raises
-    ``UnknownHunk``; ``Contested`` if the user has edited it; ``NotRevisable`` if it has no lines.
+    ``UnknownHunk``; ``UserEditConflict`` if the user has edited it; ``NotRevisable`` if it has no lines.
     """
     hunk = review.successor(hunk_id) or review.hunk(hunk_id)
     position = next(each for each in placed(review) if each.hunk is hunk)
     if hunk.has_user_layer:
-        raise Contested(
+        raise UserEditConflict(
             f"{review.path}: you have edited hunk {hunk.id}, and an agent does not change your lines. Discard them first, "
             "or edit the hunk further."
         )

@@ -213,10 +213,10 @@ class LedgerDatabase:
             raise LEDGER.failure(self._path, error) from error
 
 
-class _HasRun(msgspec.Struct):
+class _RunRow(msgspec.Struct):
     run: str
 
 
 def _run_of_checkpoint(data: Any) -> str:
     """SQL function of the migration that gave checkpoints a column for their run."""
-    return msgspec.json.decode(unpack(data), type=_HasRun).run
+    return msgspec.json.decode(unpack(data), type=_RunRow).run

@@ -19,17 +19,17 @@ from newel.review import last_run
 from newel.review.store.database import in_use
 from newel.review.store.garbage_collection import purge
 from newel.review.store.ledger import Checkpoint, Ledger
-from newel.review.store.retention import Keep
+from newel.review.store.retention import RetentionPolicy
 from newel.review.store.schema import LedgerError, pack
 
 SNAPSHOTS: Final = frozenset({".index", ".known", ".known-next"})
 """Endings of the files with the states of all files."""
 
-_ALL: Final = Keep(runs=1 << 30, days=36_500, size=1 << 62)
+_ALL: Final = RetentionPolicy(runs=1 << 30, days=36_500, size=1 << 62)
 """Removes only what nothing names."""
 
 
-class Forgotten(Wire, frozen=True, kw_only=True):
+class ForgetResult(Wire, frozen=True, kw_only=True):
     """What was deleted: files, and runs of which nothing is left. ``kept`` are files of a run whose history stays, because other
     runs changed them too.
     """
@@ -46,7 +46,7 @@ def stored_files(ledger: Ledger, path: str) -> list[str]:
     return sorted(name for name in stored if not path or name == path or name.startswith(f"{path}/"))
 
 
-def forget_files(ledger: Ledger, paths: Collection[str]) -> Forgotten:
+def forget_files(ledger: Ledger, paths: Collection[str]) -> ForgetResult:
     """Delete the contents and the history of files; pending changes of them too. Raises ``LedgerError``."""
     runs = 0
     with ledger.database.writing() as connection:
@@ -60,10 +60,10 @@ def forget_files(ledger: Ledger, paths: Collection[str]) -> Forgotten:
                 _replace(connection, msgspec.structs.replace(checkpoint, files=rest))
         _remove_histories(connection, paths)
     _erase(ledger)
-    return Forgotten(files=len(paths), runs=runs)
+    return ForgetResult(files=len(paths), runs=runs)
 
 
-def forget_run(ledger: Ledger, checkpoint: Checkpoint) -> Forgotten:
+def forget_run(ledger: Ledger, checkpoint: Checkpoint) -> ForgetResult:
     """Delete a run: its checkpoint, and the history of the files that no other run changed. Raises ``LedgerError``."""
     of_run = {before.path for before in checkpoint.files} | {
         entry.path for entry in ledger.entries(run=checkpoint.run)
@@ -79,7 +79,7 @@ def forget_run(ledger: Ledger, checkpoint: Checkpoint) -> Forgotten:
     if ledger.folder is not None and (last := last_run.load(ledger.folder)) and last.run == checkpoint.run:
         last_run.save(ledger.folder, msgspec.structs.replace(last, title="", session="", is_recorded=False))
     _erase(ledger)
-    return Forgotten(files=len(alone), runs=1, kept=tuple(sorted(of_run & of_others)))
+    return ForgetResult(files=len(alone), runs=1, kept=tuple(sorted(of_run & of_others)))
 
 
 def _check_alone(ledger: Ledger) -> None:

@@ -25,7 +25,7 @@ from newel.review.model.file_review import FileReview
 from newel.review.model.history import MOVES_BASE, HistoryEntry, made_by
 from newel.review.store.database import LOCK
 from newel.review.store.ledger import Checkpoint, Ledger
-from newel.review.store.retention import Keep
+from newel.review.store.retention import RetentionPolicy
 from newel.review.store.schema import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
 from newel.storage.files import read_regular
 from newel.storage.sqlite import connect
@@ -49,7 +49,7 @@ _NAMING: Final = (
 """Where blobs are named, and how. Hashes of texts occur there as well."""
 
 
-class Purged(Wire, frozen=True, kw_only=True):
+class PurgeResult(Wire, frozen=True, kw_only=True):
     """What was removed; ``size`` is the bytes still in use. ``is_alone`` is False if blobs stayed because another process
     has the ledger open.
     """
@@ -61,7 +61,7 @@ class Purged(Wire, frozen=True, kw_only=True):
     is_alone: bool = True
 
 
-def in_background(ledger: Ledger, notify: Callable[[str], None], keep: Keep) -> None:
+def in_background(ledger: Ledger, notify: Callable[[str], None], keep: RetentionPolicy) -> None:
     """Purge a ledger that was just opened, in a thread, unless that was done within the last day. The thread ends with the
     ledger. ``notify`` gets a message for the user.
     """
@@ -89,17 +89,17 @@ def in_background(ledger: Ledger, notify: Callable[[str], None], keep: Keep) -> 
     threading.Thread(target=work, name="newel-purge", daemon=True).start()
 
 
-def purge(ledger: Ledger, keep: Keep, *, now: datetime | None = None) -> Purged:
+def purge(ledger: Ledger, keep: RetentionPolicy, *, now: datetime | None = None) -> PurgeResult:
     """Remove what the retention policy does not keep. Does nothing to a ledger in memory. A blob that this process stored
     before goes too if nothing names it. Raises ``LedgerError``.
     """
     if ledger.folder is None:
-        return Purged()
+        return PurgeResult()
     with ledger.claims() as claimed:
         return _purge(_Purge(ledger, ledger.folder, claimed), keep, now or datetime.now(UTC))
 
 
-def _purge(steps: _Purge, keep: Keep, now: datetime) -> Purged:
+def _purge(steps: _Purge, keep: RetentionPolicy, now: datetime) -> PurgeResult:
     old = _timestamp(now - timedelta(days=keep.days))
     recent = _timestamp(now - timedelta(days=1))
     checkpoints = steps.ledger.checkpoints()
@@ -154,7 +154,7 @@ class _Purge:
         self._entries = 0
         self._blobs = 0
 
-    def remove_all_but(self, remaining: Sequence[Checkpoint], *, since: str) -> Purged:
+    def remove_all_but(self, remaining: Sequence[Checkpoint], *, since: str) -> PurgeResult:
         """Remove the other checkpoints, the histories that only they need and that ended before ``since``, and all blobs that
         nothing names.
         """
@@ -162,7 +162,7 @@ class _Purge:
         self._remove_checkpoints({checkpoint.id for checkpoint in remaining})
         self._remove_histories(remaining, since)
         is_alone = self._sweep()
-        return Purged(
+        return PurgeResult(
             checkpoints=self._checkpoints,
             entries=self._entries,
             blobs=self._blobs,

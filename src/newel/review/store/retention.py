@@ -5,7 +5,7 @@ from __future__ import annotations
 from newel.agent.messages import Wire
 
 
-class Keep(Wire, frozen=True, kw_only=True):
+class RetentionPolicy(Wire, frozen=True, kw_only=True):
     """The retention policy: the latest ``runs`` and all of the last ``days`` are kept. Fewer if the ledger takes more than
     ``size`` bytes, but always all of the last day.
     """

@@ -8,7 +8,7 @@ from newel.review.tracking.effect_log import EffectLog, effect_of
 from newel.review.tracking.effects import TrackedOperation, TrackedRun
 
 
-class BetweenCommands:
+class ChangesBetweenCommands:
     """``run`` is the run that they belong to; None if no process was left behind, and they are the user's. After the end of a run it is in
     the effect log, so that the process after a crash names what changed.
     """

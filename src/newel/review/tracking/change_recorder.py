@@ -34,7 +34,7 @@ from newel.review.project import ProjectReview
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
-from newel.review.tracking.between_commands import BetweenCommands
+from newel.review.tracking.between_commands import ChangesBetweenCommands
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, effect_of
 from newel.review.tracking.effects import (
@@ -93,7 +93,7 @@ class ChangeRecorder:
         """Commands whose changes are not recorded yet."""
         self._looked_at = ""
         """When all changes until then had been recorded."""
-        self._between = BetweenCommands(log)
+        self._between = ChangesBetweenCommands(log)
         self._found: list[tuple[TrackedOperation, WorkspaceChanges]] = []
         """Changes that a scan reported, and will not report again, but that could not be recorded yet."""
         self._lock = anyio.Lock(fast_acquire=True)

@@ -22,7 +22,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEvent, AgentStart
 from newel.review.last_run import LastRun
 from newel.review.tracking.recording_workspace import RecordingWorkspace
-from newel.workspace.port import Completed, DelegatingWorkspace, RunOptions, WriteResult
+from newel.workspace.port import CommandResult, DelegatingWorkspace, RunOptions, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class IsolatedWorkspace(DelegatingWorkspace[RecordingWorkspace]):
         self._check_inside(path)
         await super().remove_folder(path)
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         copy = await self._target()
         if self._project.root not in command:
             return await copy.run(command, **options)

@@ -28,7 +28,7 @@ from newel.concurrency import background_tasks
 from newel.review.tracking.effects import MAX_TITLE, TrackedOperation, TrackedRun, retry
 from newel.storage.files import project_folder
 from newel.text.format import join_names
-from newel.workspace.port import ChangedFile, Completed, DelegatingWorkspace, RunOptions, WriteResult
+from newel.workspace.port import ChangedFile, CommandResult, DelegatingWorkspace, RunOptions, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from newel.permissions.rules import RuleSet
     from newel.review.last_run import LastRun
     from newel.review.project import ProjectReview
-    from newel.review.store.retention import Keep
+    from newel.review.store.retention import RetentionPolicy
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.review.tracking.outside import OutsideWatch
     from newel.session.history import History
@@ -97,7 +97,7 @@ class RecorderRegistry:
         home: Path | None,
         *,
         noted: Path | None = None,
-        keep: Keep | None = None,
+        keep: RetentionPolicy | None = None,
         find_left_out: FindLeftOut = lambda _: [],
         rules: RuleSet | None = None,
     ) -> None:
@@ -165,7 +165,7 @@ class RecorderRegistry:
             self._opened.popitem()[1].close()
 
 
-class Unrecorded:
+class NullRecorderProvider:
     """Replaces the registry where recording is off: runs are remembered, without their titles."""
 
     def __init__(self, recorders: RecorderRegistry) -> None:
@@ -337,7 +337,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         async with self.recording(path, expect=expect):
             await self._inner.remove(path, expect=expect)
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         async with self.recording() as operation:
             if self._run is not None and self.name == self.root:  # on this machine
                 from newel.review.tracking.outside import OutsideWatch

@@ -31,7 +31,7 @@ from newel.session.imports.common import (
     ODD,
     Entry,
     ImportedSession,
-    LeftOut,
+    OmissionCounts,
     make_metadata,
     message_lines,
     own_call,
@@ -87,7 +87,7 @@ def is_claude(entry: Entry) -> bool:
 
 def import_claude(source: Path, directory: Path) -> ImportedSession:
     """Import a session file of Claude Code into the sessions' ``directory``. It keeps its id. Raises ``SessionError``."""
-    damage, left_out = Damage(), LeftOut()
+    damage, left_out = Damage(), OmissionCounts()
     found = [_NumberedEntry(number, entry) for number, entry in read_entries(source, damage)]
     if not any(isinstance(each.entry.get("sessionId"), str) for each in found):
         raise SessionError(f"{source} is not a session file of Claude Code: no line of it names a session.")
@@ -125,7 +125,7 @@ def _title(found: list[_NumberedEntry], ids: set[str]) -> str:
 class _Conversation:
     """The entries that lead to the last one, and those that belong to them. ``ids`` are their ids."""
 
-    def __init__(self, found: list[_NumberedEntry], damage: Damage, left_out: LeftOut) -> None:
+    def __init__(self, found: list[_NumberedEntry], damage: Damage, left_out: OmissionCounts) -> None:
         self._damage = damage
         self._left_out = left_out
         talk = [each for each in found if self._is_talk(each)]

@@ -30,7 +30,7 @@ from newel.session.imports.common import (
     ODD,
     Entry,
     ImportedSession,
-    LeftOut,
+    OmissionCounts,
     make_metadata,
     message_lines,
     own_call,
@@ -76,7 +76,7 @@ def is_codex(entry: Entry) -> bool:
 
 def import_codex(source: Path, directory: Path) -> ImportedSession:
     """Import a session file of codex into the sessions' ``directory``. It keeps its id. Raises ``SessionError``."""
-    damage, left_out = Damage(), LeftOut()
+    damage, left_out = Damage(), OmissionCounts()
     found = read_entries(source, damage)
     if not found or not is_codex(found[0][1]):
         raise SessionError(
@@ -104,7 +104,7 @@ def import_codex(source: Path, directory: Path) -> ImportedSession:
 class _Rollout:
     """The messages so far; what a model writes up to a result is one answer."""
 
-    def __init__(self, damage: Damage, left_out: LeftOut) -> None:
+    def __init__(self, damage: Damage, left_out: OmissionCounts) -> None:
         self.model = ""
         self.cwd = ""
         self._damage = damage

@@ -61,7 +61,7 @@ class AlreadyImported(SessionError):
         self.session_id = session_id
 
 
-class LeftOut:
+class OmissionCounts:
     """Counts what of a session is not imported on purpose."""
 
     def __init__(self) -> None:

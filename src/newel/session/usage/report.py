@@ -54,7 +54,7 @@ class Counts(msgspec.Struct, rename="camel"):
 _ADDED: Final = tuple(name for name in Counts.__struct_fields__ if name != "cost")
 
 
-class Used(msgspec.Struct, frozen=True):
+class RequestUsage(msgspec.Struct, frozen=True):
     """What a request used; ``duration`` in milliseconds is None if it was not recorded."""
 
     usage: Usage
@@ -116,7 +116,7 @@ class Tally:
     def count_run(self, project: str, model: str, timestamp: str) -> None:
         self._cell(project, model, "", timestamp).runs += 1
 
-    def count_request(self, project: str, model: str, timestamp: str, used: Used) -> None:
+    def count_request(self, project: str, model: str, timestamp: str, used: RequestUsage) -> None:
         """Count a request to a model."""
         usage, cost, duration = used.usage, used.cost, used.duration
         cell = self._cell(project, model, "", timestamp)

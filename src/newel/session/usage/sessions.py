@@ -27,7 +27,7 @@ from newel.session.file_format import (
     read_line,
 )
 from newel.session.paths import metadata_from_name, session_files
-from newel.session.usage.report import UNKNOWN, Tally, Used
+from newel.session.usage.report import UNKNOWN, RequestUsage, Tally
 from newel.storage.loading import no_collection
 from newel.text.sanitize import plain_line
 
@@ -184,7 +184,7 @@ class _SessionCounter:
         if self._is_prompted:
             self._is_prompted = False
             self._tally.count_run(*at)
-        self._tally.count_request(*at, Used(message.usage, message.cost, message.duration))
+        self._tally.count_request(*at, RequestUsage(message.usage, message.cost, message.duration))
         if not message.usage.total and message.stop_reason not in {"error", "aborted"}:
             self._tally.count_without_usage(*at)
 
@@ -195,7 +195,7 @@ class _SessionCounter:
             return
         if about.usage is not None:
             model = about.model or self._model
-            used = Used(about.usage, about.cost, about.duration)
+            used = RequestUsage(about.usage, about.cost, about.duration)
             self._tally.count_request(self._project, model, message.timestamp, used)
 
 

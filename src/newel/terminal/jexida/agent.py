@@ -26,7 +26,7 @@ from newel.terminal.jexida.ports import CommandHost, ModelBackend
 from newel.terminal.jexida.reply_provider import AnswerOrShell
 from newel.terminal.jexida.routines import Routines
 from newel.terminal.jexida.shell_tool import Confirmation, ShellTool
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 
 MAX_REQUESTS = 12
 """Requests for one prompt: an endless series of proposed commands comes to an end."""
@@ -126,7 +126,7 @@ class JexidaAgent:
         """Ask the model again, after the cause of a failed answer was removed."""
         return await self.agent.answer([])
 
-    def on_command_end(self, done: Completed) -> None:
+    def on_command_end(self, done: CommandResult) -> None:
         self.exit_code = done.exit_code
         self.commands_run += 1
 

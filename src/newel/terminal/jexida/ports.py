@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.ports import Provider
-from newel.workspace.port import Completed, OnOutput
+from newel.workspace.port import CommandResult, OnOutput
 
 if TYPE_CHECKING:
     from newel.review.project import ProjectReview
@@ -49,7 +49,7 @@ class CommandHost(Protocol):
         """
         ...
 
-    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
+    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> CommandResult:
         """Run a shell command, as ``Workspace.run`` does. Raises ``WorkspaceError``."""
         ...
 

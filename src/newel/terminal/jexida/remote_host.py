@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from newel.agent.errors import WorkspaceError
 from newel.review.tracking.recording_workspace import AgentSession, RecorderRegistry, RecordingWorkspace
-from newel.workspace.port import Completed, OnOutput, Workspace
+from newel.workspace.port import CommandResult, OnOutput, Workspace
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.lazy_connection import LazyConnection
 from newel.workspace.ssh.workspace import SshWorkspace
@@ -53,7 +53,7 @@ class RemoteHost:
         target = self.lazy.target
         return target.url if target.path is None else SshWorkspace(await self.lazy.get()).name
 
-    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> Completed:
+    async def run(self, command: str, /, *, on_output: OnOutput | None = None) -> CommandResult:
         connection = await self.lazy.get()
         completed = await self._workspace(connection).run(command, on_output=on_output)
         if connection.state.name == "up":

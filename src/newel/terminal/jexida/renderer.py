@@ -13,7 +13,7 @@ from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import Screen
 from newel.text.format import ENDINGS, PROMPT, describe_retry, format_duration, one_line
 from newel.text.sanitize import SanitizedStream, escape_invisible, escape_line, sanitize
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 
 Tone = Literal["plain", "strong", "dim", "good", "bad", "warn"]
 """``good``, ``bad`` and ``warn`` colour an outcome that the words state too."""
@@ -103,7 +103,7 @@ class PanelRenderer(LiveRenderer):
         self._grow_output(piece)
         self._draw()
 
-    def end_command(self, done: Completed | None) -> None:
+    def end_command(self, done: CommandResult | None) -> None:
         """The command has ended; None if its end was not seen."""
         if done is None:
             self._end_output(None)

@@ -13,7 +13,7 @@ from newel.agent.tool_executor import EXCLUSIVE
 from newel.terminal.jexida.ports import CommandHost
 from newel.terminal.ui.approval import again, is_unclear
 from newel.terminal.ui.line_reader import without_paste
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 
 TOOL: Final = "bash"
 """The tool's name in sessions, the same as elsewhere."""
@@ -58,7 +58,7 @@ class ShellTool:
         },
     )
 
-    def __init__(self, host: CommandHost, on_end: Callable[[Completed], object]) -> None:
+    def __init__(self, host: CommandHost, on_end: Callable[[CommandResult], object]) -> None:
         self._host = host
         self._on_end = on_end
 
@@ -91,7 +91,7 @@ class ShellTool:
         )
 
 
-def result_text(command: str, done: Completed) -> str:
+def result_text(command: str, done: CommandResult) -> str:
     """The result of a command for the model."""
     output = f"{done.stdout}\n{done.stderr}"
     if len(output) > MAX_RESULT:
@@ -101,7 +101,7 @@ def result_text(command: str, done: Completed) -> str:
     return f"Command: {command}\nExit code: {done.exit_code}\nOutput:\n{output}"
 
 
-def errors_apart(done: Completed) -> str:
+def errors_apart(done: CommandResult) -> str:
     """The last lines of a failed command's error output, if other output surrounds them; for display."""
     if not done.exit_code or not done.stdout.strip():
         return ""

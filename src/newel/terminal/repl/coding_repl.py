@@ -24,12 +24,12 @@ from newel.terminal.commands import CommandContext, rewrite_commands, slash_comm
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.transcript import Section, transcript_of
 from newel.terminal.repl.background_commands import watch
-from newel.terminal.repl.kept_queue import KeptQueue
 from newel.terminal.repl.model_commands import switch_thinking_level
 from newel.terminal.repl.own_commands import OwnCommands
 from newel.terminal.repl.permission_commands import switch_approval_mode
 from newel.terminal.repl.repl import Repl, converse, named, open_ui
 from newel.terminal.repl.replay import show_resumed
+from newel.terminal.repl.session_queue import SessionQueue
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.repl.slash_hints import NOT_SENT, NOTE_HINT
 from newel.terminal.repl.status_line import StatusLine
@@ -141,7 +141,7 @@ class CodingRepl(Repl[CommandContext]):
         self._header = header
         self._queueing = anyio.Lock()
         self._status = StatusLine(agent, home)
-        self._kept = KeptQueue(agent)
+        self._session_queue = SessionQueue(agent)
         self._preparing: set[str] = set()
         """The ids of the messages whose files are read before they are queued."""
         self._typed: dict[str, Prompt] = {}
@@ -188,13 +188,13 @@ class CodingRepl(Repl[CommandContext]):
 
     def _offer_left(self) -> None:
         """Put what another process has left unsent into the input: the user may no longer want it sent."""
-        left = self._kept.left()
+        left = self._session_queue.left()
         commands = [prompt for prompt in left if self.is_command(prompt.typed)]
         messages = [prompt for prompt in left if prompt not in commands]
         if commands:
             self.ui.renderer.note(f"Not run before the conversation ended: {named(commands)}.")
             for prompt in commands:
-                self._kept.drop(prompt)
+                self._session_queue.drop(prompt)
         if messages:
             self.ui.renderer.note(LEFT)
             self.put_back(messages)
@@ -219,13 +219,13 @@ class CodingRepl(Repl[CommandContext]):
         try:
             found = COMMANDS.find(prompt.typed)
             if found and found[0].at_once:
-                self._kept.replace_input()
+                self._session_queue.replace_input()
                 super().submit(text, when, images)
                 return
-            if self.busy or (self._kept.has_input and not self.is_command(text)):
-                prompt = self._kept.keep(prompt)  # before it is shown as queued
+            if self.busy or (self._session_queue.has_input and not self.is_command(text)):
+                prompt = self._session_queue.keep(prompt)  # before it is shown as queued
             else:
-                self._kept.replace_input()
+                self._session_queue.replace_input()
         except NewelError as error:
             self.ui.renderer.note(f"Error: {error}")
             self.put_back([prompt])
@@ -240,7 +240,7 @@ class CodingRepl(Repl[CommandContext]):
         return text.lstrip().startswith("!") or super().is_command(text)
 
     def put_back(self, prompts: Sequence[Prompt]) -> None:
-        self._kept.put_back(prompts)
+        self._session_queue.put_back(prompts)
         super().put_back(prompts)
 
     def _is_note(self, text: str) -> bool:
@@ -250,14 +250,14 @@ class CodingRepl(Repl[CommandContext]):
     def take_back(self) -> str | None:
         """The queues are those of ``state_lines``, the last line first."""
         if self._queue:
-            self._kept.put_back([self._queue[-1]])
+            self._session_queue.put_back([self._queue[-1]])
             return super().take_back()
         queue = self._agent.agent.queue
         for message in reversed([*queue.steer, *queue.later]):
             if isinstance(message, UserMessage):
                 queue.remove(message.id)
                 prompt = self._as_typed(message)
-                self._kept.put_back([prompt])
+                self._session_queue.put_back([prompt])
                 return prompt.typed
         return None
 
@@ -348,7 +348,7 @@ class CodingRepl(Repl[CommandContext]):
     async def _run_job(self, prompt: Prompt) -> None:
         self._has_failed = False
         if self.is_command(prompt.typed):
-            self._kept.drop(prompt)  # before it runs: it must not be offered again
+            self._session_queue.drop(prompt)  # before it runs: it must not be offered again
         await super()._run_job(prompt)
 
     async def _run_text(self, prompt: Prompt) -> None:
@@ -398,7 +398,7 @@ class CodingRepl(Repl[CommandContext]):
         self._typed.clear()
         waiting = {prompt.id for prompt in self._queue} | self._preparing
         try:
-            self._kept.settle(waiting)
+            self._session_queue.settle(waiting)
         except NewelError as error:
             self.ui.renderer.note(f"Error: {error}")
         self._offer_left()

@@ -23,7 +23,7 @@ from newel.workspace.port import SCHEME
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.ui.terminal_ui import TerminalUI
-    from newel.workspace.port import CommandTerminal, Completed
+    from newel.workspace.port import CommandResult, CommandTerminal
 
 SHARED: Final = "The model gets this with your next message (!! takes it back)."
 PRIVATE: Final = "Private: the model does not get this."
@@ -98,7 +98,7 @@ class OwnCommands:
         else:
             self._ui.renderer.note("Nothing is waiting to go to the model.")
 
-    async def _run(self, command: str) -> Completed:
+    async def _run(self, command: str) -> CommandResult:
         workspace = self._agent.workspace
         handed: AbstractAsyncContextManager[CommandTerminal | None] = (
             self._ui.hand_over() if self._has_terminal else nullcontext()
@@ -113,7 +113,7 @@ class OwnCommands:
             self._ui.renderer.note(done.stderr, "whole")
         return done
 
-    async def _attach(self, command: str, output: str, done: Completed) -> Attachment:
+    async def _attach(self, command: str, output: str, done: CommandResult) -> Attachment:
         if len(output) > MOST:
             output = shorten(output, MOST, done.whole or await self._save(output))
         return Attachment(

@@ -33,7 +33,7 @@ from newel.terminal.ui.plain_ui import PlainUI
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import format_duration, join_names, one_line
 from newel.text.sanitize import SanitizedStream
-from newel.workspace.port import Completed, Workspace
+from newel.workspace.port import CommandResult, Workspace
 
 if TYPE_CHECKING:
     from newel.config.terminal import TerminalSettings
@@ -355,7 +355,7 @@ async def error_of(answer: Awaitable[object]) -> Exception | None:
     return None
 
 
-async def run_command(workspace: Workspace, command: str, show: Callable[[str], None]) -> Completed:
+async def run_command(workspace: Workspace, command: str, show: Callable[[str], None]) -> CommandResult:
     """Run the user's own command in the workspace, without a time limit; the model does not see it. ``show`` gets the output as it
     arrives, made inert.
 
@@ -371,7 +371,7 @@ async def run_command(workspace: Workspace, command: str, show: Callable[[str], 
     return completed
 
 
-def exit_summary(completed: Completed) -> str:
+def exit_summary(completed: CommandResult) -> str:
     """``exit code 2 · 1.9 s``: how a command ended, and the processes it left running."""
     running = (
         f" · still running: {join_names(completed.left_running, shown=3)}" if completed.left_running else ""

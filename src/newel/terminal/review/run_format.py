@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from newel.review.project import ProjectReview, RunFile, RunView
     from newel.review.revert import RevertConflict
     from newel.review.run_summaries import RunCounts
-    from newel.review.save import Saved
+    from newel.review.save import SaveResult
     from newel.review.store.ledger import Checkpoint
 
 SHORT = DiffLimit(60, 100_000)
@@ -232,7 +232,7 @@ async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *,
     return bool(saved) and not plan.conflicts
 
 
-def describe_saved(saved: Sequence[Saved], is_redo: bool, format_command: CommandFormatter) -> str:
+def describe_saved(saved: Sequence[SaveResult], is_redo: bool, format_command: CommandFormatter) -> str:
     """The files that were undone or redone on disk, those whose pending changes were rejected, and how to go back and further."""
     done = [file.path for file in saved if file.applied]
     pending = [file.path for file in saved if not file.applied]

@@ -17,48 +17,48 @@ class InvalidInputLine(NewelError, code="bad_request"):
     """A line that is no valid input."""
 
 
-class _Tagged(msgspec.Struct, frozen=True, tag_field="type"):
+class _InputMessage(msgspec.Struct, frozen=True, tag_field="type"):
     """Fields that Newel does not use are ignored."""
 
 
-class _Text(_Tagged, frozen=True, tag="text"):
+class _Text(_InputMessage, frozen=True, tag="text"):
     text: str
 
 
-class _Base64(_Tagged, frozen=True, tag="base64"):
+class _Base64(_InputMessage, frozen=True, tag="base64"):
     media_type: str
     data: str
 
 
-class _Image(_Tagged, frozen=True, tag="image"):
+class _Image(_InputMessage, frozen=True, tag="image"):
     source: _Base64
 
 
-class _Sent(msgspec.Struct, frozen=True):
+class _SentMessage(msgspec.Struct, frozen=True):
     content: str | list[_Text | _Image]
     role: Literal["user"]
 
 
-class UserLine(_Tagged, frozen=True, tag="user"):
+class UserLine(_InputMessage, frozen=True, tag="user"):
     """A prompt."""
 
-    message: _Sent
+    message: _SentMessage
 
 
-class ControlRequest(_Tagged, frozen=True, tag="control_request"):
+class ControlRequest(_InputMessage, frozen=True, tag="control_request"):
     """A request that acts at once and is answered by a ``control_response``."""
 
     request_id: str
     request: dict[str, Any]
 
 
-class ControlResponse(_Tagged, frozen=True, tag="control_response"):
+class ControlResponse(_InputMessage, frozen=True, tag="control_response"):
     """The answer to a ``control_request`` of Newel's own."""
 
     response: dict[str, Any]
 
 
-class KeepAlive(_Tagged, frozen=True, tag="keep_alive"):
+class KeepAlive(_InputMessage, frozen=True, tag="keep_alive"):
     """Has no effect."""
 
 

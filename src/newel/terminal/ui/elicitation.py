@@ -22,7 +22,7 @@ MAX_LISTED: Final = 100
 """Choices listed; others can be typed."""
 
 
-class _Ended(Exception):
+class _FormDismissed(Exception):
     """The user declined or cancelled the request."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
@@ -35,7 +35,7 @@ async def elicit(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
         if request.url is not None:
             return await _visit(request, request.url, ask)
         return await _fill_in(request, ask)
-    except _Ended as ended:
+    except _FormDismissed as ended:
         return ElicitAnswer(action=ended.action)
 
 
@@ -43,9 +43,9 @@ async def _line(ask: AskLine, question: str, about: str, *, interrupting: bool) 
     answer = await ask(question, about, interrupting=interrupting)
     match None if answer is None else answer.strip():
         case None | "/cancel":
-            raise _Ended("cancel")
+            raise _FormDismissed("cancel")
         case "/decline":
-            raise _Ended("decline")
+            raise _FormDismissed("decline")
         case line:
             return line
 
@@ -57,7 +57,7 @@ async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
     while True:
         typed = (await _line(ask, question, about, interrupting=True)).lower()
         if typed in {"", "n", "no"}:
-            raise _Ended("decline")
+            raise _FormDismissed("decline")
         letter = "y" if typed == "yes" else typed
         if letter in offers:
             return letter

@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
 def build_layout(buffer: Buffer, rows: Rows, height: Callable[[], int]) -> Layout:
     """The layout of the input ``buffer`` in a terminal of ``height`` rows, half of which it takes at most."""
-    above, hints, status = map(_Drawn, (rows.above, rows.hints, rows.status))
+    above, hints, status = map(_CachedText, (rows.above, rows.hints, rows.status))
     typed = Window(
         BufferControl(buffer, input_processors=[TabsProcessor(tabstop=4, char1=" ", char2=" ")]),
         height=lambda: Dimension(min=1, max=max(height() // 2, 3)),
@@ -130,7 +130,7 @@ def _fit(text: str, columns: int) -> str:
     return "".join(char for char, end in zip(text, ends, strict=True) if end <= columns)
 
 
-class _Drawn:
+class _CachedText:
     """A text that is made once for each drawing of the screen, although several parts of the layout ask for it."""
 
     def __init__(self, get: GetText) -> None:

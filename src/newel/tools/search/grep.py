@@ -84,7 +84,7 @@ class FileMatches(msgspec.Struct, frozen=True):
     lines: dict[int, str]
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _FoundLines(msgspec.Struct, frozen=True):
     index: int
     numbers: list[int]
     lines: dict[int, str]
@@ -225,7 +225,7 @@ async def _search(texts: dict[str, bytes], arguments: GrepParameters, limit: int
         (*_, reason) = ("", *done.stderr.splitlines())
         raise ToolError(f"The search failed: {reason or f'exit code {done.exit_code}'}.")
     names = list(texts)
-    found = [msgspec.json.decode(line, type=_Found, strict=False) for line in done.stdout.splitlines()]
+    found = [msgspec.json.decode(line, type=_FoundLines, strict=False) for line in done.stdout.splitlines()]
     return [FileMatches(names[each.index], each.numbers, each.lines) for each in found]
 
 

@@ -54,7 +54,7 @@ NOT_REACHED: Final = (
 )
 
 
-class Redirected(Exception):
+class ForbiddenRedirect(Exception):
     """The page is on another server, which no rule allows."""
 
     def __init__(self, to: WebAddress) -> None:
@@ -73,7 +73,7 @@ class WebPage(msgspec.Struct, frozen=True):
 
 
 async def fetch(address: WebAddress, find_access: FindAccess) -> WebPage:
-    """Fetch a page. Raises ``Redirected``, and ``ToolError`` if there is none."""
+    """Fetch a page. Raises ``ForbiddenRedirect``, and ``ToolError`` if there is none."""
     try:
         with anyio.fail_after(TIMEOUT_S):
             for _ in range(MAX_REDIRECTS + 1):
@@ -85,7 +85,7 @@ async def fetch(address: WebAddress, find_access: FindAccess) -> WebPage:
                     following.server != address.server
                     and not find_access(following.host, following.port).is_allowed
                 ):
-                    raise Redirected(following)
+                    raise ForbiddenRedirect(following)
                 address = following
     except TimeoutError:
         raise ToolError(f"{address} did not answer completely within {TIMEOUT_S:g} s.") from None

@@ -60,7 +60,7 @@ _MAY_HIDE: Final = frozenset({"div", "section", "span", "table", "ul", "ol", "fo
 _HIDDEN: Final = re.compile(r"(?i)(?:^|\s)hidden(?:[\s=]|\Z)|display\s*:\s*none|visibility\s*:\s*hidden")
 
 
-class Converted(NamedTuple):
+class ConvertedPage(NamedTuple):
     """``is_cut`` tells that the page is longer."""
 
     title: str
@@ -74,7 +74,7 @@ class _Tag(NamedTuple):
     is_end: bool
 
 
-def to_markdown(page: str, address: WebAddress) -> Converted:
+def to_markdown(page: str, address: WebAddress) -> ConvertedPage:
     """Convert a page; its links are relative to ``address``. Of a page with a main part only that is converted, if it has text."""
     page = page.replace("\0", "")
     title = re.search(r"(?i)<title[^>]{0,200}>([^<]{0,1000})", page)
@@ -83,7 +83,7 @@ def to_markdown(page: str, address: WebAddress) -> Converted:
         writer = _write(page, address)
     text = writer.finish()
     is_cut = max(writer.size, len(text)) > MAX_TEXT
-    return Converted(" ".join(unescape(title[1]).split()) if title else "", text[:MAX_TEXT], is_cut)
+    return ConvertedPage(" ".join(unescape(title[1]).split()) if title else "", text[:MAX_TEXT], is_cut)
 
 
 def attributes_of(text: str) -> dict[str, str]:

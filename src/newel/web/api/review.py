@@ -303,7 +303,9 @@ async def redo(request: Request, service: Service) -> Response:
 
 @router.post(
     "/apply",
-    **_route(responses.Applied, "Save a job's accepted hunks and reject the rest", requests.ApplyRequest),
+    **_route(
+        responses.ApplyResponse, "Save a job's accepted hunks and reject the rest", requests.ApplyRequest
+    ),
 )
 async def apply(request: Request, service: Service) -> Response:
     body = await _read(request, requests.ApplyRequest)

@@ -26,7 +26,7 @@ from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.git import copy_repository
 from newel.workspace.mirror.port import CopyResult, Exclusions, FileContent, MirrorBackend, Signature
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
-from newel.workspace.snapshots.port import Stopped
+from newel.workspace.snapshots.port import ScanCancelled
 
 
 class MirrorLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Mirror:
         """``update`` in the backend's thread; returns early once ``stopped`` is true."""
         try:
             # A cancelled update may still be stopping.
-            with self._working, contextlib.suppress(Stopped):
+            with self._working, contextlib.suppress(ScanCancelled):
                 self._update_or_clear(contents, stopped)
         except ConnectionLost as lost:
             raise ConnectionLost(

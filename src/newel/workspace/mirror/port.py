@@ -85,7 +85,7 @@ class MirrorBackend(GitBackend, Protocol):
     """A project and its copy. Paths are relative to either; no link in the copy redirects a write out of it.
 
     Methods other than ``run_in_thread``, ``run_in_background`` and ``release`` block, and must run within one of the first two.
-    They raise ``OSError``, ``WorkspaceError``, and ``Stopped`` after a cancellation.
+    They raise ``OSError``, ``WorkspaceError``, and ``ScanCancelled`` after a cancellation.
     """
 
     @property

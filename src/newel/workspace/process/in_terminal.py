@@ -1,7 +1,7 @@
 """Runs a command of the user's own in the user's terminal, and keeps what it writes, too.
 
     keys ── CommandTerminal.read ──> pty ──> the command
-    screen <── CommandTerminal.write ── pty <── the command      and the text of it into ``Completed.stdout``
+    screen <── CommandTerminal.write ── pty <── the command      and the text of it into ``CommandResult.stdout``
 
 The command gets a terminal of its own, so that nothing that it does to it, or leaves running in it, reaches the user's.
 """
@@ -17,7 +17,7 @@ from typing import Final
 
 from newel.concurrency import background_tasks
 from newel.text.terminal_output import TerminalText
-from newel.workspace.port import CommandTerminal, Completed, TimeLimit
+from newel.workspace.port import CommandResult, CommandTerminal, TimeLimit
 from newel.workspace.process.environment import UNATTENDED
 from newel.workspace.process.launcher import ProcessLauncher, StartedProcess
 from newel.workspace.process.output import Output, OutputLimits
@@ -46,7 +46,7 @@ async def run_in_terminal(
     limits: OutputLimits,
     launcher: ProcessLauncher[StartedProcess],
     terminal: CommandTerminal,
-) -> Completed:
+) -> CommandResult:
     """As ``run_process``; both outputs are one. Nothing is stopped by time: the user is there."""
     output = TerminalOutput(limits, terminal)
     child = TerminalProcess(argv, cwd, _attended(environ), output, launcher)

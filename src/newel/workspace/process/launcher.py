@@ -30,7 +30,7 @@ class StartedProcess(Protocol):
 
 
 @runtime_checkable
-class Preparable(Protocol):
+class PreparableLauncher(Protocol):
     """A launcher that takes time to start."""
 
     def prepare(self) -> None:

@@ -239,7 +239,7 @@ def purge(directory: str) -> None:
                 Path(path).unlink()
 
 
-class Live:
+class LiveOutput:
     """Passes output on while a command runs: at most ten pieces a second of at most 64 KiB each, so that a flood of output
     neither slows the command nor swamps its readers.
     """
@@ -291,7 +291,7 @@ class Output:
         self.stdout = Capture(limits.output)
         self.stderr = Capture(limits.output)
         self.spill = Spill(limits.spill_dir, limits.spill)
-        self.live = Live(on_output) if on_output else None
+        self.live = LiveOutput(on_output) if on_output else None
 
     def add(self, stream: str, chunk: bytes) -> None:
         capture = self.stdout if stream == "stdout" else self.stderr

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Unpack
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.port import Completed, RunOptions, TimeLimit
+from newel.workspace.port import CommandResult, RunOptions, TimeLimit
 from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess
 from newel.workspace.process.output import Output, OutputLimits, OutputSink
 from newel.workspace.process.process_tree import ProcessTree
@@ -50,7 +50,7 @@ async def run_process(
     limits: OutputLimits,
     launcher: ProcessLauncher[StartedProcess] = DIRECT,
     **options: Unpack[RunOptions],
-) -> Completed:
+) -> CommandResult:
     """Run a program in a session of its own, without input, until it ends.
 
     On timeout the program and all its processes (see ``ProcessTree``) get TERM, then KILL, and the output so far is
@@ -64,7 +64,7 @@ async def run_process(
 
 
 class ExitInfo(NamedTuple):
-    """How a process ended; as in ``Completed``."""
+    """How a process ended; as in ``CommandResult``."""
 
     exit_code: int
     duration: int
@@ -98,8 +98,8 @@ async def wait_for_exit(child: ChildProcess, limit: TimeLimit) -> ExitInfo:
     )
 
 
-def to_completed(output: Output, ending: ExitInfo) -> Completed:
-    return Completed(
+def to_completed(output: Output, ending: ExitInfo) -> CommandResult:
+    return CommandResult(
         stdout=output.stdout.text(output.spill.where),
         stderr=output.stderr.text(output.spill.where),
         truncated=output.stdout.truncated or output.stderr.truncated,

@@ -41,7 +41,7 @@ def _never() -> bool:
     return False
 
 
-class Confined(msgspec.Struct, frozen=True):
+class LaunchSpec(msgspec.Struct, frozen=True):
     """The program that starts a launcher, confined, and the descriptors that it inherits; ``environ`` is what commands have in their
     environment, ``programs`` a folder that is first on their ``PATH``, "" for none. ``ends_with_its_program`` says that the kernel ends all
     that is inside when the program is killed. ``is_busy`` says whether a helper outside works for a process inside.
@@ -60,7 +60,7 @@ class Confinement(Protocol):
 
     def confine(
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
-    ) -> Confined:
+    ) -> LaunchSpec:
         """Prepare a launcher for a policy; ``server`` is its socket, ``stack`` is closed when it has ended. Raises ``SandboxError``."""
         ...
 
@@ -78,7 +78,7 @@ class BubblewrapConfinement:
 
     def confine(
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
-    ) -> Confined:
+    ) -> LaunchSpec:
         from newel.workspace.process.python_program import code_of, in_memory, own_python
         from newel.workspace.sandbox import launcher_main
         from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
@@ -105,7 +105,7 @@ class BubblewrapConfinement:
         environ = {"TMPDIR": "/tmp"} | proxy_environ(launcher_main.PROXY_PORT if policy.proxy else None)  # noqa: S108 — it is private
         descriptors = [seccomp, code, server, *([] if broker < 0 else [broker])]
         programs = PROGRAMS_INSIDE if broker >= 0 else ""
-        return Confined(argv, descriptors, environ, programs, ends_with_its_program=True, is_busy=is_busy)
+        return LaunchSpec(argv, descriptors, environ, programs, ends_with_its_program=True, is_busy=is_busy)
 
     def facts(self) -> Sequence[str]:
         program = Path(find_bubblewrap())

@@ -12,7 +12,7 @@ from typing import Final, Unpack
 import msgspec
 
 from newel.text.format import one_line
-from newel.workspace.port import Completed, DelegatingWorkspace, RunOptions, Workspace
+from newel.workspace.port import CommandResult, DelegatingWorkspace, RunOptions, Workspace
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 
 WAY_OUT: Final = "in ~/.newel/config.toml, or start Newel with --sandbox off."
@@ -137,7 +137,7 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
         self._said: set[str] = set()
         self._leave = LEAVE if may_leave else ""
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         done = await self._inner.run(command, **options)
         if options.get("unsandboxed"):
             return done
@@ -148,7 +148,7 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
             return msgspec.structs.replace(done, stderr=f"{done.stderr}{separator}{lines}")
         return done
 
-    def _explain(self, done: Completed, command: str, refused: Sequence[str]) -> list[str]:
+    def _explain(self, done: CommandResult, command: str, refused: Sequence[str]) -> list[str]:
         """The lines to add to the result of a command."""
         output = f"{done.stdout[-MAX_SCANNED:]}\n{done.stderr[-MAX_SCANNED:]}"
         hints: list[str] = []

@@ -25,7 +25,7 @@ from newel.workspace.sandbox.reach import NotReachable, Resolve, find_reachable,
 Allows = Callable[[str], Awaitable[bool]]
 
 
-class IsReachable(Protocol):
+class ReachabilityCheck(Protocol):
     def __call__(self, address: IPAddress, /, *, is_named: bool) -> bool: ...
 
 
@@ -59,7 +59,7 @@ PRIVATE: Final = (
 NOT_ALLOWED: Final = "403 Not allowed by the sandbox"
 
 
-class _Refused(Exception):
+class _RequestRefused(Exception):
     """The answer to a request that is not passed on."""
 
     def __init__(self, status: str, text: str) -> None:
@@ -96,7 +96,7 @@ class NetworkProxy:
         *,
         allows: Allows = allow_none,
         resolve: Resolve = resolve,
-        is_reachable: IsReachable = is_reachable,
+        is_reachable: ReachabilityCheck = is_reachable,
     ) -> None:
         self._domains = domains
         self._allows = allows
@@ -118,7 +118,7 @@ class NetworkProxy:
                         head, rest = await _read_head(client)
                     target = _parse_head(head)
                     server = await self._connect(target)
-                except _Refused as error:
+                except _RequestRefused as error:
                     await _refuse(client, error.status, str(error))
                     return
                 except TimeoutError:
@@ -134,10 +134,10 @@ class NetworkProxy:
                     await _relay(client, server)
 
     async def _connect(self, target: _Target) -> ByteStream:
-        """Connect to a server that is allowed. Raises ``_Refused``."""
+        """Connect to a server that is allowed. Raises ``_RequestRefused``."""
         rules = [domain for domain in self._domains() if domain.matches(target.host, target.port)]
         if not (rules or await self._allows(target.rule)):
-            raise _Refused(NOT_ALLOWED, REFUSED.format(host=target.host, rule=target.rule))
+            raise _RequestRefused(NOT_ALLOWED, REFUSED.format(host=target.host, rule=target.rule))
         is_named = not rules or any(rule.name != "*" for rule in rules)
         try:
             with anyio.fail_after(CONNECT_S):
@@ -145,10 +145,12 @@ class NetworkProxy:
                 found = await find_reachable(target.host, target.port, may_reach, resolve=self._resolve)
                 return await _connect_first(found, target.port)
         except NotReachable:
-            raise _Refused(NOT_ALLOWED, PRIVATE.format(host=target.host, rule=target.rule)) from None
+            raise _RequestRefused(NOT_ALLOWED, PRIVATE.format(host=target.host, rule=target.rule)) from None
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "it did not answer in time"
-            raise _Refused("502 Bad Gateway", f"{target.host} cannot be reached: {reason}.\n") from error
+            raise _RequestRefused(
+                "502 Bad Gateway", f"{target.host} cannot be reached: {reason}.\n"
+            ) from error
 
 
 async def _connect_first(addresses: Sequence[IPAddress], port: int) -> ByteStream:
@@ -167,14 +169,14 @@ async def _read_head(client: ByteStream) -> tuple[bytes, bytes]:
     data = b""
     while b"\r\n\r\n" not in data:
         if len(data) > MAX_HEAD:
-            raise _Refused("431 Request Header Fields Too Large", "The headers are too long.\n")
+            raise _RequestRefused("431 Request Header Fields Too Large", "The headers are too long.\n")
         data += await client.receive(BLOCK)
     head, _, rest = data.partition(b"\r\n\r\n")
     return head + b"\r\n\r\n", rest
 
 
 def _parse_head(head: bytes) -> _Target:
-    """Raises ``_Refused``."""
+    """Raises ``_RequestRefused``."""
     line, _, headers = head.partition(b"\r\n")
     try:
         method, address, version = line.decode("ascii").split(" ")
@@ -183,7 +185,7 @@ def _parse_head(head: bytes) -> _Target:
             return _Target(parse_host(host), _port(port), b"")
         return _plain_target(method, address, version, headers)
     except ValueError as error:
-        raise _Refused("400 Bad Request", f"The request is not understood: {error}.\n") from error
+        raise _RequestRefused("400 Bad Request", f"The request is not understood: {error}.\n") from error
 
 
 def _plain_target(method: str, address: str, version: str, headers: bytes) -> _Target:

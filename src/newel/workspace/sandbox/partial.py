@@ -19,8 +19,8 @@ from newel.storage.temporary_folder import temporary_folder
 from newel.workspace.process.python_program import code_of, in_memory, own_python
 from newel.workspace.sandbox import launcher_main, partial_main
 from newel.workspace.sandbox.confinement import (
-    Confined,
     FindPolicy,
+    LaunchSpec,
     SandboxError,
     check_system,
     hidden_in_home,
@@ -51,7 +51,7 @@ class PartialConfinement:
 
     def confine(
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
-    ) -> Confined:
+    ) -> LaunchSpec:
         del find_policy  # git needs no help: it can write its folder
         version = find_landlock()
         temporary = stack.enter_context(temporary_folder())
@@ -75,7 +75,7 @@ class PartialConfinement:
         file = stack.enter_context(in_memory(code)).fileno()
         argv = [own_python(), "-I", "-S", "-c", _START, *map(str, (file, server, listener))]
         environ = {"HOME": str(home), "TMPDIR": str(files)} | proxy_environ(port)
-        return Confined(argv, [file, server, *([] if listener < 0 else [listener])], environ)
+        return LaunchSpec(argv, [file, server, *([] if listener < 0 else [listener])], environ)
 
     def facts(self) -> Sequence[str]:
         return ["Landlock", str(find_landlock())]

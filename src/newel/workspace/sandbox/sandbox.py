@@ -28,9 +28,9 @@ from newel.workspace.process.python_program import in_memory
 from newel.workspace.sandbox.confinement import (
     BubblewrapConfinement,
     CannotStart,
-    Confined,
     Confinement,
     FindPolicy,
+    LaunchSpec,
     SandboxError,
 )
 from newel.workspace.sandbox.control_group import (
@@ -125,7 +125,7 @@ class Sandbox:
         self._launcher = 0
         self._statuses: dict[int, int] = {}
         self._policy: SandboxPolicy | None = None
-        self._confined: Confined | None = None
+        self._confined: LaunchSpec | None = None
         self._opened = ExitStack()
         self._group: ControlGroup | None = None
         self._reached: list[str] = []

@@ -15,7 +15,7 @@ from typing import Final, Unpack
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.port import Completed, DelegatingWorkspace, RunOptions, Workspace
+from newel.workspace.port import CommandResult, DelegatingWorkspace, RunOptions, Workspace
 
 Notify = Callable[[str], Awaitable[None]]
 
@@ -61,7 +61,7 @@ class SettingsWatch(DelegatingWorkspace[Workspace]):
         self._changing = set(changing)
         self._notify = notify
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         if self._absent is None:
             existing = await self._existing(self._watched)
             self._absent = [path for path in self._watched if path not in existing]

@@ -47,9 +47,9 @@ from newel.workspace.snapshots.index import SavedTree, load, pack_all, pack_some
 from newel.workspace.snapshots.port import (
     BlobStore,
     FileChange,
+    ScanCancelled,
     SnapshotLimits,
     SnapshotSource,
-    Stopped,
     WorkspaceChanges,
 )
 from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
@@ -127,7 +127,7 @@ class SnapshotManager:
     def _scan_early(self) -> None:
         def check_stopped() -> None:
             if self._is_closing:
-                raise Stopped
+                raise ScanCancelled
 
         # Whatever fails, fails again in `take`.
         with self._scan_lock, contextlib.suppress(Exception):
@@ -276,10 +276,10 @@ class SnapshotManager:
 
         def check_stopped() -> None:
             if stop.is_set():
-                raise Stopped
+                raise ScanCancelled
 
         def scan() -> None:
-            with self._scan_lock, contextlib.suppress(Stopped):
+            with self._scan_lock, contextlib.suppress(ScanCancelled):
                 check_stopped()
                 acknowledged, self._acknowledged = self._acknowledged, {}
                 try:

@@ -18,7 +18,7 @@ GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """Errors for a directory or file that was deleted or replaced by a link."""
 
 
-class Stopped(Exception):
+class ScanCancelled(Exception):
     """The scan was cancelled."""
 
 
@@ -70,7 +70,7 @@ class SnapshotSource(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Make work that waits for the event loop raise ``Stopped``. Called from the event loop's thread."""
+        """Make work that waits for the event loop raise ``ScanCancelled``. Called from the event loop's thread."""
         ...
 
     def touched(self, linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:

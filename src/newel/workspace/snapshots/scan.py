@@ -48,7 +48,7 @@ class _NewEntry(NamedTuple):
 
 
 class Scan:
-    """Use once. ``recheck``: excluded names are classified again. ``check_stopped`` raises ``Stopped`` once nobody waits
+    """Use once. ``recheck``: excluded names are classified again. ``check_stopped`` raises ``ScanCancelled`` once nobody waits
     for the scan any more.
     """
 
@@ -64,7 +64,7 @@ class Scan:
         self._next_level: list[DirectoryVisit] = []
 
     def run(self, visits: Iterable[DirectoryVisit]) -> None:
-        """Raises ``Stopped``, ``OSError`` if the root does not exist, and what the source and the store raise."""
+        """Raises ``ScanCancelled``, ``OSError`` if the root does not exist, and what the source and the store raise."""
         try:
             self._source.start()
             level = list(visits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from newel.workspace.port import CommandTerminal, Completed
+from newel.workspace.port import CommandResult, CommandTerminal
 from newel.workspace.process.in_terminal import run_in_terminal
 from newel.workspace.process.launcher import DIRECT
 from newel.workspace.process.output import OutputLimits
@@ -14,7 +14,7 @@ from newel.workspace.ssh.process import SHELL, WITHHELD, Client, text_of
 
 async def run_in_terminal_on_host(
     client: Client, command: str, *, root: str, limits: OutputLimits, terminal: CommandTerminal
-) -> Completed:
+) -> CommandResult:
     """As ``run_in_terminal``, in a folder of the host. If Newel ends, the host hangs up on the command, as on that of any ssh: one that ignores
     this stays.
     """

@@ -23,7 +23,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.workspace.port import Completed, ProgramEnded, RunOptions, TimeLimit
+from newel.workspace.port import CommandResult, ProgramEnded, RunOptions, TimeLimit
 from newel.workspace.process.environment import DROPPED, SENSITIVE, UNATTENDED
 from newel.workspace.process.output import Capture, Output, OutputSink
 from newel.workspace.process.process_mark import new_mark, number_of_mark
@@ -111,7 +111,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     is_responsive: Callable[[], bool] = lambda: True
 
 
-class Inside(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxRef(msgspec.Struct, frozen=True, kw_only=True):
     """A sandbox on the host, which is told through the folder ``exchange`` what to run (see ``newel.workspace.ssh.sandbox``);
     ``limits`` are options of ``prlimit``.
     """
@@ -130,9 +130,9 @@ async def run_on_host(
     *,
     root: str,
     limits: OutputLimits,
-    inside: Inside | None = None,
+    inside: SandboxRef | None = None,
     **options: Unpack[RunOptions],
-) -> Completed:
+) -> CommandResult:
     """Run a shell command in a folder of the host, as the port's ``run`` does, perhaps ``inside`` a sandbox.
 
     Raises ``ConnectionLost`` if the outcome is unknown, ``HostSandboxEnded``, and ``WorkspaceError`` if it was not started.
@@ -157,7 +157,7 @@ async def run_program_on_host(
     While ``on_stdout`` blocks, nothing is read and no heartbeat is sent, so it must return within ``ProcessTimeouts.silence``. An
     exception from it ends the program, as cancellation does. Raises as ``run_on_host`` does.
     """
-    passed = _PassedOn(on_stdout)
+    passed = _ForwardingSink(on_stdout)
     ending = await _run(client, _Order(words=argv, by_shell=False, stdin=stdin), passed, TimeLimit(None))
     return ProgramEnded(ending.exit_code, passed.stderr.text("the whole output is not kept").encode())
 
@@ -171,7 +171,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     """The folder; the user's home if empty."""
     env: Mapping[str, str] = {}
     stdin: bytes = b""
-    inside: Inside | None = None
+    inside: SandboxRef | None = None
 
 
 async def _run(client: Client, order: _Order, sink: OutputSink, limit: TimeLimit) -> ExitInfo:
@@ -341,7 +341,7 @@ class Frame:
         return len(data)
 
 
-class _PassedOn:
+class _ForwardingSink:
     """A sink that passes standard output on and captures standard error."""
 
     def __init__(self, on_stdout: OnData) -> None:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from newel.workspace.snapshots.port import Stopped
+from newel.workspace.snapshots.port import ScanCancelled
 from newel.workspace.ssh.port import HostAnswer, RemoteHostPort
 
 T = TypeVar("T")
@@ -37,17 +37,17 @@ class _Calls:
         answer: Future[HostAnswer] = Future()
         with self._lock:
             if self._closed:
-                raise Stopped
+                raise ScanCancelled
             self._waiting = answer
         self.queue.put((ask, answer))
         return answer.result()
 
     def close(self) -> None:
-        """Make pending and later calls raise ``Stopped``."""
+        """Make pending and later calls raise ``ScanCancelled``."""
         with self._lock:
             self._closed = True
             if self._waiting is not None and not self._waiting.done():
-                self._waiting.set_exception(Stopped())
+                self._waiting.set_exception(ScanCancelled())
 
 
 class ThreadBridge:
@@ -59,7 +59,7 @@ class ThreadBridge:
         self._open: set[_Calls] = set()
 
     def ask(self, text: str, stdin: bytes = b"") -> HostAnswer:
-        """See ``RemoteHostPort.ask``. Only within ``run_in_thread``; raises ``Stopped`` if its caller is gone, and what the host raises."""
+        """See ``RemoteHostPort.ask``. Only within ``run_in_thread``; raises ``ScanCancelled`` if its caller is gone, and what the host raises."""
         calls: _Calls = self._thread.calls
         return calls.call(partial(self._host.ask, text, stdin=stdin))
 
@@ -69,7 +69,7 @@ class ThreadBridge:
         return calls.call(partial(self._host.change, text, stdin=stdin))
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """Run work in a thread and return its result. If this is cancelled, its requests raise ``Stopped``."""
+        """Run work in a thread and return its result. If this is cancelled, its requests raise ``ScanCancelled``."""
         outcome: Future[T] = Future()
         calls = _Calls()
 
@@ -101,6 +101,6 @@ class ThreadBridge:
             calls.close()
 
     def cancel(self) -> None:
-        """Make all requests raise ``Stopped``. For the event loop's thread."""
+        """Make all requests raise ``ScanCancelled``. For the event loop's thread."""
         for calls in self._open:
             calls.close()

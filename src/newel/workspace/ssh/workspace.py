@@ -20,8 +20,8 @@ from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import temporary_name
 from newel.workspace.port import (
     ABSENT,
+    CommandResult,
     CommandTerminal,
-    Completed,
     DirectoryEntry,
     Doing,
     FileInfo,
@@ -72,7 +72,7 @@ _NO_FILE: Final = "No such file or directory"
 _NOT_THERE: Final = frozenset({_NO_FILE, "Not a directory"})
 
 
-class Refused(IntEnum):
+class RefusalStatus(IntEnum):
     """Exit statuses of the functions of ``host.sh`` for a refused request."""
 
     DIRECTORY = 10
@@ -202,11 +202,11 @@ class SshWorkspace:
             if await self.lstat(path) == node:
                 return
             raise self._undone("changed", path) from lost
-        if answer.status == Refused.NOT_EXPECTED:
+        if answer.status == RefusalStatus.NOT_EXPECTED:
             raise StaleFile(f"{path} was replaced by something else in the meantime.")
         self._check("remove" if node is None else "write", path, answer)
 
-    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> CommandResult:
         if terminal := options.pop("terminal", None):
             return await self._run_in_terminal(command, terminal)
         run = partial(run_on_host, root=self._root, limits=self._limits, **options)
@@ -223,7 +223,7 @@ class SshWorkspace:
         # The stored output is on this machine, where a reader on the host would not find it.
         return msgspec.structs.replace(done, whole="")
 
-    async def _run_in_terminal(self, command: str, terminal: CommandTerminal) -> Completed:
+    async def _run_in_terminal(self, command: str, terminal: CommandTerminal) -> CommandResult:
         if self._sandboxes is not None:
             raise WorkspaceError("Commands in a sandbox on a host have no terminal.")
         client = await self.connection.client()
@@ -308,15 +308,15 @@ class SshWorkspace:
         match answer.status:
             case 0:
                 return
-            case Refused.DIRECTORY:
+            case RefusalStatus.DIRECTORY:
                 raise not_regular(doing, path, "directory")
-            case Refused.NOT_REGULAR:
+            case RefusalStatus.NOT_REGULAR:
                 raise not_regular(doing, path, "other")
-            case Refused.LEADS_ELSEWHERE:
+            case RefusalStatus.LEADS_ELSEWHERE:
                 raise leads_elsewhere(path)
-            case Refused.NOT_EXPECTED:
+            case RefusalStatus.NOT_EXPECTED:
                 raise stale(path, answer.data.decode(), expect or ANY)
-            case Refused.NOT_PERMITTED:
+            case RefusalStatus.NOT_PERMITTED:
                 raise cannot(doing, path, "Permission denied")
             case _:
                 reason = port.reason(answer)

@@ -16,14 +16,14 @@ from newel.review.model.file_lines import content_of, lines_of, make_head
 from newel.review.model.file_review import (
     BadRange,
     BadText,
+    ChoiceNeeded,
     Conflict,
-    Contested,
     FileReview,
     Layer,
     Lines,
-    NeedsChoice,
     Origin,
     UnknownHunk,
+    UserEditConflict,
     buffer,
     joined,
     placed,
@@ -83,8 +83,8 @@ class Story:
         except (
             BadRange,
             BadText,
-            Contested,
-            NeedsChoice,
+            UserEditConflict,
+            ChoiceNeeded,
             Conflict,
             NothingToPeel,
             NothingToUndo,
@@ -322,7 +322,7 @@ def test_an_agent_never_overwrites_the_users_lines(history: Any, x: int, y: int,
         after = edit(
             review, start, end, Layer(origin="agent", lines=as_lines(text)[1:], run="z"), lambda: "new"
         )
-    except (BadRange, Contested):
+    except (BadRange, UserEditConflict):
         return
     mine = [hunk for hunk in review.hunks if hunk.is_shown and hunk.has_user_layer]
     assert [hunk.layers for hunk in after.hunks if hunk.is_shown and hunk.has_user_layer] == [
@@ -373,7 +373,7 @@ def test_a_users_edit_beside_an_agents_is_a_separate_hunk() -> None:
 def test_a_users_edit_inside_an_agents_is_a_layer_that_can_be_peeled_off() -> None:
     review = review_of("1\n2\n3\n", ("agent", 2, 2, "two\ntwo and a half\n"), ("user", 3, 3, "mine\n"))
     assert [layer.origin for layer in review.hunks[0].layers] == ["agent", "user"]
-    with pytest.raises(NeedsChoice):
+    with pytest.raises(ChoiceNeeded):
         reject(review, "h_1")
     assert text_of(reject(review, "h_1", "peel")) == "1\ntwo\ntwo and a half\n3\n"
     assert text_of(reject(review, "h_1", "base")) == "1\n2\n3\n"

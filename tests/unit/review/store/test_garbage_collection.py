@@ -35,7 +35,7 @@ from newel.review.serialize import checkpoint_view
 from newel.review.store.database import LOCK
 from newel.review.store.garbage_collection import in_background, purge
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
-from newel.review.store.retention import Keep
+from newel.review.store.retention import RetentionPolicy
 from newel.review.store.schema import LedgerError
 from newel.review.tracking.recording_workspace import RecorderRegistry, ledger_folder
 from newel.workspace.local import LocalWorkspace
@@ -44,7 +44,7 @@ from newel.workspace.snapshots.manager import SnapshotManager
 from tests.properties import examples
 from tests.unit.review.project import Project
 
-NOTHING = Keep(runs=0, days=0)
+NOTHING = RetentionPolicy(runs=0, days=0)
 """All that is a day old may go."""
 
 ACTIONS = (
@@ -179,7 +179,7 @@ def test_a_purge_does_not_change_a_kept_checkpoint(
             await happen(project, Checkpoints(ledger, project.saver), steps)
         shutil.copytree(folder / "whole", folder / "purged")
         with Ledger.open(folder / "whole") as whole, Ledger.open(folder / "purged") as purged:
-            assert purge(purged, Keep(runs=keep, days=0), now=later(2)).is_alone
+            assert purge(purged, RetentionPolicy(runs=keep, days=0), now=later(2)).is_alone
             left = {each.id for each in purged.checkpoints()}
             assert len(left) >= min(keep, len(whole.checkpoints()))
             for path in purged.paths():
@@ -239,9 +239,9 @@ def has(ledger: Ledger, blob: str) -> bool:
 def test_runs_of_this_month_and_the_latest_stay(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         blobs = [a_run(ledger, number) for number in range(210)]
-        assert purge(ledger, Keep(), now=later(29)).checkpoints == 0
-        assert purge(ledger, Keep(runs=0), now=later(29)).checkpoints == 0
-        done = purge(ledger, Keep(), now=later(31))
+        assert purge(ledger, RetentionPolicy(), now=later(29)).checkpoints == 0
+        assert purge(ledger, RetentionPolicy(runs=0), now=later(29)).checkpoints == 0
+        done = purge(ledger, RetentionPolicy(), now=later(31))
         assert (done.checkpoints, done.blobs) == (10, 10)
         assert [has(ledger, blob) for blob in blobs] == [False] * 10 + [True] * 200
 
@@ -250,8 +250,8 @@ def test_purged_content_frees_its_space(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         for number in range(60):
             a_run(ledger, number, path=f"f{number % 3}")
-        full = purge(ledger, Keep()).size
-        done = purge(ledger, Keep(runs=1, days=0), now=later(2))
+        full = purge(ledger, RetentionPolicy()).size
+        done = purge(ledger, RetentionPolicy(runs=1, days=0), now=later(2))
         assert done.size < full / 2
         assert ledger.paths() == ["f2"]
         assert purge(ledger, NOTHING, now=later(2)).size <= done.size
@@ -263,7 +263,7 @@ def test_a_files_history_is_kept_or_purged_as_a_whole(tmp_path: Path) -> None:
         for number in range(9):
             a_run(ledger, number, path=f"f{number % 3}")
         kept = (ledger.get("f2"), ledger.entries(path="f2"))
-        assert purge(ledger, Keep(runs=1, days=0), now=later(2)).entries == 6
+        assert purge(ledger, RetentionPolicy(runs=1, days=0), now=later(2)).entries == 6
         assert (ledger.get("f2"), ledger.entries(path="f2")) == kept
         assert len(kept[1]) == 3  # also the state before the kept run
         assert (ledger.get("f0").base, ledger.entries(path="f0")) == ((), [])
@@ -324,7 +324,7 @@ def test_a_purge_keeps_what_another_process_uses(tmp_path: Path) -> None:
         child.start()
         assert is_open.wait(30)
         a_run(ledger, 1, created=later(-5))
-        done = purge(ledger, Keep(size=1))
+        done = purge(ledger, RetentionPolicy(size=1))
         assert (done.is_alone, has(ledger, loose)) == (False, True)
         assert len(ledger.checkpoints()) == 1  # deleting it would not have made room
         is_over.set()
@@ -365,7 +365,7 @@ def test_writers_lose_nothing_during_a_purge(tmp_path: Path) -> None:
             child.start()
         gone = 0
         while any(child.is_alive() for child in children):
-            gone += purge(ledger, Keep(runs=1, days=0)).entries
+            gone += purge(ledger, RetentionPolicy(runs=1, days=0)).entries
         assert gone == 50
         for path in ("f0", "f1"):
             review = replayed(ledger, path)
@@ -399,14 +399,14 @@ async def test_content_that_the_next_command_may_change_stays(tmp_path: Path) ->
 def test_an_oversized_ledger_purges_the_oldest_first_and_never_the_last_day(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         blobs = [a_run(ledger, number, created=later(number - 7.5), path=f"f{number}") for number in range(8)]
-        assert purge(ledger, Keep()).checkpoints == 0
-        size = purge(ledger, Keep()).size
-        done = purge(ledger, Keep(size=size - 10_000))
+        assert purge(ledger, RetentionPolicy()).checkpoints == 0
+        size = purge(ledger, RetentionPolicy()).size
+        done = purge(ledger, RetentionPolicy(size=size - 10_000))
         assert done.size < size - 10_000
         left = [has(ledger, blob) for blob in blobs]
         assert left == sorted(left)
         assert 1 < left.count(True) < 8
-        done = purge(ledger, Keep(size=1))
+        done = purge(ledger, RetentionPolicy(size=1))
         assert [has(ledger, blob) for blob in blobs] == [False] * 7 + [True]
         assert done.size > 1
 
@@ -415,15 +415,15 @@ def test_it_runs_once_a_day_and_an_oversized_ledger_is_reported(tmp_path: Path) 
     told: list[str] = []
     with Ledger.open(tmp_path) as ledger:
         a_run(ledger, 1, created=later(-99))
-        in_background(ledger, told.append, Keep(runs=0))
+        in_background(ledger, told.append, RetentionPolicy(runs=0))
         assert len(ledger.checkpoints()) == 1  # the ledger was created just now
         os.utime(tmp_path / LOCK, (1, 1))
-        in_background(ledger, told.append, Keep(runs=0, size=1))
+        in_background(ledger, told.append, RetentionPolicy(runs=0, size=1))
         assert waited(lambda: bool(told))
         assert ledger.checkpoints() == []
         assert "GiB" in told[0]
         a_run(ledger, 2, created=later(-99))
-        in_background(ledger, told.append, Keep(runs=0))
+        in_background(ledger, told.append, RetentionPolicy(runs=0))
         assert len(ledger.checkpoints()) == 1
 
 
@@ -443,7 +443,7 @@ async def test_hunks_pending_before_a_run_are_pending_again_after_its_rollback_d
         late = await project.propose("a", 1, 2, b"one\n", run="late")
         await project.saver.save({"a": [late]})
         assert (
-            purge(ledger, Keep(runs=1, days=0), now=later(2)).checkpoints == 0
+            purge(ledger, RetentionPolicy(runs=1, days=0), now=later(2)).checkpoints == 0
         )  # the early run has open hunks
         (review,) = await points.rollback(await points.plan(point.id, "hard_all"))
         assert buffer(review) == lines_of(b"1\n2\n3\n4\nfive\n")
@@ -463,7 +463,7 @@ async def test_opening_a_project_purges_old_runs(tmp_path: Path) -> None:
             a_run(ledger, number, created=later(-50))
     os.utime(folder / LOCK, (1, 1))
     workspace = LocalWorkspace(str(tmp_path / "project"))
-    recorders = RecorderRegistry(tmp_path, keep=Keep())
+    recorders = RecorderRegistry(tmp_path, keep=RetentionPolicy())
     ledger = (await recorders.recorder_of(workspace)).project.ledger
     assert await anyio.to_thread.run_sync(waited, lambda: len(ledger.checkpoints()) == 200)
     recorders.close()

@@ -9,7 +9,7 @@ from typing import Any, cast
 import anyio
 
 from newel.agent.messages import UserMessage
-from newel.context.attachments import Attachable
+from newel.context.attachments import AttachableFiles
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.session.coding_agent import CodingAgent
@@ -24,7 +24,7 @@ def prepared_in(folder: Path, prompt: Prompt) -> UserMessage:
     async def prepared() -> UserMessage:
         workspace = LocalWorkspace(str(folder))
         templates = await load_templates([WorkspaceFolder(workspace, str(folder / "prompts"))])
-        attachable = Attachable(workspace)
+        attachable = AttachableFiles(workspace)
         parts: Any = SimpleNamespace(
             templates=templates, attachable=attachable, attachable_by_prompts=attachable, skills=None
         )

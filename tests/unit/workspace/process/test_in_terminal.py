@@ -14,7 +14,7 @@ import pytest
 
 from newel.terminal.ui.user_terminal import UserTerminal
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 from newel.workspace.process.output import OutputLimits
 from newel.workspace.sandbox.landlock import landlock_version
 from tests.processes import ends
@@ -55,7 +55,7 @@ class Screen:
         """Press keys once this is shown."""
         self._answers.append((shown, keys))
 
-    async def run(self, workspace: LocalWorkspace, command: str, *, seconds: float = 30) -> Completed:
+    async def run(self, workspace: LocalWorkspace, command: str, *, seconds: float = 30) -> CommandResult:
         reader = threading.Thread(target=self._serve)
         reader.start()
         try:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.workspace.process.output import Capture, Live, Output, OutputLimits, Spill, save_spill
+from newel.workspace.process.output import Capture, LiveOutput, Output, OutputLimits, Spill, save_spill
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -56,7 +56,7 @@ async def test_a_character_in_pieces_is_decoded_correctly(size: int) -> None:
     async def on_output(piece: str) -> None:
         shown.append(piece)
 
-    live = Live(on_output)
+    live = LiveOutput(on_output)
     data = text.encode()
     for at in range(0, len(data), size):
         live.add("stdout", data[at : at + size])
@@ -73,7 +73,7 @@ async def test_the_two_streams_are_decoded_separately_to_their_ends() -> None:
     async def on_output(piece: str) -> None:
         shown.append(piece)
 
-    live = Live(on_output)
+    live = LiveOutput(on_output)
     euro = "€".encode()
     live.add("stdout", euro[:1])
     live.add("stderr", b"E")
@@ -90,7 +90,7 @@ async def test_a_flood_is_shown_in_part_and_says_so() -> None:
     async def on_output(piece: str) -> None:
         shown.append(piece)
 
-    live = Live(on_output)
+    live = LiveOutput(on_output)
     for _ in range(100):
         live.add("stdout", b"x" * 65_536)
     await live.flush(0)

@@ -21,8 +21,8 @@ import pytest
 from newel.agent.errors import WorkspaceError
 from newel.workspace.sandbox.confinement import (
     BubblewrapConfinement,
-    Confined,
     FindPolicy,
+    LaunchSpec,
     find_bubblewrap,
 )
 from newel.workspace.sandbox.git_broker import GitBroker
@@ -48,7 +48,7 @@ class BrokenConfinement(BubblewrapConfinement):
 
     def confine(
         self, find_policy: FindPolicy, policy: SandboxPolicy, server: int, stack: ExitStack
-    ) -> Confined:
+    ) -> LaunchSpec:
         confined = super().confine(find_policy, policy, server, stack)
         return msgspec.structs.replace(confined, argv=["sh", "-c", self._text, "sh", *confined.argv])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 from newel.workspace.sandbox.policy import SandboxPolicy
 from newel.workspace.sandbox.repository import find_sandbox_repository
 from newel.workspace.sandbox.sandbox import Sandbox
@@ -72,7 +72,7 @@ class Repository:
             repository=repository,
         )
 
-    async def run(self, command: str, *, seconds: float = 20) -> Completed:
+    async def run(self, command: str, *, seconds: float = 20) -> CommandResult:
         workspace = LocalWorkspace(
             str(self.folder),
             environ=dict(os.environ) | {"HOME": str(self.home)},

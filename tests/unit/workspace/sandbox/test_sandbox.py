@@ -16,7 +16,7 @@ import anyio.to_thread
 import pytest
 
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 from newel.workspace.process.process_mark import new_mark
 from newel.workspace.sandbox.confinement import BubblewrapConfinement, SandboxError
 from newel.workspace.sandbox.partial import PartialConfinement
@@ -71,7 +71,7 @@ class Place:
             self.opened.append(Sandbox(self.policy, self.confinement))
         return self.opened[0]
 
-    async def run(self, command: str, **environ: str) -> Completed:
+    async def run(self, command: str, **environ: str) -> CommandResult:
         workspace = LocalWorkspace(
             str(self.project),
             environ=dict(os.environ) | {"HOME": str(self.home)} | environ,
@@ -79,7 +79,7 @@ class Place:
         )
         return await workspace.run(command, timeout=20)
 
-    async def outside(self, command: str) -> Completed:
+    async def outside(self, command: str) -> CommandResult:
         return await LocalWorkspace(str(self.project), environ=os.environ | {"HOME": str(self.home)}).run(
             command, timeout=20
         )

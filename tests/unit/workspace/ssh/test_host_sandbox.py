@@ -21,7 +21,7 @@ from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.app.agent_place import policy_finder, sandboxes_on
 from newel.app.sandbox_choice import why_not_on
 from newel.config.settings import Flags, Settings, load_settings
-from newel.workspace.port import Completed
+from newel.workspace.port import CommandResult
 from newel.workspace.sandbox.policy import SandboxMode
 from newel.workspace.ssh.connection import connected
 from newel.workspace.ssh.process import HostSandboxEnded
@@ -91,7 +91,7 @@ class Opened:
         self.workspace = workspace
         self.sandboxes = sandboxes
 
-    async def run(self, command: str, timeout: float = 8) -> Completed:  # noqa: ASYNC109 — the workspace's
+    async def run(self, command: str, timeout: float = 8) -> CommandResult:  # noqa: ASYNC109 — the workspace's
         return await self.workspace.run(command, timeout=timeout)
 
 

@@ -17,7 +17,7 @@ AT_ONCE: Final = 100
 _PIECES: Final = re.compile(r"\[(.)\]|([*?])|(.)", re.DOTALL)
 
 
-class AsksHost(Protocol):
+class HostBridge(Protocol):
     """Asks a host from a thread, as ``newel.workspace.ssh.thread_bridge.ThreadBridge`` does."""
 
     def ask(self, text: str, stdin: bytes = b"") -> HostAnswer: ...
@@ -32,7 +32,7 @@ class _DiskEntry(NamedTuple):
 class HostDisk:
     """Implements ``newel.workspace.sandbox.sandbox_disk.SandboxDisk``, for use in one thread. What was found once is not asked for again."""
 
-    def __init__(self, host: AsksHost) -> None:
+    def __init__(self, host: HostBridge) -> None:
         self._host = host
         self._known: dict[str, _DiskEntry] = {}
 

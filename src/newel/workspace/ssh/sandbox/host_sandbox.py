@@ -28,7 +28,7 @@ from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolic
 from newel.workspace.sandbox.sandbox_disk import literal
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
 from newel.workspace.ssh.port import quote
-from newel.workspace.ssh.process import Client, Inside, run_on_host, run_program_on_host, text_of
+from newel.workspace.ssh.process import Client, SandboxRef, run_on_host, run_program_on_host, text_of
 from newel.workspace.ssh.sandbox.host_disk import HostDisk
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
@@ -185,14 +185,14 @@ class HostSandbox:
         self._connection = connection
         self._find_plan = find_plan
         self._lock = anyio.Lock()
-        self._running: _Running | None = None
+        self._running: _RunningSandbox | None = None
 
     async def plan(self) -> SandboxPlan:
         """That of the running sandbox, or of the next one."""
         running = self._running
         return await self._find_plan() if running is None or running.has_ended else running.plan
 
-    async def ready(self) -> Inside:
+    async def ready(self) -> SandboxRef:
         """Where ``run_on_host`` starts commands. Starts the sandbox if there is none. Raises ``WorkspaceError``."""
         return (await self._ready()).inside
 
@@ -225,7 +225,7 @@ class HostSandbox:
             return ["the self-test did not come to its end"]
         return list(dict.fromkeys(failures))
 
-    async def _ready(self) -> _Running:
+    async def _ready(self) -> _RunningSandbox:
         async with self._lock:
             running = self._running
             if running is None or running.has_ended or await self._has_changed(running):
@@ -233,7 +233,7 @@ class HostSandbox:
                 running = self._running = await self._start()
             return running
 
-    async def _has_changed(self, running: _Running) -> bool:
+    async def _has_changed(self, running: _RunningSandbox) -> bool:
         """Whether a protected file was replaced outside, and with it what was mounted on it."""
         return running.protected != await self._identities(running.plan)
 
@@ -242,10 +242,10 @@ class HostSandbox:
         if running is not None:
             await running.end()
 
-    async def _start(self) -> _Running:
+    async def _start(self) -> _RunningSandbox:
         plan = await self._find_plan()
         protected = await self._identities(plan)
-        running = _Running(plan, protected, await self._connection.client())
+        running = _RunningSandbox(plan, protected, await self._connection.client())
         self._connection.attach(running.keep)
         with anyio.move_on_after(START_S):
             await running.began.wait()
@@ -265,7 +265,7 @@ class HostSandbox:
         return (await self._connection.ask(f"newel_identities {words}")).data
 
 
-class _Running:
+class _RunningSandbox:
     """A sandbox on its host, from its start to its end. ``began`` is set once it is ready, or has ended."""
 
     def __init__(self, plan: SandboxPlan, protected: bytes, client: Client) -> None:
@@ -273,7 +273,7 @@ class _Running:
         self.protected = protected
         exchange = f"/tmp/.newel-sandbox-{secrets.token_hex(16)}"  # noqa: S108 — made there, for its user only
         limits = [f"--{OPTIONS[name]}={most}" for name, most in plan.policy.limits.items() if name in OPTIONS]
-        self.inside = Inside(exchange=exchange, limits=limits)
+        self.inside = SandboxRef(exchange=exchange, limits=limits)
         self.began = anyio.Event()
         self.is_ready = False
         self.reason = ""

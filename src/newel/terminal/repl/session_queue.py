@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
 
 
-class KeptQueue:
+class SessionQueue:
     """The queue of a conversation as its session's file has it. All methods that write raise ``SessionError``."""
 
     def __init__(self, agent: CodingAgent) -> None:
