@@ -458,14 +458,14 @@ async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost)
 
 def open_rule_book(settings: Settings, of_project: RuleSet, host: ExecutionHost) -> RuleBook:
     """The rules and servers of the project on ``host``, which has the rules ``of_project``."""
-    from newel.permissions.kept import KeptRules, KeptServers
+    from newel.permissions.allowlist import RuleAllowlist, ServerAllowlist
     from newel.permissions.rule_book import RuleBook
 
     project = os.path.realpath(host.name) if host.connection is None else host.name
     return RuleBook(
         settings.rules,
         of_project,
-        KeptRules(settings.home, project),
+        RuleAllowlist(settings.home, project),
         domains=settings.sandbox.domains,
-        servers=KeptServers(settings.home, project),
+        servers=ServerAllowlist(settings.home, project),
     )

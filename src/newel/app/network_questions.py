@@ -1,4 +1,4 @@
-"""Asks the user about servers that commands in a sandbox want to reach, and keeps the answers (``newel.permissions.kept``)."""
+"""Asks the user about servers that commands in a sandbox want to reach, and keeps the answers (``newel.permissions.allowlist``)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from newel.text.format import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from newel.permissions.allowlist import ServerAllowlist
     from newel.permissions.approval import Approval, ApprovalRequest, Ask, Report
-    from newel.permissions.kept import KeptServers
     from newel.workspace.sandbox.domains import Domain
 
 MAX_QUESTIONS: Final = 20
@@ -38,13 +38,13 @@ class NetworkQuestions:
 
     def __init__(
         self,
-        kept: KeptServers,
+        allowlist: ServerAllowlist,
         folder: str,
         ask: Ask | None,
         report: Report,
         note_refused: Callable[[str], None],
     ) -> None:
-        self._kept = kept
+        self._allowlist = allowlist
         self._folder = folder
         self._ask = ask
         self._report = report
@@ -60,9 +60,9 @@ class NetworkQuestions:
         self._runs += 1
         self._asking.cancel()
 
-    def kept(self) -> Sequence[Domain]:
+    def allowed(self) -> Sequence[Domain]:
         """The servers that are allowed for the project, as of now."""
-        return self._kept.current()
+        return self._allowlist.current()
 
     async def allows(self, rule: str) -> bool:
         """Whether a command may reach the server ``rule``, which is not kept; asks once for each."""
@@ -81,7 +81,7 @@ class NetworkQuestions:
             return self._answers.get(key, False)
         run = self._runs
         async with self._turn:
-            if rule in map(str, self.kept()):  # the answer to another connection, meanwhile
+            if rule in map(str, self.allowed()):  # the answer to another connection, meanwhile
                 return True
             if run != self._runs:
                 return False
@@ -101,7 +101,7 @@ class NetworkQuestions:
         from newel.permissions.approval import NOT_SAVED
 
         try:
-            self._kept.add(rule)
+            self._allowlist.add([rule])
         except ConfigError as error:
             await self._report(NOT_SAVED.format(what=f"the server {rule}", error=error, until=UNTIL))
             return False

@@ -87,7 +87,7 @@ async def open_confined_host(
 
     async with AsyncExitStack() as stack:
         questions = _questions(settings, ask, notices or AgentNotices())
-        serve = partial(_serve_proxy, settings, questions.kept)
+        serve = partial(_serve_proxy, settings, questions.allowed)
         proxies = await stack.enter_async_context(background_tasks())
         sandboxes = Sandboxes(
             settings,
@@ -446,11 +446,11 @@ def _existing(paths: list[str], disk: SandboxDisk) -> list[str]:
 
 def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> NetworkQuestions:
     from newel.app.network_questions import NetworkQuestions
-    from newel.permissions.kept import KeptServers
+    from newel.permissions.allowlist import ServerAllowlist
 
     folder = os.path.realpath(settings.cwd)
     questions = NetworkQuestions(
-        KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED), notices.note_refused
+        ServerAllowlist(settings.home, folder), folder, ask, notices.of(NOT_SAVED), notices.note_refused
     )
     notices.on_run_end = questions.withdraw
     notices.reach = questions.allows_tool_server

@@ -12,7 +12,7 @@ import anyio
 
 from newel.cli.options import Parser, add_place, open_place, project_of
 from newel.config.settings import Flags, load_settings, newel_home
-from newel.permissions.kept import KeptRules, KeptServers
+from newel.permissions.allowlist import RuleAllowlist, ServerAllowlist
 from newel.permissions.rule_book import RuleBook
 from newel.permissions.rules import RuleSet
 from newel.text.sanitize import sanitize
@@ -47,14 +47,14 @@ def command_permissions(arguments: Sequence[str]) -> int:
     return {"add": _add, "revoke": _revoke}.get(options.action, _list)(parser, options)
 
 
-def _kept(parser: Parser, options: argparse.Namespace) -> KeptRules:
-    return KeptRules(newel_home(os.environ), project_of(parser, options))
+def _allowlist(parser: Parser, options: argparse.Namespace) -> RuleAllowlist:
+    return RuleAllowlist(newel_home(os.environ), project_of(parser, options))
 
 
 def _add(parser: Parser, options: argparse.Namespace) -> int:
     from newel.permissions.listing import describe_added
 
-    _kept(parser, options).add(options.rules)
+    _allowlist(parser, options).add(options.rules)
     print(describe_added(options.rules))
     return 0
 
@@ -64,7 +64,9 @@ def _revoke(parser: Parser, options: argparse.Namespace) -> int:
 
     home, project = newel_home(os.environ), project_of(parser, options)
     # What is revoked is in Newel's own files: a project whose rules are invalid is no obstacle.
-    book = RuleBook(RuleSet(), RuleSet(), KeptRules(home, project), servers=KeptServers(home, project))
+    book = RuleBook(
+        RuleSet(), RuleSet(), RuleAllowlist(home, project), servers=ServerAllowlist(home, project)
+    )
     gone = book.revoke(None if options.all else options.rules)
     print(describe_revoked(gone))
     return 0 if gone or options.all else 1
@@ -100,7 +102,7 @@ async def _load_book(parser: Parser, options: argparse.Namespace) -> RuleBook:
         return RuleBook(
             settings.rules,
             await load_project_rules(project),
-            KeptRules(home, project.name),
+            RuleAllowlist(home, project.name),
             domains=settings.sandbox.domains,
-            servers=KeptServers(home, project.name),
+            servers=ServerAllowlist(home, project.name),
         )

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.permissions.kept import Stamp
+from newel.permissions.allowlist import Stamp
 from newel.permissions.rule_book import RuleBook, RuleRow
 from newel.permissions.rules import RuleSet
 
@@ -27,21 +27,21 @@ class ProjectPermissions:
     ) -> None:
         self._load_project = load_project
         self._open_book = open_book
-        self._kept = open_book(RuleSet())
+        self._answers = open_book(RuleSet())
 
     @property
     def stamps(self) -> tuple[Stamp, Stamp]:
         """Others, if what answers have allowed has changed."""
-        return self._kept.kept.stamp, self._kept.servers.stamp
+        return self._answers.allowlist.stamp, self._answers.servers.stamp
 
     async def list(self) -> PermissionList:
         """All rules and servers. Rules of the project that cannot be read are no reason to show none."""
-        problems = self._kept.problems()
+        problems = self._answers.problems()
         try:
             return PermissionList(self._open_book(await self._load_project()).rows(), problems)
         except NewelError as error:
-            return PermissionList(self._kept.rows(), [*problems, str(error)])
+            return PermissionList(self._answers.rows(), [*problems, str(error)])
 
     def revoke(self, names: Sequence[str]) -> Sequence[str]:
         """See ``RuleBook.revoke``."""
-        return self._kept.revoke(names)
+        return self._answers.revoke(names)

@@ -12,9 +12,9 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.agent.ports import Touch
+from newel.permissions.allowlist import FILE as ANSWERS_FILE
+from newel.permissions.allowlist import SERVERS_FILE, RuleAllowlist, ServerAllowlist
 from newel.permissions.judgement import UNKNOWN, CallJudgement, ProjectView
-from newel.permissions.kept import FILE as KEPT_FILE
-from newel.permissions.kept import SERVERS_FILE, KeptRules, KeptServers
 from newel.permissions.project_rules import FILE as PROJECT_FILE
 from newel.permissions.rules import COMMANDS, WEB, Effect, PathRule, Rule, RuleSet, ToolRule, WebRule
 from newel.permissions.secret_paths import SecretPaths
@@ -31,7 +31,7 @@ FILE_TOOLS: Final = frozenset({"write", "edit"})
 
 
 class RuleBook:
-    """``settings`` are the rules of the user's settings, ``project`` those of the project, ``kept`` those that answers have made.
+    """``settings`` are the rules of the user's settings, ``project`` those of the project, ``allowlist`` those that answers have made.
     ``domains`` are the servers of the settings, ``servers`` those that answers have allowed.
     """
 
@@ -39,18 +39,18 @@ class RuleBook:
         self,
         settings: RuleSet,
         project: RuleSet,
-        kept: KeptRules,
+        allowlist: RuleAllowlist,
         *,
         domains: Sequence[str] = (),
-        servers: KeptServers,
+        servers: ServerAllowlist,
     ) -> None:
         self.settings = settings
         self.project = project
-        self.kept = kept
+        self.allowlist = allowlist
         self._domains = domains
         self.servers = servers
         self._written = settings | project
-        self._merged: tuple[RuleSet, RuleSet] | None = None
+        self._merged: tuple[Sequence[Rule], RuleSet] | None = None
 
     @property
     def may_stop_calls(self) -> bool:
@@ -59,9 +59,9 @@ class RuleBook:
 
     def current(self) -> RuleSet:
         """All rules as they are now; the same object until they change."""
-        kept = self.kept.current()
-        if self._merged is None or self._merged[0] is not kept:
-            self._merged = kept, self._written | kept
+        allowed = self.allowlist.current()
+        if self._merged is None or self._merged[0] is not allowed:
+            self._merged = allowed, self._written | RuleSet(allow=tuple(allowed))
         return self._merged[1]
 
     @property
@@ -127,14 +127,14 @@ class RuleBook:
             for rule in some
         ]
         rules += [
-            RuleRow("allow", each.rule, KEPT_FILE, since=each.since, id=self.kept.id_of(each.rule))
-            for each in self.kept.list()
+            RuleRow("allow", each.rule, ANSWERS_FILE, since=each.since, id=self.allowlist.id_of(each.rule))
+            for each in self.allowlist.entries()
         ]
         rules.sort(key=lambda row: ("deny", "ask", "allow").index(row.effect))
         servers = [RuleRow("allow", domain, SETTINGS, kind="server") for domain in self._domains]
         servers += [
             RuleRow("allow", each, SERVERS_FILE, id=self.servers.id_of(each), kind="server")
-            for each in self.servers.list()
+            for each in self.servers.entries()
         ]
         return [*rules, *servers]
 
@@ -144,9 +144,9 @@ class RuleBook:
         """
         gone: list[str] = []
         problems: list[ConfigError] = []
-        for kept in (self.kept, self.servers):
+        for allowlist in (self.allowlist, self.servers):
             try:
-                gone += kept.revoke(names)
+                gone += allowlist.revoke(names)
             except ConfigError as error:  # what is meant may be in the other file
                 problems.append(error)
         if problems and (names is None or not gone):
@@ -156,9 +156,9 @@ class RuleBook:
     def problems(self) -> list[str]:
         """What is wrong with the files of what answers have allowed, none of which counts then."""
         problems: list[str] = []
-        for kept in (self.kept, self.servers):
+        for allowlist in (self.allowlist, self.servers):
             try:
-                kept.check()
+                allowlist.check()
             except ConfigError as error:
                 problems.append(str(error))
         return problems
@@ -195,7 +195,7 @@ class CallJudge:
         return self.book.may_stop_calls
 
     def keep(self, rules: Sequence[str], /) -> None:
-        self.book.kept.add(rules)
+        self.book.allowlist.add(rules)
 
     async def judge(self, name: str, touches: Sequence[Touch], text: str, /) -> CallJudgement:
         rules = self.book.current()

@@ -23,8 +23,8 @@ from newel.context.prompt_templates import Template
 from newel.jobs.sqlite import open_engine
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.types import ServerStatus
+from newel.permissions.allowlist import RuleAllowlist, ServerAllowlist
 from newel.permissions.approval import approval_policy
-from newel.permissions.kept import KeptRules, KeptServers
 from newel.permissions.project_permissions import ProjectPermissions
 from newel.permissions.rule_book import RuleBook
 from newel.permissions.rules import RuleSet
@@ -178,7 +178,9 @@ def permissions_of(home: Path, project: str) -> ProjectPermissions:
         return RuleSet()
 
     def open_book(rules: RuleSet) -> RuleBook:
-        return RuleBook(RuleSet(), rules, KeptRules(home, project), servers=KeptServers(home, project))
+        return RuleBook(
+            RuleSet(), rules, RuleAllowlist(home, project), servers=ServerAllowlist(home, project)
+        )
 
     return ProjectPermissions(load_project, open_book)
 

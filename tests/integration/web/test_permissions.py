@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from newel.permissions.kept import KeptRules, KeptServers
+from newel.permissions.allowlist import RuleAllowlist, ServerAllowlist
 from tests.integration.web.page import page
 from tests.integration.web.served_workbench import Echo, serve_workbench
 from tests.requirements import require_program
@@ -23,10 +23,10 @@ WithModel = Callable[..., Newel]
 async def test_only_what_is_kept_for_this_project_is_revoked(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as window:
         home, project = tmp_path / "home", server.board.folder
-        rules, servers = KeptRules(home, project), KeptServers(home, project)
+        rules, servers = RuleAllowlist(home, project), ServerAllowlist(home, project)
         rules.add(["bash(npm test *)", "bash(make *)"])
-        servers.add("example.org")
-        others = KeptRules(home, "/other")
+        servers.add(["example.org"])
+        others = RuleAllowlist(home, "/other")
         others.add(["bash(npm test *)"])
         await window.until("permissions")
 
@@ -47,7 +47,7 @@ async def test_only_what_is_kept_for_this_project_is_revoked(tmp_path: Path) -> 
         )
         assert (status, [row["rule"] for row in left["rows"]]) == (200, ["bash(npm test *)"])
         await window.until("permissions")
-        assert [each.rule for each in others.list()] == ["bash(npm test *)"]
+        assert [each.rule for each in others.entries()] == ["bash(npm test *)"]
         listed = (await server.client.get("/api/permissions")).json()
         assert listed == left | {"problems": []}
 

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from newel.app.network_questions import MAX_QUESTIONS, NetworkQuestions, in_turn
+from newel.permissions.allowlist import SERVERS_FILE, ServerAllowlist
 from newel.permissions.approval import Approval, ApprovalRequest, Ask
-from newel.permissions.kept import SERVERS_FILE, KeptServers
 from newel.workspace.sandbox.domains import Domain
 
 pytestmark = pytest.mark.anyio
@@ -37,10 +37,10 @@ class Asked:
     """The questions of a session in ``/project``, and what the user is told."""
 
     def __init__(self, home: Path, ask: Ask | None = None, project: str = "/project") -> None:
-        self.kept = KeptServers(home, project)
+        self.allowlist = ServerAllowlist(home, project)
         self.told: list[str] = []
         self.refused: list[str] = []
-        self.questions = NetworkQuestions(self.kept, project, ask, self._tell, self.refused.append)
+        self.questions = NetworkQuestions(self.allowlist, project, ask, self._tell, self.refused.append)
 
     async def _tell(self, message: str) -> None:
         self.told.append(message)
@@ -75,8 +75,8 @@ async def test_only_what_is_allowed_for_the_project_is_kept_and_only_there(tmp_p
     await Asked(tmp_path, User("rule")).allow("example.org:8443", "[2001:db8::7]:81")
     await Asked(tmp_path, User("once")).allow("once.example.org")
     await Asked(tmp_path, User("always")).allow("session.example.org")
-    assert Asked(tmp_path).questions.kept() == (Domain("example.org", 8443), Domain("2001:db8::7", 81))
-    assert Asked(tmp_path, project="/other").questions.kept() == ()
+    assert Asked(tmp_path).questions.allowed() == (Domain("example.org", 8443), Domain("2001:db8::7", 81))
+    assert Asked(tmp_path, project="/other").questions.allowed() == ()
     assert (tmp_path / SERVERS_FILE).stat().st_mode & 0o077 == 0
 
 
@@ -84,10 +84,10 @@ async def test_a_kept_server_that_is_revoked_elsewhere_is_asked_about_again(tmp_
     user = User("rule")
     asked = Asked(tmp_path, user)
     await asked.allow("example.org")
-    assert KeptServers(tmp_path, "/other").revoke(["example.org"]) == ()
-    assert asked.questions.kept() == (Domain("example.org"),)
-    assert KeptServers(tmp_path, "/project").revoke(["example.org"]) == ["example.org"]
-    assert asked.questions.kept() == ()
+    assert ServerAllowlist(tmp_path, "/other").revoke(["example.org"]) == ()
+    assert asked.questions.allowed() == (Domain("example.org"),)
+    assert ServerAllowlist(tmp_path, "/project").revoke(["example.org"]) == ["example.org"]
+    assert asked.questions.allowed() == ()
     user.decision = "no"
     assert await asked.allow("example.org") == [False]
     assert user.asked == ["example.org"] * 2
@@ -97,7 +97,7 @@ async def test_a_kept_server_that_is_revoked_elsewhere_is_asked_about_again(tmp_
 async def test_a_damaged_file_allows_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / SERVERS_FILE).write_text(text)
     asked = Asked(tmp_path)
-    assert asked.questions.kept() == ()
+    assert asked.questions.allowed() == ()
     assert await asked.allow("example.org") == [False]
 
 
