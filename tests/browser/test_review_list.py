@@ -71,7 +71,7 @@ def test_binary_changes_are_shown_and_decided_in_their_tab(workbench: Make) -> N
         expect(hunks(page, name)).to_contain_text(words)
     file(page, "evil.png").get_by_role("button", name="Open").click()
     whole = page.locator(".whole-file")
-    expect(whole).to_contain_text("A new file · 22 B")
+    expect(whole).to_contain_text("A new file · 22 bytes")
     gate = Gate(page, "**/api/agent/content?*")
     file(page, "logo.png").get_by_role("button", name="Open").click()
     expect(whole).to_contain_text(f"{len(PICTURE) + 3} B → {len(PICTURE)} B")

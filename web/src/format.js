@@ -77,25 +77,30 @@ const brief = (value) =>
 
 export const pluralize = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
 
+// Numbers are formatted as in src/newel/text/format.py; tests/fixtures/number_formats.json holds both to it.
+
+const round = (number, digits = 0) => Math.floor(number * 10 ** digits + 0.5) / 10 ** digits;
+
 /** 3100 → "3.1k". */
 export function formatCount(count) {
-  if (count < 1_000) return String(count);
-  if (count < 10_000) return `${(count / 1_000).toFixed(1)}k`;
-  if (count < 1_000_000) return `${Math.round(count / 1_000)}k`;
-  return `${(count / 1_000_000).toFixed(1)}M`;
+  const [divisor, unit] = count < 1_000 ? [1, ""] : count < 999_950 ? [1_000, "k"] : [1_000_000, "M"];
+  return round(count / divisor, 1).toFixed(1).replace(/\.0$/, "") + unit;
 }
 
-/** Milliseconds as "4 ms", "1.9 s", "2 min 5 s". */
+/** Milliseconds as "4 ms", "1.9 s", "2 min 5 s", "1 h 2 min". */
 export function formatDuration(ms) {
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
-  const seconds = Math.round(ms / 1_000);
-  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (ms < 999.5) return `${round(ms)} ms`;
+  if (ms < 59_950) return `${round(ms / 1_000, 1).toFixed(1)} s`;
+  const seconds = round(ms / 1_000);
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 60 ? `${minutes} min ${seconds % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** "142 bytes", "1.2 kB", "4.7 GB". */
 export function formatBytes(bytes) {
-  if (bytes < 1_000) return `${bytes} B`;
-  return bytes < 1_000_000 ? `${(bytes / 1_000).toFixed(1)} kB` : `${(bytes / 1_000_000).toFixed(1)} MB`;
+  if (bytes < 1_000) return pluralize(bytes, "byte");
+  const [divisor, unit] = bytes < 999_950 ? [1e3, "kB"] : bytes < 999_950_000 ? [1e6, "MB"] : [1e9, "GB"];
+  return `${round(bytes / divisor, 1).toFixed(1)} ${unit}`;
 }
 
 /** A program's or server's message as a sentence. */
@@ -114,15 +119,21 @@ export function describeRetry({ attempt, of, delay, reason, outcome }) {
 /** A conversation's usage: "3.1k in (82 % cached) · 420 out · $0.004 · 11 % of 128k"; "" for none. */
 export function formatUsage({ input, output, cached, context, window, cost }) {
   if (!input && !output) return "";
-  const share = cached ? ` (${Math.round((100 * cached) / input)} % cached)` : "";
+  const share = cached ? ` (${round((100 * cached) / input)} % cached)` : "";
   const parts = [`${formatCount(input)} in${share}`, `${formatCount(output)} out`];
   if (cost !== null && cost !== undefined) parts.push(formatCost(cost));
-  if (window) parts.push(`${Math.round((100 * context) / window)} % of ${formatCount(window)}`);
+  if (context && window) parts.push(`${round((100 * context) / window)} % of ${formatCount(window)}`);
+  else if (context) parts.push(`${formatCount(context)} context`);
   return parts.join(" · ");
 }
 
-/** US dollars: "$0.0042", "$1.20". */
-export const formatCost = (dollars) => `$${dollars < 0.01 ? dollars.toFixed(4) : dollars.toFixed(2)}`;
+/** US dollars: "$0.004", "$1.20". */
+export function formatCost(dollars) {
+  if (dollars === 0) return "$0";
+  if (dollars > 0 && dollars < 0.0005) return "under $0.001";
+  const digits = dollars < 0.9995 ? 3 : 2;
+  return `$${round(dollars, digits).toFixed(digits)}`;
+}
 
 /** The known details of a model: "200k · $3 / $15 per M · thinking"; prices are of input and output, "+" stands for higher ones beyond a size. */
 export function describeModel({ contextWindow, inputPrice, outputPrice, hasTiers, thinking }) {

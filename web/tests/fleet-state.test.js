@@ -25,7 +25,7 @@ test("workers that are silent do not count", () => {
 test("a budget is shown with its limits, and nothing without one", () => {
   assert.equal(describeSpending(null), "");
   assert.equal(describeSpending({ cost: 0, tokens: 1200, maxCost: 5, maxTokens: null }), "$0 of $5.00 · 1.2k tokens");
-  assert.equal(describeSpending({ cost: 0.5, tokens: 1200, maxCost: null, maxTokens: 50_000 }), "$0.50 · 1.2k of 50k tokens");
+  assert.equal(describeSpending({ cost: 0.5, tokens: 1200, maxCost: null, maxTokens: 50_000 }), "$0.500 · 1.2k of 50k tokens");
 });
 
 test("a title is one line, and hides no character", () => {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage, describeModel,
+  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatBytes, formatCost, formatCount, describeRetry, formatUsage, describeModel,
 } from "../src/format.js";
 
 test("a model's known details are one line", () => {
@@ -60,7 +61,7 @@ test("a call's outcome is a few words", () => {
   assert.equal(describeOutcome("edit", result({ details: { diff: "@@ -1 +1 @@\n-a\n+b\n" } })), "+1 −1");
   assert.equal(describeOutcome("read", result({ details: { linesRead: 1 } })), "1 line");
   assert.equal(describeOutcome("x", result({ output: "Not run: the user declined this call." })), "not run");
-  assert.equal(describeOutcome("write", result({ details: { isNew: true, size: 23, diff: "@@ -0,0 +1 @@\n+a\n" } })), "new, 23 B");
+  assert.equal(describeOutcome("write", result({ details: { isNew: true, size: 23, diff: "@@ -0,0 +1 @@\n+a\n" } })), "new, 23 bytes");
   assert.equal(describeOutcome("edit", result({ details: { diff: "@@ -1,2 +1 @@\n-a\n b\n" } })), "−1");
   assert.equal(describeOutcome("read", result({ details: { entries: 12 } })), "12 names");
   assert.equal(describeOutcome("read", result({ details: { width: 640, height: 480 } })), "640 × 480");
@@ -91,13 +92,12 @@ test("a time of today shows the time, an earlier one the day, too", () => {
   assert.equal(formatTime(new Date(2024, 2, 12).getTime(), now), "12 Mar 2024");
 });
 
-test("numbers are short and have units", () => {
-  assert.deepEqual([formatCount(420), formatCount(3_100), formatCount(128_000), formatCount(2_500_000)], ["420", "3.1k", "128k", "2.5M"]);
-  assert.deepEqual([formatDuration(4), formatDuration(1_900), formatDuration(125_000)], ["4 ms", "1.9 s", "2 min 5 s"]);
-  const totals = { input: 3_100, output: 420, context: 14_080, window: 128_000, cost: 0.004 };
-  assert.equal(formatUsage(totals), "3.1k in · 420 out · $0.0040 · 11 % of 128k");
-  assert.equal(formatUsage({ ...totals, cached: 2_542 }), "3.1k in (82 % cached) · 420 out · $0.0040 · 11 % of 128k");
-  assert.equal(formatUsage({ input: 0, output: 0 }), "");
+test("numbers are those of the terminal", () => {
+  const cases = JSON.parse(readFileSync(new URL("../../tests/fixtures/number_formats.json", import.meta.url), "utf8"));
+  const formatters = { counts: formatCount, durations_ms: formatDuration, sizes_bytes: formatBytes, costs_usd: formatCost, usage: formatUsage };
+  for (const [kind, format] of Object.entries(formatters)) {
+    assert.deepEqual(cases[kind].map(([value]) => [value, format(value)]), cases[kind]);
+  }
 });
 
 test("a command is found by some of its letters, best match first", () => {

@@ -100,7 +100,7 @@ test("the change of a hunk without lines and a file's sizes are described", () =
   assert.equal(describeWholeFile(hunk), "The whole content changes.");
   assert.equal(describeWholeFile({ ...hunk, end_line: 0 }), "Deletes the file.");
   assert.equal(describeWholeFile({ kind: "lines" }), "");
-  assert.equal(formatSizes({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 B → 2.0 kB");
+  assert.equal(formatSizes({ size: 2_000, base_size: 900, hunks: [hunk] }), "900 bytes → 2.0 kB");
   assert.equal(formatSizes({ size: 2_000, base_size: null, hunks: [hunk] }), "A new file · 2.0 kB");
   assert.equal(formatSizes({ size: 2_000, base_size: 2_000, hunks: [] }), "2.0 kB");
 });

@@ -1,7 +1,11 @@
-"""Formatting of names, numbers and tool calls for screens. All results are sanitized single lines, except ``call_text``."""
+"""Formatting of names, numbers and tool calls for screens. All results are sanitized single lines, except ``call_text``.
+
+The page formats numbers in the same way, in ``web/src/format.js``; ``tests/fixtures/number_formats.json`` holds both to it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,14 +123,19 @@ def call_text(name: str, args: dict[str, Any]) -> str:
     return f"{shown_name(name, args)} {subject}"
 
 
+def _round(number: float, digits: int = 0) -> float:
+    """Round half up, as JavaScript's ``Math.round`` does, so that the page shows the same figure."""
+    return math.floor(number * 10**digits + 0.5) / 10**digits
+
+
 def format_duration(milliseconds: float) -> str:
     """``4 ms``, ``1.9 s``, ``2 min 5 s``."""
-    if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms"
+    if milliseconds < 999.5:
+        return f"{_round(milliseconds):.0f} ms"
     seconds = milliseconds / 1000
     if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
+        return f"{_round(seconds, 1):.1f} s"
+    minutes, rest = divmod(int(_round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
@@ -143,27 +152,35 @@ def format_elapsed(seconds: float) -> str:
 
 def short_number(number: float) -> str:
     """``420``, ``3.1k``, ``1.2M``."""
-    for limit, divisor, unit in ((1_000, 1, ""), (999_950, 1_000, "k"), (float("inf"), 1_000_000, "M")):
+    for limit, divisor, unit in ((1_000, 1, ""), (999_950, 1_000, "k"), (math.inf, 1_000_000, "M")):
         if number < limit:
-            return f"{number / divisor:.1f}".removesuffix(".0") + unit
+            return f"{_round(number / divisor, 1):.1f}".removesuffix(".0") + unit
     raise ValueError(number)
 
 
 def format_size(bytes_: int) -> str:
-    """``142 bytes``, ``1.2 KB``, ``4.7 GB``."""
+    """``142 bytes``, ``1.2 kB``, ``4.7 GB``."""
     if bytes_ < 1_000:
         return pluralize(bytes_, "byte")
-    for unit, divisor in (("KB", 1e3), ("MB", 1e6)):
-        if bytes_ < 1_000 * divisor:
-            return f"{bytes_ / divisor:.1f} {unit}"
-    return f"{bytes_ / 1e9:.1f} GB"
+    for limit, divisor, unit in ((999_950, 1e3, "kB"), (999_950_000, 1e6, "MB"), (math.inf, 1e9, "GB")):
+        if bytes_ < limit:
+            return f"{_round(bytes_ / divisor, 1):.1f} {unit}"
+    raise ValueError(bytes_)
 
 
 def format_cost(dollars: float) -> str:
     """``$0.004``, ``$1.20``."""
+    if dollars == 0:
+        return "$0"
     if 0 < dollars < 0.0005:
         return "under $0.001"
-    return f"${dollars:.3f}" if dollars < 1 else f"${dollars:.2f}"
+    digits = 3 if dollars < 0.9995 else 2
+    return f"${_round(dollars, digits):.{digits}f}"
+
+
+def format_share(context: int, window: int) -> str:
+    """``11 % of 128k``."""
+    return f"{_round(100 * context / window):.0f} % of {short_number(window)}"
 
 
 def usage_line(
@@ -180,14 +197,13 @@ def usage_line(
     """
     parts: list[str] = []
     if usage.total:
-        cached = (
-            f" ({usage.cache_read / usage.input:.0%} cached)".replace("%", " %") if usage.cache_read else ""
-        )
+        share = _round(100 * usage.cache_read / usage.input) if usage.cache_read else 0
+        cached = f" ({share:.0f} % cached)" if usage.cache_read else ""
         parts += [f"{short_number(usage.input)} in{cached}", f"{short_number(usage.output)} out"]
     if cost is not None:
         parts.append(format_cost(cost))
     if context and window:
-        parts.append(f"{context / window * 100:.0f} % of {short_number(window)}")
+        parts.append(format_share(context, window))
     elif context:
         parts.append(f"{short_number(context)} context")
     if milliseconds is not None:

@@ -131,7 +131,7 @@ def test_what_does_not_travel_is_said(tmp_path: Path) -> None:
     report = job.snapshot(1).report
     assert report.words() == [
         "files that git ignores, or the rules without git: a.o, node_modules/, vendor/b.o.",
-        "files above the limit for one file: big.bin (1.0 KB).",
+        "files above the limit for one file: big.bin (1.0 kB).",
         "sockets, pipes and devices: pipe.",
         "the history of git repositories inside of the folder, and of those that lead out of it: vendor/.",
     ]

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,47 +26,30 @@ from newel.text.format import (
     usage_line,
 )
 
-
-@pytest.mark.parametrize(
-    ("milliseconds", "words"),
-    [(4, "4 ms"), (999, "999 ms"), (1_900, "1.9 s"), (59_940, "59.9 s"), (59_960, "1 min 0 s")],
+CASES: Final[dict[str, list[Any]]] = json.loads(
+    (Path(__file__).parents[2] / "fixtures" / "number_formats.json").read_text()
 )
-def test_duration(milliseconds: int, words: str) -> None:
-    assert format_duration(milliseconds) == words
-
-
-def test_duration_of_hours() -> None:
-    assert format_duration(7_380_000) == "2 h 3 min"
+"""Of the page, too: ``web/tests/format.test.js``."""
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
-    [(0, "0"), (999, "999"), (3_100, "3.1k"), (128_000, "128k"), (999_960, "1M"), (1_200_000, "1.2M")],
+    ("kind", "formatter"),
+    [
+        ("counts", short_number),
+        ("durations_ms", format_duration),
+        ("sizes_bytes", format_size),
+        ("costs_usd", format_cost),
+    ],
 )
-def test_count(number: int, words: str) -> None:
-    assert short_number(number) == words
+def test_numbers_are_those_of_the_page(kind: str, formatter: Callable[[float], str]) -> None:
+    assert [[value, formatter(value)] for value, _ in CASES[kind]] == CASES[kind]
 
 
-def test_money_and_sizes() -> None:
-    assert [format_cost(0), format_cost(0.0001), format_cost(0.004), format_cost(1.2)] == [
-        "$0.000",
-        "under $0.001",
-        "$0.004",
-        "$1.20",
-    ]
-    assert [
-        format_size(1),
-        format_size(142),
-        format_size(1_234),
-        format_size(5_000_000),
-        format_size(4_661_000_000),
-    ] == [
-        "1 byte",
-        "142 bytes",
-        "1.2 KB",
-        "5.0 MB",
-        "4.7 GB",
-    ]
+def test_the_meter_is_that_of_the_page() -> None:
+    for figures, line in CASES["usage"]:
+        usage = Usage(figures["input"], figures["output"], figures.get("cached", 0))
+        context, window = figures.get("context", 0), figures.get("window")
+        assert usage_line(usage, figures.get("cost"), context=context, window=window) == line
 
 
 def test_the_meter_omits_unknown_values() -> None:

@@ -38,7 +38,7 @@ export function describeSpending(spending) {
   if (!spending) return "";
   const { cost, tokens, maxCost = null, maxTokens = null } = spending;
   return [
-    `${cost === 0 ? "$0" : formatCost(cost)}${maxCost === null ? "" : ` of ${formatCost(maxCost)}`}`,
+    `${formatCost(cost)}${maxCost === null ? "" : ` of ${formatCost(maxCost)}`}`,
     `${formatCount(tokens)}${maxTokens === null ? "" : ` of ${formatCount(maxTokens)}`} tokens`,
   ].join(" · ");
 }

@@ -15,7 +15,7 @@ from newel.session.totals import NOTHING_USED, SessionTotals, totals
 from newel.storage.files import read_regular
 from newel.terminal.repl.background_commands import count_running
 from newel.terminal.repl.folder_status import FolderStatus
-from newel.text.format import format_cost, one_line, short_folder, short_number
+from newel.text.format import format_cost, format_share, one_line, short_folder
 from newel.workspace.port import SCHEME
 
 BRANCH_S: Final = 2.0
@@ -71,7 +71,7 @@ class StatusLine:
         agent, totals, window = self._agent, self.totals(), self._agent.window()
         thinking = agent.state.thinking_level
         mode = agent.state.agent_mode
-        used = f"{totals.context / window * 100:.0f} % of {short_number(window)}" if window else ""
+        used = format_share(totals.context, window) if window else ""
         parts = [
             (0, one_line(agent.state.model.id, 32)),
             (4, f"thinking: {thinking}" if thinking != "off" else ""),
