@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
+from pathlib import Path
+
 import pytest
 
 from newel.agent.errors import HostUnavailable, NewelError, StaleFile
+from newel.agent.events import ErrorEvent
 from newel.app.model_resolver import NoModelConfigured, NoModelOnHost
 from newel.jobs.engine import JobCancelled, LeaseLost
+from newel.review.model.file_review import ChoiceNeeded, UserEditConflict
 from newel.review.tracking.change_recorder import FileTooLarge
 from newel.review_jobs.errors import NoSuchJob, ReviewServiceError
 from newel.terminal.rpc.requests import InvalidRpcRequest
@@ -20,6 +27,8 @@ CODES: dict[type[NewelError], str] = {
     NoModelOnHost: "nothing_there",
     LeaseLost: "lost",
     JobCancelled: "cancelled",
+    UserEditConflict: "contested",
+    ChoiceNeeded: "needs_choice",
     FileTooLarge: "too_large",
     ReviewServiceError: "desk_error",
     NoSuchJob: "no_such_job",
@@ -31,3 +40,11 @@ CODES: dict[type[NewelError], str] = {
 @pytest.mark.parametrize("error", CODES)
 def test_a_code_does_not_depend_on_the_name_of_its_class(error: type[NewelError]) -> None:
     assert error.code == CODES[error]
+
+
+def test_the_page_takes_the_same_errors_for_notices() -> None:
+    """``web/tests/transcript.test.js`` holds the page to the same levels."""
+    levels = json.loads((Path(__file__).parents[1] / "fixtures" / "error_levels.json").read_text())
+    notices = {code for code, level in levels.items() if level != "error"}
+    assert {code for code in levels if ErrorEvent(code=code, message="").is_notice} == notices
+    assert set(re.findall(r'"(\w+)"', inspect.getsource(ErrorEvent))) - {"error"} == notices

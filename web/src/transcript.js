@@ -13,7 +13,10 @@
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TODO = "todo"; // the tool
-const NOTICE_LEVELS = { connection: "info", hook: "info", not_covered: "warning", progress: "info", telemetry: "info" }; // is_notice in agent/events.py
+// Codes of errors that are notices: `ErrorEvent.is_notice` in agent/events.py decides; tests/fixtures/error_levels.json holds both to it.
+const NOTICE_LEVELS = {
+  connection: "info", extension: "warning", hook: "info", not_covered: "warning", progress: "info", telemetry: "info",
+};
 const NOTICE = /^(decided|ended|hook)_/; // ids of messages that Newel sends in place of the user: NOTICE_IDS in agent/messages.py
 const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
   addEvent, addHistory, addSoFar, cutBefore, divideQueue, emptyTranscript, fromSnapshot, keptAtEnd, versionsOf, withSubagent,
@@ -165,12 +166,12 @@ test("an edited message removes what followed it", () => {
   assert.equal(cutBefore(transcript, "none"), transcript);
 });
 
-test("what a run did not record is a warning, and no failed run", () => {
-  const transcript = after(emptyTranscript(), [1, { type: "error", code: "not_covered", message: "Not recorded: build/." }]);
-  assert.deepEqual(
-    transcript.entries.map(({ kind, level }) => [kind, level]),
-    [["notice", "warning"]],
-  );
+test("what did not fail is a notice or a warning, and no failed run", () => {
+  const levels = JSON.parse(readFileSync(new URL("../../tests/fixtures/error_levels.json", import.meta.url), "utf8"));
+  for (const [code, level] of Object.entries(levels)) {
+    const { entries } = after(emptyTranscript(), [1, { type: "error", code, message: "Said." }]);
+    assert.deepEqual(entries.map((entry) => entry.level ?? entry.kind), [level], code);
+  }
 });
 
 test("a slow activity is shown as a notice, not as an error", () => {
