@@ -124,10 +124,10 @@ def test_colours_follow_the_system_until_they_are_switched(workbench: Make) -> N
     page = workbench(scenarios()).page(scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(22, 24, 27)"
-    page.get_by_role("button", name="Color theme").click()
+    page.get_by_role("button", name="Colour theme").click()
     assert page.evaluate(ground) == "rgb(251, 251, 249)"
     page.reload()
-    expect(page.get_by_role("button", name="Color theme: light")).to_be_visible()
+    expect(page.get_by_role("button", name="Colour theme: light")).to_be_visible()
     assert page.evaluate(ground) == "rgb(251, 251, 249)"
 
 

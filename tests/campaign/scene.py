@@ -40,7 +40,7 @@ CHAT = {"scenarios": [*GO_ON["scenarios"], *WORK["scenarios"]]}
 
 
 class Scene:
-    """A fresh project and home in ``folder``. Its prompt is recognised among the requests to the model."""
+    """A fresh project and home in ``folder``. Its prompt is recognized among the requests to the model."""
 
     def __init__(self, folder: Path, server: MockServer, number: int) -> None:
         folder.mkdir()

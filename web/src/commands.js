@@ -126,7 +126,7 @@ export function createCommands({ store, state, actions, router, review, notifica
       ...state.tabs().filter(({ id }) => id !== tab?.id).map(({ id, title, hint, kind }) =>
         ({ title: `Go to ${plain(title)}`, detail: hint || kind, run: () => router.show(id) })),
       ...["light", "dark", "auto"].map((name) => ({
-        title: `Color theme: ${name === "auto" ? "system" : name}`,
+        title: `Colour theme: ${name === "auto" ? "system" : name}`,
         run: () => {
           setTheme(name);
           view().header.showTheme();

@@ -35,7 +35,7 @@ export class Header {
       "Tools", icon("down"), this.counts,
     );
     this.fleets = h("button", { type: "button", hidden: true, onclick: commands.openFleets }, "Fleets");
-    this.theme = iconButton("auto", "Color theme", () => {
+    this.theme = iconButton("auto", "Colour theme", () => {
       nextTheme();
       this.showTheme();
     });
@@ -146,7 +146,7 @@ export class Header {
   showTheme() {
     const now = theme();
     this.theme.replaceChildren(icon(now));
-    const label = { auto: "Color theme: system", light: "Color theme: light", dark: "Color theme: dark" }[now];
+    const label = { auto: "Colour theme: system", light: "Colour theme: light", dark: "Colour theme: dark" }[now];
     setAttr(this.theme, "aria-label", label);
     setAttr(this.theme, "title", label);
   }

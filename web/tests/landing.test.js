@@ -86,7 +86,7 @@ test("a false aria attribute is written out, any other false attribute is remove
   assert.deepEqual([...attributes], [["aria-expanded", "false"]]);
 });
 
-test("an image is recognised by its first bytes, and nothing else is drawn", () => {
+test("an image is recognized by its first bytes, and nothing else is drawn", () => {
   const bytes = (text) => Uint8Array.from(text, (letter) => letter.charCodeAt(0));
   assert.equal(pictureType(bytes("\x89PNG\r\n\x1a\n…")), "image/png");
   assert.equal(pictureType(bytes("\xff\xd8\xff\xe0")), "image/jpeg");

@@ -189,7 +189,7 @@ def test_models_are_listed_and_described(client: Client) -> None:
     assert absent.value.status_code == 404
 
 
-def test_a_server_is_recognised_as_ollama_only_if_its_script_says_so(server: MockServer) -> None:
+def test_a_server_is_recognized_as_ollama_only_if_its_script_says_so(server: MockServer) -> None:
     """A client that asks for chat completions would otherwise be told to use the other API."""
     assert httpx2.get(f"{server.url}/api/version").json() == {"version": "0.33.0"}
     with running() as plain:

@@ -20,7 +20,7 @@ export interface Attachment {
     preview?: string | null;
     id?: string;
 }
-/** Summarise the conversation to free context. */
+/** Summarize the conversation to free context. */
 export interface CompactCommand {
     type: "compact";
     instructions?: string;

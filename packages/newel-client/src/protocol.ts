@@ -25,7 +25,7 @@ export interface Attachment {
   id?: string;
 }
 
-/** Summarise the conversation to free context. */
+/** Summarize the conversation to free context. */
 export interface CompactCommand {
   type: "compact";
   instructions?: string;

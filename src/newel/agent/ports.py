@@ -107,7 +107,7 @@ OnOutput = Callable[[str], Awaitable[None]]
 
 
 class NestedOutput(str):
-    """Output of a tool that runs an agent: the text tells of the agent's ``event``. What that agent uses counts toward the limits."""
+    """Output of a tool that runs an agent: the text tells of the agent's ``event``. What that agent uses counts towards the limits."""
 
     __slots__ = ("event",)
 

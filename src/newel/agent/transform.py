@@ -34,7 +34,7 @@ class Transformer:
     replaces the messages that it summarizes. ``kinds`` are custom messages, by their names, that the model sees as messages of
     the user.
 
-    A message that needs no change is passed on as the same object, and a changed one is made only once: providers recognise
+    A message that needs no change is passed on as the same object, and a changed one is made only once: providers recognize
     by identity what they have encoded before.
     """
 

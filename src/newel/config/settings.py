@@ -489,7 +489,7 @@ def _check_keys(path: Path, data: bytes, keys: KeySettings) -> None:
 
 
 def mask_secret(secret: str | None) -> str:
-    """Mask a secret: enough remains to recognise it, not to use it."""
+    """Mask a secret: enough remains to recognize it, not to use it."""
     if not secret:
         return "none"
     return f"{secret[:3]}…{secret[-2:]}" if len(secret) >= 16 else "set"

@@ -42,7 +42,7 @@ class AttachableFiles(msgspec.Struct, frozen=True):
 async def load_attachment(workspace: Workspace, path: str, *, name: str | None = None) -> Attachment:
     """Load a file, or the listing of a folder. ``path`` is absolute; ``name`` is its name for the model, by default the path.
 
-    An image (PNG, JPEG, GIF, WebP, recognised by its first bytes, up to 20 MiB) is scaled down if it is too large for a model;
+    An image (PNG, JPEG, GIF, WebP, recognized by its first bytes, up to 20 MiB) is scaled down if it is too large for a model;
     ``size`` is that of the file. Of other files ``extracted_text`` holds at most 256 KiB. Raises ``WorkspaceError`` for other
     binary files, larger or broken images, and files that cannot be read.
     """

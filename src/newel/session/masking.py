@@ -1,4 +1,4 @@
-"""Masks recognisable secrets in exports of sessions, logs and traces."""
+"""Masks recognizable secrets in exports of sessions, logs and traces."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
        └── tool_execution_update with its events ──┘
 
 A subagent works in the parent's workspace, so its changes are those of the parent's run. Its calls are judged by the parent's approval mode.
-It counts toward the parent's limits, and ends with the parent's run.
+It counts towards the parent's limits, and ends with the parent's run.
 """
 
 from __future__ import annotations

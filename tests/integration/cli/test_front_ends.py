@@ -240,7 +240,7 @@ def test_every_slash_command_works(with_model: Make, open_terminal: Callable[...
         ),
         ("/model mock-model-mini", "The next prompt goes to mock-model-mini."),
         ("once more: how are you", "once more"),
-        ("/compact Keep the greeting.", "Summarised"),
+        ("/compact Keep the greeting.", "Summarized"),
         ("/nonsense", "Error: There is no command /nonsense. /help lists them."),
         ("/plan", "Error: There is no command /plan. `/approve plan` looks around"),
         ("/doctor", "Error: There is no command /doctor. `newel doctor` in a shell"),

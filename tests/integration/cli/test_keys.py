@@ -55,7 +55,7 @@ def test_keys_are_private_and_never_shown(newel: Newel) -> None:
 
 
 def test_an_export_masks_stored_keys(newel: Newel) -> None:
-    plain = "correct-horse-battery-staple"  # that no pattern of keys recognises
+    plain = "correct-horse-battery-staple"  # that no pattern of keys recognizes
     newel("keys", "set", "anthropic", stdin=plain).check_returncode()
     newel(f"hello, my key is {plain}").check_returncode()
     exported = newel("export", str(newel.sessions[0]))

@@ -158,7 +158,7 @@ def test_limits_and_approval_can_be_in_the_file_and_the_command_line_wins(with_m
     assert [path.name for path in newel.project.iterdir()] == ["one"]
 
 
-def test_a_full_window_is_summarised_by_the_small_model_without_loss(with_model: Make) -> None:
+def test_a_full_window_is_summarized_by_the_small_model_without_loss(with_model: Make) -> None:
     say = {"content": "word " * 2400, "usage": {"prompt_tokens": 4000, "completion_tokens": 3000}}
     newel = with_model(scenario("", say))
     configure(newel, '[models."mock-model"]\ncontext_window = 8000\n')

@@ -322,7 +322,7 @@ async def test_unknown_model(provider: ContractProvider) -> None:
 
 
 async def test_overflow(provider: ContractProvider) -> None:
-    """A conversation that is too long is recognised, so that it can be compacted."""
+    """A conversation that is too long is recognized, so that it can be compacted."""
     fault = {"kind": "status", "status": 400, "message": provider.overflow}
     assert type(await refusal(provider, fault)) is ContextOverflow
 

@@ -300,7 +300,7 @@ async def test_a_truncated_answer_is_reported() -> None:
         pytest.param(http(b'{"object": "list"'), id="broken"),
     ],
 )
-async def test_a_foreign_server_is_recognised(serve: Serve, answer: bytes) -> None:
+async def test_a_foreign_server_is_recognized(serve: Serve, answer: bytes) -> None:
     client = Ollama(serve(answer).url.removesuffix("/v1"))
     for question in (client.version, lambda: ask(client, model=PHI3)):
         with pytest.raises(BadResponse, match="did not answer like Ollama"):

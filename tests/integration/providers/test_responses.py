@@ -216,7 +216,7 @@ REJECTIONS = [
 async def test_a_rejected_option_is_omitted_from_then_on(
     words: str, option: str, status: int, responses: Responses
 ) -> None:
-    """Otherwise a server or organisation without this feature could not be used at all."""
+    """Otherwise a server or organization without this feature could not be used at all."""
     rejection = {"kind": "status", "status": status, "body": {"error": {"message": words}}, "times": 1}
     step = {"response": {"content": "Yes."}, "fault": rejection}
     async with serve_script(script(step), strict=True) as server:
@@ -247,7 +247,7 @@ async def test_the_nearest_supported_effort_is_used(responses: Responses) -> Non
 
 
 async def test_reasoning_that_the_server_cannot_read_is_left_out(serve: Serve, responses: Responses) -> None:
-    """Otherwise a conversation could not be resumed with another organisation's key."""
+    """Otherwise a conversation could not be resumed with another organization's key."""
     words = b'{"error": {"message": "The encrypted content gAAA could not be verified."}}'
     server = serve(http(words, "400 Bad Request"), sse(event(response(text("Yes.")))))
     provider = responses(server.url)

@@ -223,7 +223,7 @@ def test_help_and_costs_fit_a_narrow_terminal(open_terminal: Open) -> None:
     lines = terminal.screen.lines
     at = next(number for number, line in enumerate(lines) if line.startswith("/compact"))
     assert lines[at : at + 2] == [
-        "/compact [WORDS]    summarise the",
+        "/compact [WORDS]    summarize the",
         "                    conversation to free",
     ]
     terminal.send("/cost\r")

@@ -210,7 +210,7 @@ async def test_only_the_static_files_are_served(tmp_path: Path, static: Path) ->
 
 
 async def test_path_traversal_is_refused(tmp_path: Path, static: Path) -> None:
-    """A client that does not normalise its paths gets no more than others."""
+    """A client that does not normalize its paths gets no more than others."""
     async with serve_workbench(tmp_path, Echo(), static=static) as server:
         for path in (b"/static/../secret.txt", b"/static/../../../../etc/passwd", b"/static//etc/passwd"):
             async with await anyio.connect_tcp("127.0.0.1", server.door.port) as raw:

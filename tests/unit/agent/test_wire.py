@@ -179,7 +179,7 @@ def test_unchanged_messages_stay_the_same_objects_between_requests() -> None:
         assert first is second
 
 
-def test_a_compaction_hides_what_it_summarises_and_keeps_what_it_names() -> None:
+def test_a_compaction_hides_what_it_summarizes_and_keeps_what_it_names() -> None:
     first, kept = UserMessage(content="first"), UserMessage(content="kept")
     compaction = CustomMessage(COMPACTION, {"summary": "They met.", "firstKept": kept.id})
     after = UserMessage(content="after")

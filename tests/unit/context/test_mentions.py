@@ -135,7 +135,7 @@ def test_a_name_that_is_not_text_can_be_listed(tmp_path: Path) -> None:
     assert "bad?" in (attached(tmp_path).extracted_text or "")
 
 
-def test_an_image_is_recognised_by_its_bytes_and_not_by_its_name(folder: Path) -> None:
+def test_an_image_is_recognized_by_its_bytes_and_not_by_its_name(folder: Path) -> None:
     (folder / "text.png").write_text("not an image")
     image = attached(folder / "shot.png")
     assert (image.type, image.mime_type, image.size) == ("image", "image/png", len(PNG))

@@ -45,7 +45,7 @@ LOOK = ShellReply("ls -la", "To look.")
         pytest.param('{type: "shell", command: "ls -la", reason: "To look."}', id="bare names"),
     ],
 )
-def test_a_command_is_recognised(words: str) -> None:
+def test_a_command_is_recognized(words: str) -> None:
     assert read(words) in (LOOK, ShellReply("ls -la", "To look"))
 
 

@@ -21,7 +21,7 @@ def a_run(files: int, lines: int) -> RunView:
     )
 
 
-def test_a_run_over_hundreds_of_files_is_summarised() -> None:
+def test_a_run_over_hundreds_of_files_is_summarized() -> None:
     shown = describe_run(a_run(300, 200), slash_command, SHORT)
     assert shown.count("gen/") == ROWS
     assert f"{300 - ROWS} more files" in shown

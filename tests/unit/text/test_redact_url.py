@@ -65,7 +65,7 @@ def test_a_request_goes_only_to_the_urls_host_and_an_error_shows_no_password(
         ("", ""),
     ],
 )
-def test_a_redacted_url_is_still_recognisable(url: str, shown: str) -> None:
+def test_a_redacted_url_is_still_recognizable(url: str, shown: str) -> None:
     assert redact_url(url) == shown
 
 

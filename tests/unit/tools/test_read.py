@@ -159,7 +159,7 @@ def image(kind: str, size: tuple[int, int]) -> bytes:
     ("kind", "mime"),
     [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("GIF", "image/gif"), ("WEBP", "image/webp")],
 )
-async def test_an_image_is_recognised_by_its_bytes_and_sent_unchanged(
+async def test_an_image_is_recognized_by_its_bytes_and_sent_unchanged(
     bench: Bench, kind: str, mime: str
 ) -> None:
     data = image(kind, (40, 30))

@@ -277,7 +277,7 @@ class Script(Spec, frozen=True):
     responses_only: list[str] = field(default_factory=list[str])
     """Models that chat completions refuse, as OpenAI does for its coding models."""
     ollama_version: str | None = None
-    """The answer of GET /api/version, by which clients recognise Ollama. Without it, the server does not pretend to be one."""
+    """The answer of GET /api/version, by which clients recognize Ollama. Without it, the server does not pretend to be one."""
     description: str = ""
 
     @property

@@ -406,7 +406,7 @@ def _connect_error(url: str, error: Exception, remedy: str, *, is_local: bool) -
             "Install its authority on this machine, or use the server's http:// target."
             if is_local
             else "Nothing was sent. Check the host name in the address and this machine's clock. If the server belongs to "
-            "your organisation, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
+            "your organization, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
             "Otherwise the connection may be intercepted."
         )
         return RequestRejected(f"The certificate of {url} is not trusted: {as_sentence(reason)} {remedy}")

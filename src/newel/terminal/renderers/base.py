@@ -55,7 +55,7 @@ TICK_S = 0.1
 WARNINGS = frozenset({"answer_incomplete", "answer_not_saved", "no_sandbox", "settings_created"})
 """Codes of events that report no failure of the run."""
 
-COMPACTED = "The conversation was summarised to free context."
+COMPACTED = "The conversation was summarized to free context."
 
 
 class Renderer:
@@ -392,7 +392,7 @@ class ToolCallTracker:
             name=name,
             args=call.arguments if call else {},
             failed=failed,
-            summary=summarise_result(name, output, end.details, is_error=end.is_error, ran=ran),
+            summary=summarize_result(name, output, end.details, is_error=end.is_error, ran=ran),
             tail=last_lines(output) if failed else [],
             milliseconds=end.duration if ran else None,
             diff=_text(end.details, "diff"),
@@ -403,7 +403,7 @@ class ToolCallTracker:
         )
 
 
-def summarise_result(name: str, output: str, details: Details, *, is_error: bool, ran: bool = True) -> str:
+def summarize_result(name: str, output: str, details: Details, *, is_error: bool, ran: bool = True) -> str:
     """A result in a few words: ``212 lines``, ``exit code 1``."""
     if output.startswith(INTERRUPTED):
         return "stopped" if ran else "interrupted, outcome unknown"  # by the user, or with Newel

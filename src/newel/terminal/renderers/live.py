@@ -201,7 +201,7 @@ class UnprintedLines:
         return lines
 
 
-SUMMARISING: Final = "summarising the conversation"
+SUMMARIZING: Final = "summarizing the conversation"
 
 
 class LiveRenderer(Renderer):
@@ -266,13 +266,13 @@ class LiveRenderer(Renderer):
         if activity != self._activity:
             self._activity, self._activity_since = activity, self._clock()
 
-    def show_summarising(self, is_writing: bool) -> None:
+    def show_summarizing(self, is_writing: bool) -> None:
         """A model writes a summary of the conversation, or has written it."""
         if is_writing:
             self._activity_before = self._activity
-            self.set_activity(SUMMARISING)
+            self.set_activity(SUMMARIZING)
         elif (
-            self._activity == SUMMARISING or not self._activity_before
+            self._activity == SUMMARIZING or not self._activity_before
         ):  # of /compact, no run's end clears it
             self.set_activity(self._activity_before)
             self._draw()

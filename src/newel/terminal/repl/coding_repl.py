@@ -151,14 +151,14 @@ class CodingRepl(Repl[CommandContext]):
         self._has_failed = False
         self._own_commands = OwnCommands(agent, ui)
         if agent.compactor is not None:
-            agent.compactor.on_writing = self._show_summarising
+            agent.compactor.on_writing = self._show_summarizing
         watch(agent, lambda text: ui.renderer.note(text, "aside"), ui.refresh)
 
-    def _show_summarising(self, is_writing: bool) -> None:
+    def _show_summarizing(self, is_writing: bool) -> None:
         from newel.terminal.renderers.live import LiveRenderer
 
         if isinstance(self.ui.renderer, LiveRenderer):  # others have no line of state
-            self.ui.renderer.show_summarising(is_writing)
+            self.ui.renderer.show_summarizing(is_writing)
 
     async def follow_status(self, program: Sequence[str]) -> None:
         """Let the user's program write the status line, until cancelled."""

@@ -1,6 +1,6 @@
 """The user's own commands in a conversation: ``!COMMAND``, whose output the model gets with the next message, and ``!!COMMAND``, which it does not.
 
-What is shared is attached to that message, so it is stored, shown, exported and summarised with it.
+What is shared is attached to that message, so it is stored, shown, exported and summarized with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands about sessions: begin, resume, name, branch and summarise them."""
+"""The commands about sessions: begin, resume, name, branch and summarize them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ async def clear(context: CommandContext, _: str) -> None:
 async def compact(context: CommandContext, instructions: str) -> None:
     before = context.agent.totals().context
     if await context.agent.compact(instructions):
-        context.say(f"Summarised {short_number(before)} tokens. The full conversation stays in the session.")
+        context.say(f"Summarized {short_number(before)} tokens. The full conversation stays in the session.")
     else:
-        context.say("There is nothing to summarise yet.")
+        context.say("There is nothing to summarize yet.")
 
 
 async def session(context: CommandContext, argument: str) -> None:

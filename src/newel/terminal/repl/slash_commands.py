@@ -59,7 +59,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("model", "[NAME]", "choose the model", model),
     SlashCommand("thinking", "[LEVEL]", "show or set how much the model reasons", thinking),
     SlashCommand("agent-mode", "[MODE]", "show or set which model works", agent_mode, at_once=True),
-    SlashCommand("compact", "[WORDS]", "summarise the conversation to free context", compact),
+    SlashCommand("compact", "[WORDS]", "summarize the conversation to free context", compact),
     SlashCommand(
         "session", "[name WORDS]", "show this session, its model and modes; or name it", session, at_once=True
     ),

@@ -366,7 +366,7 @@ class Conversation:
             case p.CompactCommand():
                 before = agent.totals().context
                 if not await agent.compact(command.instructions):
-                    raise NothingToCompact("There is nothing to summarise yet.")
+                    raise NothingToCompact("There is nothing to summarize yet.")
                 data: dict[str, Any] = getattr(agent.state.messages[-1], "data", {})
                 return p.CompactData(summary=str(data.get("summary", "")), context_before=before)
             case p.UndoCommand():

@@ -398,7 +398,7 @@ class AgentModeCommand(RpcCommand[AgentModeData], frozen=True, tag="agent_mode")
 
 
 class CompactCommand(RpcCommand[CompactData], frozen=True, tag="compact"):
-    """Summarise the conversation to free context."""
+    """Summarize the conversation to free context."""
 
     instructions: str = ""
 

@@ -50,7 +50,7 @@ def test_a_first_prompt_reaches_the_model_unchanged(text: str) -> None:
     )
 
 
-def test_a_call_in_the_requested_format_is_recognised() -> None:
+def test_a_call_in_the_requested_format_is_recognized() -> None:
     told = describe_tools("", [BASH]).replace("the tool's name", "bash")
     _, calls = find_calls(told.partition("Available tools")[0], ToolIndex([BASH]))
     assert [call.name for call in calls] == ["bash"]

@@ -67,7 +67,7 @@ def calls(text: str) -> list[tuple[str, Any]]:
         '{"name": "functions.read", "input": {"file_path": "a.py"}}',
     ],
 )
-def test_common_formats_of_calls_are_recognised(text: str) -> None:
+def test_common_formats_of_calls_are_recognized(text: str) -> None:
     """Otherwise a small local model would never get a tool to run."""
     found = [(name.removeprefix("functions."), arguments) for name, arguments in calls(text)]
     assert found in (A_PY, [("read", '{"file_path": "a.py"}')])

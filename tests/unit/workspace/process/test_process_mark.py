@@ -39,7 +39,7 @@ def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_process_is_recognised_by_any_of_its_marks() -> None:
+def test_a_process_is_recognized_by_any_of_its_marks() -> None:
     with running(THEIRS.mark, OURS.mark):
         assert process_mark.is_running([OURS])
         assert process_mark.is_running([THEIRS])
@@ -52,7 +52,7 @@ def test_a_mark_in_another_variable_does_not_count() -> None:
         assert not process_mark.is_running([OURS])
 
 
-def test_a_process_is_recognised_by_its_session() -> None:
+def test_a_process_is_recognized_by_its_session() -> None:
     with running() as process:
         assert process_mark.is_running(
             [ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid))]

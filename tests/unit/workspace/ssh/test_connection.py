@@ -248,7 +248,7 @@ class TestLost:
         await far.write_bytes(str(path), b"new")
         assert path.read_bytes() == b"new"
 
-    async def test_a_write_whose_answer_was_lost_is_recognised_as_done(
+    async def test_a_write_whose_answer_was_lost_is_recognized_as_done(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "f"
@@ -264,7 +264,7 @@ class TestLost:
         assert len(written) == 1
         assert path.read_bytes() == b"new"
 
-    async def test_a_removal_whose_answer_was_lost_is_recognised_as_done(
+    async def test_a_removal_whose_answer_was_lost_is_recognized_as_done(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "f"

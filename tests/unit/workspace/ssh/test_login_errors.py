@@ -55,7 +55,7 @@ class TestHostKeys:
             error = await refused(configured(first, known=known))
             assert error.kind == "host_key"
             assert "`ssh host`" in str(error)
-            assert known.read_bytes() == b"", "nothing is learnt on the way"
+            assert known.read_bytes() == b"", "nothing is learned on the way"
 
     async def test_a_changed_host_key_is_refused_with_a_warning(
         self, sshd: Sshd, configured: Callable[..., Path], tmp_path: Path

@@ -152,7 +152,7 @@ def item_type(item: JsonObject) -> str:
 
 
 def reasoning_id(text: str) -> str:
-    """The id of a reasoning item: the same for the same text, so that an altered item is recognised without state."""
+    """The id of a reasoning item: the same for the same text, so that an altered item is recognized without state."""
     return f"rs_{hashlib.sha256(text.encode()).hexdigest()[:48]}"
 
 
