@@ -2,10 +2,11 @@
 
     ./run python -m benchmarks.first_key [--runs 15]
 
-``newel`` starts on a pseudo-terminal, in a git repository with an AGENTS.md and with a configured server on loopback. *key* is the time from
-the start of the process to the first output with a character that was typed before, *sent* that to the arrival of the request for a prompt that
-was typed before, in milliseconds; *CPU* is what the process used until then, which other programs on the machine hardly change. The floors are a
-bare prompt of prompt_toolkit, and Python itself. All are run in turns; the first turn, which compiles and tests the sandbox, does not count.
+``newel`` starts on a pseudo-terminal, in a git repository with an AGENTS.md and with a configured server on loopback. *key* is the time
+from the start of the process to the first output with a character that was typed before, *sent* that to the arrival of the request for a
+prompt that was typed before, in milliseconds; *CPU* is what the process used until then, which other programs on the machine hardly change.
+The floors are a bare prompt of prompt_toolkit, and Python itself. All are run in turns; the first turn, which compiles and tests the
+sandbox, does not count.
 """
 
 from __future__ import annotations

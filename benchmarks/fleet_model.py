@@ -5,10 +5,10 @@
     python benchmarks/fleet_model.py --costs FILE --cores 16 --slots 32 --model-seconds 30
     python benchmarks/fleet_model.py --validate           # predict what fleet_engine.py measures
 
-What the parts use is linear in the agents, but for notifications, which every worker gets of every other one. Latencies come from a simulation of
-events: each worker writes the appends that have arrived since its last transaction in the next one. The more the database's cores are
-busy, the longer a transaction takes. What is not in it: a network between worker and database (add its round trip to each append), vacuum
-of old jobs, and what the commands of the agents need.
+What the parts use is linear in the agents, but for notifications, which every worker gets of every other one. Latencies come from a
+simulation of events: each worker writes the appends that have arrived since its last transaction in the next one. The more the database's
+cores are busy, the longer a transaction takes. What is not in it: a network between worker and database (add its round trip to each
+append), vacuum of old jobs, and what the commands of the agents need.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
                                                           sandbox only: valgrind refuses `pidfd_open`, and without it none starts
     python benchmarks/instructions.py --checkout ../main  of another checkout, with its own .venv
 
-Needs valgrind. Prints millions of instructions, in a folder and a home of an earlier run. Two runs of the same code differ by less than 1 in
-1,000; compare counts of the same Python only. What other processes execute is not counted, and neither is the kernel.
+Needs valgrind. Prints millions of instructions, in a folder and a home of an earlier run. Two runs of the same code differ by less than 1
+in 1,000; compare counts of the same Python only. What other processes execute is not counted, and neither is the kernel.
 """
 
 from __future__ import annotations

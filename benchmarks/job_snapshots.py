@@ -2,10 +2,10 @@
 
     python benchmarks/job_snapshots.py [--files 10000] [--runs 3]
 
-The project is a clone with ``--files`` files of 2 KB in folders of 20, a ledger of 20 MB, and a session. ``first`` is the first snapshot of the
-clone, ``next`` one after 10 files changed and the ledger grew by a row, ``unknown`` one whose signatures were lost, so that every file is read again.
-``put`` stores the next one, ``restore`` fetches and writes it in another folder. Two floors for that folder: ``tar c`` to a file, and ``cp -a``. Times are
-the best and the median in milliseconds, sizes in KB; ``CPU`` is seconds of this process and of git.
+The project is a clone with ``--files`` files of 2 KB in folders of 20, a ledger of 20 MB, and a session. ``first`` is the first snapshot of
+the clone, ``next`` one after 10 files changed and the ledger grew by a row, ``unknown`` one whose signatures were lost, so that every file
+is read again. ``put`` stores the next one, ``restore`` fetches and writes it in another folder. Two floors for that folder: ``tar c`` to a
+file, and ``cp -a``. Times are the best and the median in milliseconds, sizes in KB; ``CPU`` is seconds of this process and of git.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
     ./run python -m benchmarks.local FILE -n 128 --runs 5
 
 Both read the same prompt with the same number of threads and write up to ``-n`` tokens with the library's own sampling, as Newel
-asks for no other; they take turns, so that a busy machine slows down both. *tokens/s* counts from the first piece of the answer to the last, as its reader sees it. *first token* is
-the time until the first piece: of a new prompt, and of one that continues the last conversation, whose beginning the server knows.
+asks for no other; they take turns, so that a busy machine slows down both. *tokens/s* counts from the first piece of the answer to the
+last, as its reader sees it. *first token* is the time until the first piece: of a new prompt, and of one that continues the last
+conversation, whose beginning the server knows.
 """
 
 from __future__ import annotations

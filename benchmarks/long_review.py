@@ -6,8 +6,9 @@ rewritten: each run replaces all 10,000 lines of one file. scattered: each chang
 many: each changes 100 lines in each of 100 files of 300. pending: the runs proposed 10,000 changed lines in blocks of twenty in a file of
 20,000 lines each, and nothing is decided.
 
-``review``, ``undo`` and ``decide`` run with the standard output of a script or on a pseudo-terminal, there until the first screen. *wall* and *cpu* are seconds, *MiB* is the largest resident size. The floors are a command that reads no change from the ledger,
-and git, which compares two folders for each run.
+``review``, ``undo`` and ``decide`` run with the standard output of a script or on a pseudo-terminal, there until the first screen. *wall*
+and *cpu* are seconds, *MiB* is the largest resident size. The floors are a command that reads no change from the ledger, and git, which
+compares two folders for each run.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def measure(command: Sequence[str], *, cwd: Path, environ: Mapping[str, str]) ->
 
 
 class PseudoTerminal:
-    """Runs a command, and keeps each output with the time at which it arrived. Without ``echoes``, the terminal itself echoes nothing; ``early``
-    is typed before the program begins. Leaving the block kills the program.
+    """Runs a command, and keeps each output with the time at which it arrived. Without ``echoes``, the terminal itself echoes nothing;
+    ``early`` is typed before the program begins. Leaving the block kills the program.
     """
 
     def __init__(

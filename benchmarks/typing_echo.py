@@ -4,10 +4,10 @@
 
 A server on loopback sends an answer at a rate in tokens of four characters per second: prose with lists and code, one long block of code, a
 long table, lines of 20 KB; or it has a command flood its output, or a subagent answer. Meanwhile keys are pressed in ``newel`` on a
-pseudo-terminal of 120 columns and 40 rows, at varying intervals of about 100 milliseconds. *echo* is the time from a key to the first output with its
-character, *Esc* that from Escape to ``ScanCancelled`` on the screen, in milliseconds; *CPU* the time that the process ran meanwhile, which other
-programs on the machine hardly change; *core* the part of a core that it used, in percent. The floor is a bare prompt of prompt_toolkit,
-to which nothing streams, and one that says ``ScanCancelled`` at an Escape.
+pseudo-terminal of 120 columns and 40 rows, at varying intervals of about 100 milliseconds. *echo* is the time from a key to the first
+output with its character, *Esc* that from Escape to ``ScanCancelled`` on the screen, in milliseconds; *CPU* the time that the process ran
+meanwhile, which other programs on the machine hardly change; *core* the part of a core that it used, in percent. The floor is a bare prompt
+of prompt_toolkit, to which nothing streams, and one that says ``ScanCancelled`` at an Escape.
 """
 
 from __future__ import annotations

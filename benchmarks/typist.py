@@ -47,8 +47,8 @@ CALLS: Final = {
 
 
 class StreamingServer:
-    """Answers a prompt by what its word in ``TEXTS`` or ``CALLS`` says, at ``rate`` tokens of four characters per second for ``seconds``, and
-    every other request by ``END``. ``asked`` has the time of each request for an answer.
+    """Answers a prompt by what its word in ``TEXTS`` or ``CALLS`` says, at ``rate`` tokens of four characters per second for ``seconds``,
+    and every other request by ``END``. ``asked`` has the time of each request for an answer.
     """
 
     def __init__(self, rate: int, seconds: float) -> None:

@@ -157,8 +157,8 @@ class Workbench:
         return page
 
     def _note(self, kind: str, text: str) -> None:
-        # While the server is down, the browser logs that it cannot connect; after a restart, that the proof for the earlier start is refused,
-        # upon which the page signs in again.
+        # While the server is down, the browser logs that it cannot connect; after a restart, that the proof for the earlier
+        # start is refused, upon which the page signs in again.
         if self.was_killed and "401 (Unauthorized)" in text:
             return
         if kind in {"error", "warning"} and "net::ERR_" not in text and "WebSocket" not in text:

@@ -43,8 +43,8 @@ class OllamaServer:
         {"trigger": "…", "answer": "…", "constrained": "the answer to a format", "thinking": "…", "tool_calls": […],
          "fault": "hang", "times": how often the fault occurs}
 
-    A model that ``stalls`` is never described. ``requests`` are the bodies of chats, ``seen`` the messages that the model saw in each, ``loads`` counts how often a
-    model was loaded; ``registry`` names the models that can be pulled.
+    A model that ``stalls`` is never described. ``requests`` are the bodies of chats, ``seen`` the messages that the model saw in each,
+    ``loads`` counts how often a model was loaded; ``registry`` names the models that can be pulled.
     """
 
     def __init__(

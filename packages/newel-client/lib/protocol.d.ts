@@ -122,8 +122,8 @@ export interface StopCommand {
     id?: string | number | null;
 }
 /**
- * Answer an `approval_request`. `always` holds for exactly this call, `rule` for what the request's `rule` says; `word` is for
- * the model, with a `no`.
+ * Answer an `approval_request`. `always` holds for exactly this call, `rule` for what the request's `rule` says; `word` is
+ * for the model, with a `no`.
  */
 export interface ApproveCommand {
     type: "approve";
@@ -424,8 +424,8 @@ export interface ToolCall {
 }
 /**
  * The result of a tool call. `output` and `images` go to the model, `details` to screens. `duration` is in
- * milliseconds, 0 if the tool did not run; `waited` is how long its approval took before. `is_invalid`: the call itself was wrong, so that no tool could run. `usage` and `cost`
- * are those of an agent that the tool ran.
+ * milliseconds, 0 if the tool did not run; `waited` is how long its approval took before. `is_invalid`: the call itself was wrong, so
+ * that no tool could run. `usage` and `cost` are those of an agent that the tool ran.
  */
 export interface ToolResultMessage {
     role: "toolResult";
@@ -549,7 +549,10 @@ export interface ToolExecutionStart {
     args: Record<string, unknown>;
     timestamp: string;
 }
-/** A piece of output of a tool that is still running. `event` is an event of an agent that the tool runs; `delta` then describes it. */
+/**
+ * A piece of output of a tool that is still running. `event` is an event of an agent that the tool runs; `delta` then describes
+ * it.
+ */
 export interface ToolExecutionUpdate {
     type: "tool_execution_update";
     toolCallId: string;
@@ -624,8 +627,8 @@ export interface Interrupted {
 /**
  * Something failed; `code` is that of the error's class in `newel.agent.errors`.
  *
- * Some codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `hook` what a hook says
- * to the user, or what is wrong with it, `extension` what is wrong with the tool of one, `telemetry` that none is exported.
+ * Some codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `hook` what a
+ * hook says to the user, or what is wrong with it, `extension` what is wrong with the tool of one, `telemetry` that none is exported.
  */
 export interface ErrorEvent {
     type: "error";

@@ -1,15 +1,15 @@
 """When an editor may be given the path of a file.
 
-An editor opens a path by itself, after Newel has checked it. A process of a command could swap a folder in it for a link in between, and swap it back
-before Newel looks again: the editor, which no sandbox confines, would read a key or write outside of the project. So
+An editor opens a path by itself, after Newel has checked it. A process of a command could swap a folder in it for a link in between, and
+swap it back before Newel looks again: the editor, which no sandbox confines, would read a key or write outside of the project. So
 
-- a path goes to the editor only while no process runs that an agent's command has started, nor anything else in a sandbox, and no command starts
-  until the editor has answered;
+- a path goes to the editor only while no process runs that an agent's command has started, nor anything else in a sandbox, and no command
+  starts until the editor has answered;
 - its text is dropped if anything in the path has changed meanwhile;
 - where a command has changed something in the path, the editor gets time to notice: it may have loaded what a link showed for a moment.
 
-Nothing else of an agent runs then: tools of the model run in this process; hooks, extensions, and the tool servers outside of the sandbox are the
-user's.
+Nothing else of an agent runs then: tools of the model run in this process; hooks, extensions, and the tool servers outside of the sandbox
+are the user's.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class EditorGate:
 
 
 class PathState(msgspec.Struct, frozen=True):
-    """The folders of a path and its file: device, inode and time of the last change of each. A rename changes the folder that it is in, and nobody can set that time back."""
+    """The folders of a path and its file: device, inode and time of the last change of each. A rename changes the folder that it is in, and
+    nobody can set that time back.
+    """
 
     parts: tuple[tuple[int, int, int], ...]
 
@@ -142,7 +144,9 @@ def path_state(root: str, path: str) -> PathState | None:
 
 
 async def settled_state(root: str, path: str, free_since_ns: int = 0) -> PathState | None:
-    """The state of a path in which the next change will be seen; None if it does not settle, or has a link. ``free_since_ns`` is that of the gate."""
+    """The state of a path in which the next change will be seen; None if it does not settle, or has a link. ``free_since_ns`` is that of
+    the gate.
+    """
     for _ in range(MOST_WAITS):
         state = path_state(root, path)
         if state is None or (rest := state.rest(free_since_ns)) < 0:

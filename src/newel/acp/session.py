@@ -67,7 +67,9 @@ class AgentOpener(Protocol):
 
 
 class SessionParts(msgspec.Struct, frozen=True):
-    """What a session adds to its agent: ``ask`` for approvals, ``on_terminal`` for its commands' terminals, ``note`` for messages to the user."""
+    """What a session adds to its agent: ``ask`` for approvals, ``on_terminal`` for its commands' terminals, ``note`` for messages to the
+    user.
+    """
 
     ask: Ask
     on_terminal: Callable[[str], object]

@@ -3,8 +3,8 @@
 An editor knows more than the disk: buffers that are not saved yet. Their text is what agents read and change, and the editor writes
 the change, so that it shows, and can be undone there. Recording lies above this workspace: it sees the same texts.
 
-The client is asked for texts below the root only. All else is the disk's: other files, bytes that are no UTF-8, links, folders. So is everything
-while a process of a command runs (``newel.acp.editor_files``).
+The client is asked for texts below the root only. All else is the disk's: other files, bytes that are no UTF-8, links, folders. So is
+everything while a process of a command runs (``newel.acp.editor_files``).
 """
 
 from __future__ import annotations

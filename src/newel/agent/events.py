@@ -95,7 +95,9 @@ class ToolExecutionStart(Event, frozen=True, tag="tool_execution_start"):
 
 
 class ToolExecutionUpdate(Event, frozen=True, tag="tool_execution_update"):
-    """A piece of output of a tool that is still running. ``event`` is an event of an agent that the tool runs; ``delta`` then describes it."""
+    """A piece of output of a tool that is still running. ``event`` is an event of an agent that the tool runs; ``delta`` then describes
+    it.
+    """
 
     tool_call_id: str
     delta: str
@@ -173,8 +175,8 @@ class Interrupted(Event, frozen=True, tag="interrupted"):
 class ErrorEvent(Event, frozen=True, tag="error"):
     """Something failed; ``code`` is that of the error's class in ``newel.agent.errors``.
 
-    Some codes are notices: ``connection`` reports the state of the connection to a host, ``progress`` a slow operation, ``hook`` what a hook says
-    to the user, or what is wrong with it, ``extension`` what is wrong with the tool of one, ``telemetry`` that none is exported.
+    Some codes are notices: ``connection`` reports the state of the connection to a host, ``progress`` a slow operation, ``hook`` what a
+    hook says to the user, or what is wrong with it, ``extension`` what is wrong with the tool of one, ``telemetry`` that none is exported.
     """
 
     code: str

@@ -188,8 +188,8 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
 class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     """The result of a tool call. ``output`` and ``images`` go to the model, ``details`` to screens. ``duration`` is in
-    milliseconds, 0 if the tool did not run; ``waited`` is how long its approval took before. ``is_invalid``: the call itself was wrong, so that no tool could run. ``usage`` and ``cost``
-    are those of an agent that the tool ran.
+    milliseconds, 0 if the tool did not run; ``waited`` is how long its approval took before. ``is_invalid``: the call itself was wrong, so
+    that no tool could run. ``usage`` and ``cost`` are those of an agent that the tool ran.
     """
 
     tool_call_id: str

@@ -213,9 +213,9 @@ class Tool(Protocol):
         ...
 
     async def serial_key(self, arguments: Any, /) -> str | None:
-        """Which calls of one message may overlap, asked before the policy is, if there are several: None overlaps with all others; calls with equal keys
-        run one after the other; ``"*"`` runs alone, after every earlier call and before every later.
-        Every exception but cancellation becomes an error result, and the call is not executed.
+        """Which calls of one message may overlap, asked before the policy is, if there are several: None overlaps with all others; calls
+        with equal keys run one after the other; ``"*"`` runs alone, after every earlier call and before every later. Every exception but
+        cancellation becomes an error result, and the call is not executed.
         """
         ...
 

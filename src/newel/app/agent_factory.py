@@ -78,8 +78,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end adds to an agent: ``host`` replaces that of the folder, whose commands have this sandbox, ``session_id`` is the id of a session that is opened
-    or else created, ``tools`` and ``mcp_servers`` are added to those of Newel and the user.
+    """What a front end adds to an agent: ``host`` replaces that of the folder, whose commands have this sandbox, ``session_id`` is the id
+    of a session that is opened or else created, ``tools`` and ``mcp_servers`` are added to those of Newel and the user.
     """
 
     host: Callable[[ExecutionHost, SandboxMode], ExecutionHost] | None = None
@@ -185,8 +185,8 @@ def _open_background(
     *,
     attended: bool,
 ) -> AbstractAsyncContextManager[BackgroundCommands | None]:
-    """None where commands cannot go to the background: an editor's run in its own terminals, and under review the folder that they work in is
-    renewed for each prompt. None, too, for a new session in which neither a user nor the model could send one there.
+    """None where commands cannot go to the background: an editor's run in its own terminals, and under review the folder that they work in
+    is renewed for each prompt. None, too, for a new session in which neither a user nor the model could send one there.
     """
     from newel.app.extra_tools import offered_extras
 

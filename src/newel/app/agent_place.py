@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class AgentPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where agents work, with the settings that hold there. ``decide`` is asked again for other settings, such as those of another approval mode;
-    it raises ``ConfigError``.
+    """Where agents work, with the settings that hold there. ``decide`` is asked again for other settings, such as those of another approval
+    mode; it raises ``ConfigError``.
     """
 
     host: ExecutionHost
@@ -63,8 +63,8 @@ async def open_agent_place(
 
 
 class _Policies:
-    """Finds policies of this machine. The start asks for that of the project twice, for the self-test and soon after for the tools, and finds
-    it once. Later ones are found anew: what a project and a home folder hold changes.
+    """Finds policies of this machine. The start asks for that of the project twice, for the self-test and soon after for the tools, and
+    finds it once. Later ones are found anew: what a project and a home folder hold changes.
     """
 
     def __init__(self) -> None:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def check_folder_opener(settings: Settings) -> OpenFolder:
-    """Opens the folder of a trial for its checks, which run what an agent wrote: in the sandbox of the settings. Raises ``ConfigError`` if it
-    does not hold here.
+    """Opens the folder of a trial for its checks, which run what an agent wrote: in the sandbox of the settings. Raises ``ConfigError`` if
+    it does not hold here.
     """
     from newel.app.sandbox_choice import choose_sandbox
 
@@ -135,7 +135,9 @@ async def _open_at_project(
 
 
 def _closed_places(settings: Settings, place: Path) -> list[str]:
-    """What Newel must not read in a trial, whose home is another one than the user's: the user's keys, and in Newel's own folder all but the trial."""
+    """What Newel must not read in a trial, whose home is another one than the user's: the user's keys, and in Newel's own folder all but
+    the trial.
+    """
     from newel.permissions.secret_paths import existing_secret_places
 
     real, home = place.resolve(), Path.home().resolve()

@@ -34,8 +34,8 @@ def is_small(model: Model) -> bool:
 def offered_extras(
     settings: Settings, selection: ToolSelection | None, model: Model | None = None
 ) -> Callable[[ExtraTool], bool]:
-    """Tells whether an extra tool is offered, before it is loaded: if it is selected or, without a selection, if the settings name it, but not
-    to a small ``model``.
+    """Tells whether an extra tool is offered, before it is loaded: if it is selected or, without a selection, if the settings name it, but
+    not to a small ``model``.
     """
     if selection is not None:
         return selection.offers

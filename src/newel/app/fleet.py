@@ -31,8 +31,8 @@ class NoSuchFleetJob(NewelError):
 
 
 class FleetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run: each contract for each row, in a clone of ``repo``, or in a copy of ``folder``. ``max_cost`` and ``max_tokens`` are limits of all
-    jobs together.
+    """What is to be run: each contract for each row, in a clone of ``repo``, or in a copy of ``folder``. ``max_cost`` and ``max_tokens``
+    are limits of all jobs together.
     """
 
     contracts: Sequence[Contract]
@@ -111,7 +111,9 @@ async def find_jobs(engine: FleetEngine, name: str) -> list[Placement]:
 
 
 async def find_job(engine: FleetEngine, name: str) -> Placement:
-    """One job by the beginning of its id, or that of a fleet that has no other. Raises ``NoSuchFleetJob``, and ``UsageError`` for a fleet of several."""
+    """One job by the beginning of its id, or that of a fleet that has no other. Raises ``NoSuchFleetJob``, and ``UsageError`` for a fleet
+    of several.
+    """
     jobs = await find_jobs(engine, name)
     if len(jobs) > 1:
         raise UsageError(

@@ -59,8 +59,8 @@ async def read_job_changes(settings: Settings, engine: FleetEngine, placement: P
 
 
 async def propose_job(settings: Settings, engine: FleetEngine, placement: Placement) -> list[str]:
-    """Propose a job's changes in the project of the settings; returns messages for the user, the first of which says what was proposed. Raises
-    ``NewelError``.
+    """Propose a job's changes in the project of the settings; returns messages for the user, the first of which says what was proposed.
+    Raises ``NewelError``.
     """
     changes = await read_job_changes(settings, engine, placement)
     if not changes.edits:

@@ -28,8 +28,8 @@ STORE_EVERY_S: Final = 3600.0
 
 
 class FleetMaintenance:
-    """``home`` is the fleet's folder on this machine. Jobs that have ended ``keep_days`` ago are deleted; None keeps them. There is no leader: each worker
-    does it, and none waits for another one. ``running`` tells the jobs that run here.
+    """``home`` is the fleet's folder on this machine. Jobs that have ended ``keep_days`` ago are deleted; None keeps them. There is no
+    leader: each worker does it, and none waits for another one. ``running`` tells the jobs that run here.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ WHILE_TYPING: Final = 5_000
 
 
 class ModuleFreezer:
-    """For ``gc.callbacks``: before a collection of older objects, what modules were loaded since the last one is exempted for good, with all else
-    that there is. An answer, a command and a subagent load many, and the collections that look at them would take 50 ms and more.
+    """For ``gc.callbacks``: before a collection of older objects, what modules were loaded since the last one is exempted for good, with
+    all else that there is. An answer, a command and a subagent load many, and the collections that look at them would take 50 ms and more.
     """
 
     def __init__(self) -> None:

@@ -22,8 +22,8 @@ _CHANGES_FILES: Final = ("auto", "ask")
 
 
 def header(agent: CodingAgent, settings: Settings, keymap: Keymap) -> str:
-    """The version, folder, model and settings on one line; for newcomers what the approval mode means, and which hooks of theirs do not run;
-    below, damage to the session's file.
+    """The version, folder, model and settings on one line; for newcomers what the approval mode means, and which hooks of theirs do not
+    run; below, damage to the session's file.
     """
     is_recorded = isinstance(agent.workspace, RecordingWorkspace)
     is_newcomer = len(list(islice((settings.home / "sessions").glob("*/*.jsonl"), NEW_UNTIL))) < NEW_UNTIL

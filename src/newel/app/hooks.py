@@ -161,8 +161,8 @@ def open_agent_hooks(
     report: Report,
     functions: Sequence[Hook] = (),
 ) -> AgentHooks | None:
-    """The hooks for an agent, before the ``functions`` of extensions; None if there are none, and there is nothing to tell. On a host, only the
-    user's run, on this machine.
+    """The hooks for an agent, before the ``functions`` of extensions; None if there are none, and there is nothing to tell. On a host, only
+    the user's run, on this machine.
     """
     project = None if host.connection else Path(host.name)
     loaded = load_hooks(settings, project)

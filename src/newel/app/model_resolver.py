@@ -80,9 +80,8 @@ class NoModelOnHost(NoModelConfigured, code="nothing_there"):
 class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The model of agents that work in the mode ``agent_mode``. ``provider`` sends requests to ``server``, and retries them.
     ``name`` is the model's, ``small_name`` that of the model for summaries, if configured. ``where`` describes the model's
-    location; it is empty for a configured server. ``is_on_host`` means that the model runs on the agents' host; then ``base_url``, the server's
-    address, is empty.
-    ``tool_calls`` tells how a model calls tools.
+    location; it is empty for a configured server. ``is_on_host`` means that the model runs on the agents' host; then ``base_url``, the
+    server's address, is empty. ``tool_calls`` tells how a model calls tools.
     """
 
     server: ModelServer

@@ -40,8 +40,8 @@ COLUMNS: Final = 80
 
 
 class PendingTrust(msgspec.Struct, frozen=True):
-    """Hooks of one file, an MCP server, or the skills of a project. ``lines`` are safe to print, ``key`` is what a decision is bound to, and
-    ``command`` decides about this alone. ``decide`` trusts (True) or declines (False) what was shown. It raises ``ConfigError``.
+    """Hooks of one file, an MCP server, or the skills of a project. ``lines`` are safe to print, ``key`` is what a decision is bound to,
+    and ``command`` decides about this alone. ``decide`` trusts (True) or declines (False) what was shown. It raises ``ConfigError``.
     """
 
     lines: Sequence[str]

@@ -243,8 +243,8 @@ def watch_commands(
     is_on_host: bool,
     may_leave: bool,
 ) -> Workspace:
-    """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
-    the sandbox would protect if they existed, or changes those that it cannot protect.
+    """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools
+    that the sandbox would protect if they existed, or changes those that it cannot protect.
     """
     from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch

@@ -1,8 +1,8 @@
 """Decides whether commands run in a sandbox: they do unless the user has turned it off, on this machine and on a host.
 
 Where it does not hold, a mode that the user has chosen is an error. Where nobody has chosen one, a user who is there is asked before each
-command, which runs in a partial sandbox if that holds; and a run that nobody attends does not start: it would do unasked what the sandbox is
-there to confine. ``partial`` is a choice of the user: that of ``workspace``, or where it does not hold, of the part that does.
+command, which runs in a partial sandbox if that holds; and a run that nobody attends does not start: it would do unasked what the sandbox
+is there to confine. ``partial`` is a choice of the user: that of ``workspace``, or where it does not hold, of the part that does.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ _OF_A_SERVER: Final = ("api_key", "api", "small_model")
 
 
 class ServerChoice(msgspec.Struct, frozen=True):
-    """``key_name`` is what the key is stored under, empty for a model file; ``vendor`` is empty for a server that is none's. One that was found
-    here seldom needs a key.
+    """``key_name`` is what the key is stored under, empty for a model file; ``vendor`` is empty for a server that is none's. One that was
+    found here seldom needs a key.
     """
 
     base_url: str
@@ -63,7 +63,8 @@ class ChosenKey(msgspec.Struct, frozen=True):
 
 
 def run_setup(home: Path) -> None:
-    """Ask, try and save. Raises ``SetupCancelled`` where the user ends the input, ``ConfigError`` if the settings cannot be read or written.
+    """Ask, try and save. Raises ``SetupCancelled`` where the user ends the input, ``ConfigError`` if the settings cannot be read or
+    written.
 
     Call it outside of an event loop: it blocks on the terminal, and Ctrl+C must interrupt it.
     """
@@ -89,7 +90,9 @@ def run_setup(home: Path) -> None:
 
 
 def choose_listed_model(settings: Settings, names: Sequence[str]) -> Settings:
-    """The settings with one of the server's models, which the user chooses. It is saved if the file names the server. Raises ``SetupCancelled``."""
+    """The settings with one of the server's models, which the user chooses. It is saved if the file names the server. Raises
+    ``SetupCancelled``.
+    """
     endpoint = settings.endpoint
     url = redact_url(endpoint.base_url) if endpoint else "the server"
     name = choose_name(f"No model is chosen. Which one of {url}?", names, otherwise="leave")

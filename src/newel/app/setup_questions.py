@@ -80,7 +80,9 @@ def choose_name(
     facts: Mapping[str, str] = NO_FACTS,
     otherwise: str = "another server",
 ) -> str | None:
-    """One of the names, by its number, or by letters that narrow the list; ``facts`` are printed beside them. None if the user wants none."""
+    """One of the names, by its number, or by letters that narrow the list; ``facts`` are printed beside them. None if the user wants
+    none.
+    """
     shown = list(names)
     while True:
         say(title)

@@ -157,8 +157,8 @@ def open_book(
 
 
 def exposed_folders(home: Path) -> list[str]:
-    """The real paths of the user's skills on this machine, whose files tools may read, and commands in a sandbox see: the folders, and what links
-    in them lead to. A link to the home folder, or above it, exposes nothing.
+    """The real paths of the user's skills on this machine, whose files tools may read, and commands in a sandbox see: the folders, and what
+    links in them lead to. A link to the home folder, or above it, exposes nothing.
     """
     exposed: list[str] = []
     user = os.path.realpath(Path.home())

@@ -49,8 +49,8 @@ _decoder = msgspec.json.Decoder(_RunParams)
 
 
 class StoredConversation(msgspec.Struct, frozen=True):
-    """``files`` are those of its subagents and, at the end, its own; ``journals`` are folders that have runs or tabs of it, ``logs`` those of an
-    agent. ``typed`` are its messages of the user, of which the ``history`` may have some.
+    """``files`` are those of its subagents and, at the end, its own; ``journals`` are folders that have runs or tabs of it, ``logs`` those
+    of an agent. ``typed`` are its messages of the user, of which the ``history`` may have some.
     """
 
     id: str

@@ -1,5 +1,5 @@
-"""Asks the user at the start: whether to trust a model server that they did not configure, and what a project brings, and whether to work in their
-home folder.
+"""Asks the user at the start: whether to trust a model server that they did not configure, and what a project brings, and whether to work
+in their home folder.
 """
 
 from __future__ import annotations

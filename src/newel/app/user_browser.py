@@ -55,8 +55,8 @@ def _private_file(file: Path, text: str) -> Generator[None]:
 
 
 def _start(file: Path) -> None:
-    """Have a file shown. In a thread: some browsers, above all those of a terminal, block their caller until they end. In a process, as ``webbrowser``
-    looks for them on the ``PATH`` of its own.
+    """Have a file shown. In a thread: some browsers, above all those of a terminal, block their caller until they end. In a process, as
+    ``webbrowser`` looks for them on the ``PATH`` of its own.
     """
     import subprocess
     from threading import Thread

@@ -54,8 +54,8 @@ class _PrintVersion(argparse.Action):
 
 class Parser(argparse.ArgumentParser):
     """Reports a usage error on one line and where to find help on another, instead of listing all options. Texts of its help are wrapped,
-    their own line ends kept. Every command has ``--version``. Options are written in full: as a beginning of ``--model``, the ``--mode json`` of
-    another agent would choose a model.
+    their own line ends kept. Every command has ``--version``. Options are written in full: as a beginning of ``--model``, the ``--mode
+    json`` of another agent would choose a model.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:

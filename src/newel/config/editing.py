@@ -35,7 +35,9 @@ class EffectiveValue(NamedTuple):
 
 
 def check_config(file: Path, data: bytes) -> dict[str, Any]:
-    """The values of the file with this content. Raises ``ConfigError``, which names the line, for content with which Newel would not start."""
+    """The values of the file with this content. Raises ``ConfigError``, which names the line, for content with which Newel would not
+    start.
+    """
     settings, written = parse_config(file, data)
     try:
         settings.permissions.parse(lambda: data.decode(errors="replace"), "permissions")
@@ -61,8 +63,8 @@ def setting_names() -> list[str]:
 
 
 def set_value(home: Path, path: Name, text: str) -> None:
-    """Set a setting to what the user typed: a word, or a value in TOML. Raises ``ConfigError`` for an invalid one; then the file stays as it
-    is.
+    """Set a setting to what the user typed: a word, or a value in TOML. Raises ``ConfigError`` for an invalid one; then the file stays as
+    it is.
     """
     if path in _tables():
         raise UsageError(f"{join_name(path)} is a table: set one of its settings.")

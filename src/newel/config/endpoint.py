@@ -229,7 +229,9 @@ def _speaks(vendor: Family, base_url: str, api: Api | None) -> bool:
 
 
 def checked_replicas(urls: Sequence[str], endpoint: EndpointSettings | None, path: str) -> list[str]:
-    """The replicas that the user's file ``path`` names, if the server is that of the file, too: they get its key. Raises ``ConfigError``."""
+    """The replicas that the user's file ``path`` names, if the server is that of the file, too: they get its key. Raises
+    ``ConfigError``.
+    """
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{path}: replicas: {redact_url(url)!r} must begin with http:// or https://.")

@@ -16,8 +16,8 @@ _SCHEMES: Final = ("postgresql://", "postgres://")
 
 
 class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``url`` is the database of the fleet, for libpq: ``postgresql://USER@HOST/DATABASE?sslmode=verify-full``. Its password may be in it, in
-    the variable ``PGPASSWORD`` or in the file ``~/.pgpass``.
+    """``url`` is the database of the fleet, for libpq: ``postgresql://USER@HOST/DATABASE?sslmode=verify-full``. Its password may be in it,
+    in the variable ``PGPASSWORD`` or in the file ``~/.pgpass``.
     """
 
     url: str | None = None
@@ -43,9 +43,10 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class FleetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``store`` keeps the snapshots of jobs' folders where all machines reach it: a bare git repository (a path or a URL), an object store
-    (``s3://BUCKET/PREFIX``), or ``file:///FOLDER``. ``labels`` are those of this machine's worker, ``slots`` the jobs that it runs at a time,
-    ``max_requests`` how many requests the model server gets at a time, from all machines. Workers delete jobs that have ended ``keep_days`` ago; None
-    keeps them. With ``allow_local_repos``, jobs may clone repositories that are on this worker's disk: who submits them can read those then.
+    (``s3://BUCKET/PREFIX``), or ``file:///FOLDER``. ``labels`` are those of this machine's worker, ``slots`` the jobs that it runs at a
+    time, ``max_requests`` how many requests the model server gets at a time, from all machines. Workers delete jobs that have ended
+    ``keep_days`` ago; None keeps them. With ``allow_local_repos``, jobs may clone repositories that are on this worker's disk: who submits
+    them can read those then.
     """
 
     store: str | None = None

@@ -123,7 +123,9 @@ FIXED: Final[Mapping[Mode, Mapping[str, tuple[str, ...]]]] = {
     "pager": {"close": ("escape", "ctrl+c")},
     "decide": {"keep": ("y",), "reject": ("n",)},
 }
-"""Keys that cannot be removed from their actions: without them the user could not stop a run or leave, or might decide what they did not mean."""
+"""Keys that cannot be removed from their actions: without them the user could not stop a run or leave, or might decide what they did not
+mean.
+"""
 
 
 class Keymap:

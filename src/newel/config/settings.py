@@ -11,7 +11,8 @@ Precedence, highest first:
 6. the defaults below
 
 **Keys belong to servers.** A key is sent only to the server that is set in the same place, to the vendor whose variable it is, or
-to any server if it is given on the command line (``newel.config.endpoint``). So the ``.env`` of an unknown project can name another server, but that server never gets the user's key.
+to any server if it is given on the command line (``newel.config.endpoint``). So the ``.env`` of an unknown project can name another server,
+but that server never gets the user's key.
 
 **Projects choose a server only with trust.** The ``.env`` of a folder is used once the user trusts the folder with its address
 (``newel.config.trust``). Until then its address, key and model are ignored; ``Settings.ignored`` names them. Even then, unless
@@ -166,8 +167,8 @@ class HybridSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach.
-    ``max_processes`` and ``max_memory`` (in GiB) are limits of a sandbox as a whole where it has a control group; else of the user's processes in
-    it, and of each process. ``max_file`` is GiB of each file.
+    ``max_processes`` and ``max_memory`` (in GiB) are limits of a sandbox as a whole where it has a control group; else of the user's
+    processes in it, and of each process. ``max_file`` is GiB of each file.
 
     ``mode`` is None where nobody has chosen one: then ``newel.app.sandbox_choice`` decides by the machine.
     """
@@ -250,11 +251,10 @@ class Settings(msgspec.Struct, frozen=True):
     """``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
     tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
-    model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
-    ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
+    model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for
+    the host of ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
     sandbox, or a partial one, if nobody has chosen that. ``extra_tools`` are offered besides the usual ones; None leaves the choice to the
-    front end. ``origins`` names the place of each value that
-    is not a default.
+    front end. ``origins`` names the place of each value that is not a default.
     """
 
     home: Path

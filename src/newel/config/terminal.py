@@ -12,9 +12,9 @@ EditingKeys = Literal["emacs", "vi"]
 
 
 class TerminalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``notify`` is a program with its arguments, which gets a message as a further one when the user is wanted. ``status_line`` is a program
-    that gets the facts of the conversation as JSON on its standard input, and prints the line below the input. ``editing`` is whose keys edit
-    the input, ``theme`` the name of a theme, ``keys`` what the keys do.
+    """``notify`` is a program with its arguments, which gets a message as a further one when the user is wanted. ``status_line`` is a
+    program that gets the facts of the conversation as JSON on its standard input, and prints the line below the input. ``editing`` is whose
+    keys edit the input, ``theme`` the name of a theme, ``keys`` what the keys do.
     """
 
     notify: list[str] = []

@@ -145,7 +145,9 @@ def describe_theme(name: str, home: Path) -> str:
 
 
 def parse_style(text: str) -> RoleStyle:
-    """The style that a value says, such as ``bold #ff8800 on 236``. The names of ``NAMEABLE`` stand for themselves. Raises ``ValueError``."""
+    """The style that a value says, such as ``bold #ff8800 on 236``. The names of ``NAMEABLE`` stand for themselves. Raises
+    ``ValueError``.
+    """
     foreground = background = ""
     attributes: list[str] = []
     words = text.split()

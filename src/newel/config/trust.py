@@ -1,8 +1,8 @@
 """What the user trusts: ``<home>/trust.json``, readable by its owner only, without secrets.
 
 There are three kinds of decision: whether the ``.env`` of *this folder* may choose the server at *this address*, whether a
-server that was found on a port of this machine may be used, and whether the model may use the skills of *this project*. All are the user's; no
-file of a project can make them.
+server that was found on a port of this machine may be used, and whether the model may use the skills of *this project*. All are the user's;
+no file of a project can make them.
 
 An address is what ``newel.providers.http.urls.server_address`` makes of a base URL; a folder is its real path. If either changes, nothing
 has been decided. A trust file that cannot be read trusts no server.

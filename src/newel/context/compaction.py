@@ -90,8 +90,8 @@ UNKNOWN_WINDOW = 32_000
 class Compactor:
     """Implements ``ports.Compact``, and compacts on request.
 
-    ``provider`` and ``model`` write the summaries (a small model suffices), in the mode ``agent_mode``. ``context_window`` is that of the conversation's
-    model in tokens; if it is None, only an overflow or the user triggers a compaction. ``follow`` sets the conversation's
+    ``provider`` and ``model`` write the summaries (a small model suffices), in the mode ``agent_mode``. ``context_window`` is that of the
+    conversation's model in tokens; if it is None, only an overflow or the user triggers a compaction. ``follow`` sets the conversation's
     model, whose window ``find_window`` looks up once.
 
     The ``data`` of the message holds ``summary`` and ``firstKept`` for the transformer, ``account`` (the part that the model

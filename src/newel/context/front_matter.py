@@ -1,7 +1,7 @@
 """The YAML between two lines ``---`` with which a Markdown file begins.
 
-Most files state a few texts on a line each; these are read here. PyYAML takes about 20 ms to load, so it reads the others only. What both can
-read, they read alike.
+Most files state a few texts on a line each; these are read here. PyYAML takes about 20 ms to load, so it reads the others only. What both
+can read, they read alike.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NOT_TEXT: Final = frozenset({"yes", "no", "on", "off", "null", "y", "n"})
 
 
 class FrontMatter(msgspec.Struct, frozen=True):
-    """``lines`` are the numbers of the lines of the ``fields``. ``body`` is the text behind it. ``problem`` is why there are no fields although the file
-    begins with some, at the line ``problem_line``.
+    """``lines`` are the numbers of the lines of the ``fields``. ``body`` is the text behind it. ``problem`` is why there are no fields
+    although the file begins with some, at the line ``problem_line``.
     """
 
     body: str
@@ -120,8 +120,8 @@ class _YamlError(ValueError):
 
 
 def _read_yaml(source: str) -> dict[str, Any]:
-    """Read any YAML. A text with a colon, or in brackets (``argument-hint: [issue] [priority]``), without quotation marks is common, and is read
-    as meant. Raises ``_YamlError``.
+    """Read any YAML. A text with a colon, or in brackets (``argument-hint: [issue] [priority]``), without quotation marks is common, and is
+    read as meant. Raises ``_YamlError``.
     """
     try:
         fields = _load_yaml(source)

@@ -61,13 +61,12 @@ async def find_instructions(
     max_bytes: int = MAX_BYTES,
     is_private: IsPrivate = none_private,
 ) -> list[Instructions]:
-    """Find the AGENTS.md in ``home`` (the user's own), or else the CLAUDE.md in ``claude``, the user's folder of that name, then those from the
-    project's root down to the workspace's.
+    """Find the AGENTS.md in ``home`` (the user's own), or else the CLAUDE.md in ``claude``, the user's folder of that name, then those from
+    the project's root down to the workspace's.
 
-    The project's root is the nearest ancestor that holds ``.git``, or else the workspace's root. A folder without an AGENTS.md has its CLAUDE.md, with
-    the files that it imports behind it. A duplicate counts once. A
-    project's file may not be a link out of the project, or to what ``is_private``. Raises ``HostUnavailable``: an agent must not start without the
-    project's instructions.
+    The project's root is the nearest ancestor that holds ``.git``, or else the workspace's root. A folder without an AGENTS.md has its
+    CLAUDE.md, with the files that it imports behind it. A duplicate counts once. A project's file may not be a link out of the project, or
+    to what ``is_private``. Raises ``HostUnavailable``: an agent must not start without the project's instructions.
     """
     sources = await _of_user(home, claude)
     root, paths = await _of_project(workspace)

@@ -54,8 +54,8 @@ async def expand_mentions(text: str, attachable: AttachableFiles, *, bare_images
     """Attach what a prompt mentions. Relative paths start at the workspace's root, ``~`` is the home there. Never raises.
 
     ``@path`` attaches a file or the listing of a folder; trailing punctuation is not part of it. The bare path of an existing
-    image attaches the image, with ``bare_images``. What ``attachable`` refuses, and what looks like a path and does not exist, is noted (``@property``
-    is not). Each file is attached once.
+    image attaches the image, with ``bare_images``. What ``attachable`` refuses, and what looks like a path and does not exist, is noted
+    (``@property`` is not). Each file is attached once.
     """
     collector = _Collector(attachable)
     try:

@@ -1,4 +1,6 @@
-"""Gives the model the ``AGENTS.md`` (or ``CLAUDE.md``) of a folder below the project's, with the result of the first tool that touches a file there."""
+"""Gives the model the ``AGENTS.md`` (or ``CLAUDE.md``) of a folder below the project's, with the result of the first tool that touches a
+file there.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a prompt template or a skill says, with its arguments and the files that it names.
 
-The files are those of the project that tools may read unasked: a template may be a stranger's. Commands in it (``!`git status` ``) are not run here:
-the model runs them with ``bash``, so that they are judged, confined, recorded and undone like all others.
+The files are those of the project that tools may read unasked: a template may be a stranger's. Commands in it (``!`git status` ``) are not
+run here: the model runs them with ``bash``, so that they are judged, confined, recorded and undone like all others.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ r"""Prompt templates: a Markdown file in ``.newel/prompts`` or ``.claude/command
 ``$1`` to ``$99`` are single arguments (empty if there are fewer), ``$ARGUMENTS`` is the text as typed, ``$@`` the arguments
 separated by single spaces. ``\$1`` stays ``$1``. If a template uses none of them, the text is appended to it.
 
-Files in the format of Claude Code have ``$ARGUMENTS[0]`` and ``$0`` for the first argument, too; one that uses ``$0`` counts from it. There ``$@`` is
-nothing special, and without arguments ``$1`` stays: it may be part of a command.
+Files in the format of Claude Code have ``$ARGUMENTS[0]`` and ``$0`` for the first argument, too; one that uses ``$0`` counts from it. There
+``$@`` is nothing special, and without arguments ``$1`` stays: it may be part of a command.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ Style = Literal["newel", "claude"]
 
 
 class CommandFolder(WorkspaceFolder, frozen=True):
-    """A folder of commands in the format of Claude Code, on the same level as the folder before it. Those in a subfolder ``web`` are ``web:NAME``."""
+    """A folder of commands in the format of Claude Code, on the same level as the folder before it. Those in a subfolder ``web`` are
+    ``web:NAME``.
+    """
 
 
 class Template(Wire, frozen=True):
-    """A prompt with placeholders. ``problem`` is the reason why an existing file is not used, ``hint`` says what arguments it takes. That of a
-    skill has no ``body``: it is read when it is used.
+    """A prompt with placeholders. ``problem`` is the reason why an existing file is not used, ``hint`` says what arguments it takes. That
+    of a skill has no ``body``: it is read when it is used.
     """
 
     name: str
@@ -116,8 +118,8 @@ class WrittenPrompt(Template, frozen=True, kw_only=True):
 
 
 def find_template(templates: Mapping[str, Template], name: str) -> Template | None:
-    """The template that a user means: ``review``, ``web:review`` or, if there is one only, ``review`` for that; ``skill:NAME`` and ``prompt:NAME``
-    name the kind, too.
+    """The template that a user means: ``review``, ``web:review`` or, if there is one only, ``review`` for that; ``skill:NAME`` and
+    ``prompt:NAME`` name the kind, too.
     """
     if template := templates.get(name):
         return template
@@ -151,11 +153,10 @@ async def load_templates(
     """Load the templates of the folders, the user's before the project's, by name in alphabetical order. The user's may replace one that is
     ``built_in``, the project's may not.
 
-    If both have a name, the project's becomes ``project.NAME``, and the description of the user's mentions it. A ``CommandFolder`` adds to the
-    folder before it what that does not have. Skipped are
-    files that cannot be read, are not text, are larger than 256 KiB or have a name that is no command, and all beyond the
-    first 200 of a folder. Links out of the folder's project, and to what ``is_private``, are not followed; the workspace of the user's folder
-    is the whole machine. Raises ``HostUnavailable``.
+    If both have a name, the project's becomes ``project.NAME``, and the description of the user's mentions it. A ``CommandFolder`` adds to
+    the folder before it what that does not have. Skipped are files that cannot be read, are not text, are larger than 256 KiB or have a
+    name that is no command, and all beyond the first 200 of a folder. Links out of the folder's project, and to what ``is_private``, are
+    not followed; the workspace of the user's folder is the whole machine. Raises ``HostUnavailable``.
     """
     templates: dict[str, Template] = {}
     existing: dict[str, Template] = {}

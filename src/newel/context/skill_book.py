@@ -59,8 +59,8 @@ class SkillBook:
         return "\n".join([HEADING, *lines])
 
     def templates(self, taken: dict[str, Template], fixed: Sequence[Template]) -> dict[str, Template]:
-        """The commands of the skills that a user may call, besides those that are ``taken``. One of the user's own replaces a template of its name
-        unless that is ``fixed``; one of a project replaces none.
+        """The commands of the skills that a user may call, besides those that are ``taken``. One of the user's own replaces a template of
+        its name unless that is ``fixed``; one of a project replaces none.
         """
         kept = {template.name for template in fixed if taken.get(template.name) is template}
         commands: dict[str, Template] = {}

@@ -1,7 +1,7 @@
 """Skills: folders with a ``SKILL.md``, in the open format Agent Skills, whose instructions a model gets when a task needs them.
 
-A model sees names and descriptions first, the text of a skill when it asks for it, and the files beside it when the text names them. What a skill
-says of tools that it may use loosens nothing: its calls are judged like all others.
+A model sees names and descriptions first, the text of a skill when it asks for it, and the files beside it when the text names them. What a
+skill says of tools that it may use loosens nothing: its calls are judged like all others.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ State = Literal["used", "shadowed", "broken"]
 
 
 class SkillFolder(msgspec.Struct, frozen=True):
-    """A folder of skills; ``path`` is absolute, ``source`` its name for users. That of a project holds no links out of the project, whose root is
-    ``project``; it is empty for the user's.
+    """A folder of skills; ``path`` is absolute, ``source`` its name for users. That of a project holds no links out of the project, whose
+    root is ``project``; it is empty for the user's.
     """
 
     workspace: Workspace
@@ -56,7 +56,9 @@ class SkillProblem(msgspec.Struct, frozen=True):
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """``path`` is that of its ``SKILL.md``, ``root`` that of its folder with links resolved. ``for_model`` and ``for_user`` tell who may ask for it."""
+    """``path`` is that of its ``SKILL.md``, ``root`` that of its folder with links resolved. ``for_model`` and ``for_user`` tell who may
+    ask for it.
+    """
 
     name: str
     description: str

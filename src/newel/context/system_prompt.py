@@ -72,8 +72,8 @@ READS = "You may only read: commands that may change something do not run. Descr
 
 class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a system prompt tells of its surroundings. ``manner`` replaces Newel's own instructions on style, ``copy_of`` is the
-    project's folder if ``cwd`` is a copy of it, ``plans`` tells that the agent begins with a plan, ``subagent`` that it is one, and whether it only reads.
-    ``skills`` names the skills, for a model that has the tool.
+    project's folder if ``cwd`` is a copy of it, ``plans`` tells that the agent begins with a plan, ``subagent`` that it is one, and whether
+    it only reads. ``skills`` names the skills, for a model that has the tool.
     """
 
     cwd: str

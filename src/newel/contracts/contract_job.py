@@ -76,8 +76,8 @@ async def run_contract_job(
     journal: JournalWriter | None = None,
     find_reason_to_stop: FindReasonToStop = no_reason_to_stop,
 ) -> ContractState:
-    """Run a contract, or the rest of one that an earlier process left; returns its final state, which the journal has. ``journal`` is that of
-    the lease, if there is one already, and ``find_reason_to_stop`` that of ``run_contract``.
+    """Run a contract, or the rest of one that an earlier process left; returns its final state, which the journal has. ``journal`` is that
+    of the lease, if there is one already, and ``find_reason_to_stop`` that of ``run_contract``.
     """
     earlier = await read_events(engine, lease.job) if lease.seq else []
     journal = journal or JournalWriter(engine, lease, hub)

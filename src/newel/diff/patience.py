@@ -138,8 +138,8 @@ def _is_small_and_new(a: list[object], b: list[object], gap: LineSpan) -> bool:
 
 
 def fruitless_steps(n: int, m: int) -> int:
-    """The steps that ``_shortest`` takes where ``n`` lines and ``m`` lines have nothing in common, and are few. They count as taken, so that both
-    languages run out of steps at the same place.
+    """The steps that ``_shortest`` takes where ``n`` lines and ``m`` lines have nothing in common, and are few. They count as taken, so
+    that both languages run out of steps at the same place.
     """
     return (n + m) * (n + m + 1) // 2 + n + 1
 

@@ -186,7 +186,9 @@ def _hash(path: Path) -> str:
 
 
 def _make_checkable(project: Path) -> None:
-    """Open a folder that the agent has closed, and remove compiled modules: Python may load them in place of sources that are as they were."""
+    """Open a folder that the agent has closed, and remove compiled modules: Python may load them in place of sources that are as they
+    were.
+    """
     with contextlib.suppress(OSError):
         project.chmod(0o700)
     for path, is_folder in list(walk(project)):
@@ -209,7 +211,9 @@ def _write_initial(task: Task, project: Path) -> None:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write texts to paths below a folder. Raises ``TaskError`` if there is a link in the way: this process is in no sandbox that would keep it there."""
+    """Write texts to paths below a folder. Raises ``TaskError`` if there is a link in the way: this process is in no sandbox that would
+    keep it there.
+    """
     for name, text in files.items():
         path = folder / name
         for part in (path, *path.parents[: len(path.relative_to(folder).parts) - 1]):
@@ -263,7 +267,8 @@ def _problem_of_answer(check: TaskCheck, answer: str) -> str:
 
 def _problem_of_file(check: TaskCheck, project: Path) -> str:
     path = project / check.file
-    # This process is in no sandbox, and what it finds goes to the author of the task: follow no link of a setup or an agent out of the project.
+    # This process is in no sandbox, and what it finds goes to the author of the task: follow no link of a setup or an agent
+    # out of the project.
     real = os.path.realpath(path.parent if check.absent else path)
     if not Path(real).is_relative_to(os.path.realpath(project)):
         return "it leads to a place outside of the project"

@@ -100,8 +100,8 @@ def unpack_task(packed: bytes, folder: Path) -> None:
 
 
 def pack_trial(place: Path, mask: Callable[[bytes], bytes]) -> bytes:
-    """The files of a trial, for its user to look at: the traces first, then what there is room for. Secrets are masked; links, repositories and
-    what is too large are left out, and named in ``LEFT_OUT``.
+    """The files of a trial, for its user to look at: the traces first, then what there is room for. Secrets are masked; links, repositories
+    and what is too large are left out, and named in ``LEFT_OUT``.
     """
     files: list[PackedFile] = []
     left_out: list[str] = []

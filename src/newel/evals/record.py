@@ -77,7 +77,9 @@ class TraceRecorder:
         open_replay: OpenReplay,
         open_folder: OpenFolder,
     ) -> None:
-        """Replay the trace in the folder ``place``. Raises ``RecordError`` if its checks fail, or anything else comes out than in the run."""
+        """Replay the trace in the folder ``place``. Raises ``RecordError`` if its checks fail, or anything else comes out than in the
+        run.
+        """
         open_agent = open_replay(lambda _: trial.trace)
         result = await run_trial(task, 1, place, open_agent=open_agent, open_folder=open_folder)
         failed = [f"{check.what}: {check.problem}" for check in result.checks if check.problem]

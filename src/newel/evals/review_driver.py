@@ -2,8 +2,8 @@
 
     python -m newel.evals.review_driver PLAN [OPTIONS of newel web]
 
-``PLAN`` is a file with a ``ReviewPlan``. It starts a workbench in the working folder and uses its API. Standard output is like that of JSON mode: a line for each
-event, and ``result`` lines at the end of each instruction.
+``PLAN`` is a file with a ``ReviewPlan``. It starts a workbench in the working folder and uses its API. Standard output is like that of JSON
+mode: a line for each event, and ``result`` lines at the end of each instruction.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _POLL_S: Final = 0.05
 
 MEANWHILE: Final = "meanwhile"
 MEANWHILE_DONE: Final = "meanwhile.done"
-"""Files beside the project: the driver makes the first for the process that has the sandbox to run the user's command, which writes its exit
-code to the second.
+"""Files beside the project: the driver makes the first for the process that has the sandbox to run the user's command, which writes its
+exit code to the second.
 """
 
 
 class ReviewPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``prompts`` are given one after another. ``answers`` are to questions, in their order; further ones are skipped. ``meanwhile``: once there is a first
-    proposal, the user changes files; see ``MEANWHILE``. Hunks whose patch any of ``reject`` matches are rejected, the others accepted.
+    """``prompts`` are given one after another. ``answers`` are to questions, in their order; further ones are skipped. ``meanwhile``: once
+    there is a first proposal, the user changes files; see ``MEANWHILE``. Hunks whose patch any of ``reject`` matches are rejected, the
+    others accepted.
     """
 
     prompts: list[str]

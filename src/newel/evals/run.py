@@ -56,11 +56,12 @@ class RunError(NewelError):
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of ``AgentSetup``; ``max_cost`` is in US dollars.
-    ``config`` is that of ``AgentSetup``. ``traces`` tells for each task what its replay takes the answers from. ``preset`` is the name of another agent, in place of a command, which uses
-    ``model`` of the server ``base_url``. ``tasks`` maps the name of each task in the folder ``suite`` to its digest.
-    ``timeout`` is in seconds, and takes the place of the tasks' own. With ``on_fleet``, the trials run on workers that have all ``labels``, whose settings
-    tell the server; ``model``, ``thinking`` and ``tool_calls`` are then those of the agents, and there are no ``flags``.
+    """What is run. ``mode`` is ``REPLAY`` or the agent mode. ``agent`` and ``model`` are for readers, ``flags`` and ``command`` those of
+    ``AgentSetup``; ``max_cost`` is in US dollars. ``config`` is that of ``AgentSetup``. ``traces`` tells for each task what its replay
+    takes the answers from. ``preset`` is the name of another agent, in place of a command, which uses ``model`` of the server ``base_url``.
+    ``tasks`` maps the name of each task in the folder ``suite`` to its digest. ``timeout`` is in seconds, and takes the place of the tasks'
+    own. With ``on_fleet``, the trials run on workers that have all ``labels``, whose settings tell the server; ``model``, ``thinking`` and
+    ``tool_calls`` are then those of the agents, and there are no ``flags``.
     """
 
     id: str

@@ -47,7 +47,8 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 def paired_difference(
     before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]], *, seed: int = 0
 ) -> Interval | None:
-    """How much the mean over tasks is higher ``after`` than ``before``, each with the values of a task's trials; None without a common task.
+    """How much the mean over tasks is higher ``after`` than ``before``, each with the values of a task's trials; None without a common
+    task.
 
     The interval is that of a bootstrap in two stages: tasks are drawn with replacement, and then trials of each, the same task
     for both sides. So neither an easy task nor a lucky trial counts for more than it is worth.

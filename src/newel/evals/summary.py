@@ -18,8 +18,9 @@ FEWEST_TASKS: Final = 6
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a task, or of all. ``success`` is the share of passed trials; ``invalid`` trials count as none. ``calls_per_success`` is the mean of the tool calls
-    of passed trials, ``cost`` the mean per trial in US dollars, ``seconds_p50`` and ``seconds_p95`` are of all trials. None is unknown.
+    """Of a task, or of all. ``success`` is the share of passed trials; ``invalid`` trials count as none. ``calls_per_success`` is the mean
+    of the tool calls of passed trials, ``cost`` the mean per trial in US dollars, ``seconds_p50`` and ``seconds_p95`` are of all trials.
+    None is unknown.
     """
 
     name: str

@@ -102,8 +102,8 @@ class TaskCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What somebody might do about a task: write ``files``, run a command, answer. ``asked``: a question to the user comes first. ``why`` says
-    what is wrong with it, if it is, and ``fails`` is a part of the ``why`` or the text of the check that must reject it.
+    """What somebody might do about a task: write ``files``, run a command, answer. ``asked``: a question to the user comes first. ``why``
+    says what is wrong with it, if it is, and ``fails`` is a part of the ``why`` or the text of the check that must reject it.
     """
 
     files: dict[str, str] = {}
@@ -115,8 +115,8 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Review(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a user does in a review job: gives ``answers`` to questions, in their order; changes files ``meanwhile``, by a shell command that runs once something
-    was proposed; and rejects the hunks whose patch any of the regular expressions ``reject`` matches.
+    """What a user does in a review job: gives ``answers`` to questions, in their order; changes files ``meanwhile``, by a shell command
+    that runs once something was proposed; and rejects the hunks whose patch any of the regular expressions ``reject`` matches.
     """
 
     answers: tuple[str, ...] = ()
@@ -174,8 +174,8 @@ class _TaskFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """``prompt`` is what the agent is asked first, ``then`` after each answer. ``files`` are written into an empty folder, with those of
-    ``folder / FILES``, and ``setup`` is a shell command that runs there before the agent does. ``timeout`` is in seconds. With ``review``, the agent
-    proposes its changes in a review job; with ``accept``, the prompt is a contract, and that its acceptance command.
+    ``folder / FILES``, and ``setup`` is a shell command that runs there before the agent does. ``timeout`` is in seconds. With ``review``,
+    the agent proposes its changes in a review job; with ``accept``, the prompt is a contract, and that its acceptance command.
     """
 
     name: str

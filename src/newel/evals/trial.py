@@ -58,9 +58,9 @@ ConfigTables = Mapping[str, Mapping[str, Any]]
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one trial. ``seconds`` is how long the agent took, ``model_seconds`` what of it was waiting for the model. ``cost`` is in US dollars.
-    ``questions`` to the user, hunks and ``conflicts`` with files that changed meanwhile are those of review jobs. ``fallbacks`` is how
-    often the remote model took over from the local one. None is unknown, or does not apply.
+    """Of one trial. ``seconds`` is how long the agent took, ``model_seconds`` what of it was waiting for the model. ``cost`` is in US
+    dollars. ``questions`` to the user, hunks and ``conflicts`` with files that changed meanwhile are those of review jobs. ``fallbacks`` is
+    how often the remote model took over from the local one. None is unknown, or does not apply.
     """
 
     seconds: float = 0.0

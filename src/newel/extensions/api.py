@@ -102,8 +102,8 @@ class ExtensionAPI:
         read_only: bool = False,
         timeout: float = TIMEOUT_S,
     ) -> Function | Callable[[Function], Function]:
-        """Offer a function to the model. Its parameters have types, and its docstring is the description. ``read_only``: a call changes nothing,
-        so it needs no approval. ``timeout`` is in seconds.
+        """Offer a function to the model. Its parameters have types, and its docstring is the description. ``read_only``: a call changes
+        nothing, so it needs no approval. ``timeout`` is in seconds.
         """
 
         def add(function: Function) -> Function:

@@ -22,8 +22,8 @@ NO_OUTPUT: Final = "(no output)"
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """Where a call works. ``folder`` is that of the agent, on this machine; in review mode it is the copy. ``report`` shows a text while the
-    call runs.
+    """Where a call works. ``folder`` is that of the agent, on this machine; in review mode it is the copy. ``report`` shows a text while
+    the call runs.
     """
 
     folder: Path

@@ -25,8 +25,8 @@ Recording = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class ToolPlace(msgspec.Struct, frozen=True):
-    """Where the tools of an agent work. ``recording`` records what the body changes as the agent's doing, ``report`` tells the user what is wrong
-    with a tool.
+    """Where the tools of an agent work. ``recording`` records what the body changes as the agent's doing, ``report`` tells the user what is
+    wrong with a tool.
     """
 
     folder: Path
@@ -35,7 +35,9 @@ class ToolPlace(msgspec.Struct, frozen=True):
 
 
 class RecordedTool:
-    """Fulfils ``Tool``. A call that may change something runs alone: what changes meanwhile is taken for its doing. ``file`` is the extension's."""
+    """Fulfils ``Tool``. A call that may change something runs alone: what changes meanwhile is taken for its doing. ``file`` is the
+    extension's.
+    """
 
     def __init__(self, tool: Tool, place: ToolPlace, file: str) -> None:
         self.spec = tool.spec

@@ -1,7 +1,7 @@
 """A fleet's budget, and the share of a model server that it gets: both hold for all machines together.
 
-Each request is begun and ended in the database of the fleet, which counts what it has cost. A job ends at the limit before its next request; the
-requests that are on their way then are still paid.
+Each request is begun and ended in the database of the fleet, which counts what it has cost. A job ends at the limit before its next
+request; the requests that are on their way then are still paid.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ class Budgets(Protocol):
 
 
 class Fleets(Protocol):
-    """The jobs that were submitted together, with keys ``FLEET/NUMBER``. Prefixes are taken literally; the empty one is that of every id."""
+    """The jobs that were submitted together, with keys ``FLEET/NUMBER``. Prefixes are taken literally; the empty one is that of every
+    id.
+    """
 
     async def begin(self, fleet: str, kind: str, jobs: int) -> None:
         """Say how many jobs a fleet will have, before anything is stored or submitted for it."""
@@ -67,8 +69,8 @@ class Fleets(Protocol):
 
 
 class Retention(Protocol):
-    """Deletes jobs that have ended, with their journals, keys and, with the last job of a fleet, its budget. A running job is left alone. What is deleted
-    is noted, so that its snapshots are removed from the store; see ``newel.fleet.retention``.
+    """Deletes jobs that have ended, with their journals, keys and, with the last job of a fleet, its budget. A running job is left alone.
+    What is deleted is noted, so that its snapshots are removed from the store; see ``newel.fleet.retention``.
     """
 
     async def delete(self, jobs: Sequence[str]) -> int:
@@ -117,8 +119,8 @@ class LiveUpdates(Protocol):
         limit: int = 1000,
         wait: float = 0.0,
     ) -> JobPage | None:
-        """The next page of a journal. If it has no events, and ``version`` and ``updated`` are unchanged, wait up to ``wait`` seconds for a change,
-        unless the job has ended. None for a job that does not exist.
+        """The next page of a journal. If it has no events, and ``version`` and ``updated`` are unchanged, wait up to ``wait`` seconds for a
+        change, unless the job has ended. None for a job that does not exist.
         """
         ...
 

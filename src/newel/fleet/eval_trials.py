@@ -36,8 +36,8 @@ class UnusableResult(Exception):
 
 
 class FleetTrials:
-    """Makes a trial on a worker; see ``newel.evals.run.TryTask``. ``begin`` is called with the name of a task when a worker begins a trial of it, ``report`` with
-    a line for the user.
+    """Makes a trial on a worker; see ``newel.evals.run.TryTask``. ``begin`` is called with the name of a task when a worker begins a trial
+    of it, ``report`` with a line for the user.
     """
 
     def __init__(

@@ -62,8 +62,8 @@ class FolderModes(msgspec.Struct, frozen=True):
 
 
 class ScanRules(NamedTuple):
-    """``ignored`` are paths that stay here; ``build_dirs`` names of folders that do, wherever they are. ``ignored_in`` gives the ignored paths of
-    a repository inside. ``limit`` bounds the bytes of a file, and ``is_secret`` tells which files stay for what they hold.
+    """``ignored`` are paths that stay here; ``build_dirs`` names of folders that do, wherever they are. ``ignored_in`` gives the ignored
+    paths of a repository inside. ``limit`` bounds the bytes of a file, and ``is_secret`` tells which files stay for what they hold.
     """
 
     ignored: Collection[bytes] = frozenset()

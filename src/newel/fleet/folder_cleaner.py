@@ -30,7 +30,9 @@ class _EndedFolder(NamedTuple):
 
 
 class FolderCleaner:
-    """Cleans the folder ``root`` of a machine's jobs. ``report`` gets a line when the disk is nearly full although all is removed that may be."""
+    """Cleans the folder ``root`` of a machine's jobs. ``report`` gets a line when the disk is nearly full although all is removed that may
+    be.
+    """
 
     def __init__(
         self,
@@ -51,8 +53,8 @@ class FolderCleaner:
         self._is_short = False
 
     async def clean(self, running: Collection[str] = ()) -> None:
-        """Remove what is too old or too much, and more while the disk is nearly full; nothing of jobs that go on, here or elsewhere. ``running`` are
-        the jobs of this process. Raises ``EngineError``.
+        """Remove what is too old or too much, and more while the disk is nearly full; nothing of jobs that go on, here or elsewhere.
+        ``running`` are the jobs of this process. Raises ``EngineError``.
         """
         folders = await anyio.to_thread.run_sync(self._folders)
         places = await self._retention.places(list(folders))

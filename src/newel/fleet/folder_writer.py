@@ -23,8 +23,8 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 def write_folder(
     repository: SnapshotRepository, tree: str, modes: FolderModes, root: Path
 ) -> dict[bytes, KnownFile]:
-    """Write a tree into the folder ``root``, which is new, and read it again to compare. Returns the files whose signatures can be trusted. Blocks. Raises
-    ``SnapshotError``.
+    """Write a tree into the folder ``root``, which is new, and read it again to compare. Returns the files whose signatures can be trusted.
+    Blocks. Raises ``SnapshotError``.
     """
     files = repository.files_in(tree)
     empty = [path.encode("latin-1") for path in modes.empty]

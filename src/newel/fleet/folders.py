@@ -183,8 +183,8 @@ class JobFolders:
 
 
 def _check_repo(url: str, *, allow_local: bool) -> None:
-    """Raises ``ImpossibleJob`` for an address that no worker clones, and for a place on its own disk: other jobs have their folders there, and the user
-    of the worker private ones.
+    """Raises ``ImpossibleJob`` for an address that no worker clones, and for a place on its own disk: other jobs have their folders there,
+    and the user of the worker private ones.
     """
     try:
         is_local = allowed_protocol(url) == "file" or url.lower().startswith("file:")

@@ -28,8 +28,8 @@ _SHA1: Final = 40
 
 
 class GitStore:
-    """``SnapshotStore`` in the repository ``url``: an address, or the absolute path of a folder, which is created if there is none. Git sends only
-    what is new.
+    """``SnapshotStore`` in the repository ``url``: an address, or the absolute path of a folder, which is created if there is none. Git
+    sends only what is new.
     """
 
     def __init__(self, url: str) -> None:

@@ -150,7 +150,9 @@ def _append(path: Path, data: bytes, *, is_new: bool) -> None:
 
 
 def neutral_name(name: str, root: str) -> str:
-    """The name in a snapshot of the folder of a project in a home: that of the work folder, or of one in it, does not depend on its place."""
+    """The name in a snapshot of the folder of a project in a home: that of the work folder, or of one in it, does not depend on its
+    place.
+    """
     own = project_folder(Path(), root).name.removesuffix("--")
     if name == f"{own}--" or name.startswith(f"{own}-"):
         return _OWN + name.removeprefix(own)

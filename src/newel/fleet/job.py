@@ -18,8 +18,8 @@ FLEET_CONTRACT: Final = "fleet_contract"
 
 
 class FleetJob(Wire, frozen=True, kw_only=True):
-    """``fleet`` is the id of the run that the job belongs to, ``number`` its place in it, from 1. The folder begins as the commit ``ref`` of
-    the repository ``repo``, or as the snapshot ``start``; without either it is empty. ``values`` are those of the matrix's row.
+    """``fleet`` is the id of the run that the job belongs to, ``number`` its place in it, from 1. The folder begins as the commit ``ref``
+    of the repository ``repo``, or as the snapshot ``start``; without either it is empty. ``values`` are those of the matrix's row.
     """
 
     fleet: str

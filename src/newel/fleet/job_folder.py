@@ -82,8 +82,8 @@ class TakenSnapshot(NamedTuple):
 
 class JobFolder:
     """The folder of a job in the fleet's folder ``root``. Methods block, and raise ``SnapshotError``. One process uses it at a time. Files
-    larger than ``max_file`` bytes stay here. ``work`` is a folder elsewhere, of which only snapshots are taken, without the untracked files that
-    hold secrets, as ``is_secret`` says of their paths in it.
+    larger than ``max_file`` bytes stay here. ``work`` is a folder elsewhere, of which only snapshots are taken, without the untracked files
+    that hold secrets, as ``is_secret`` says of their paths in it.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class JobFolder:
             self.work.mkdir(mode=0o755)
 
     def clone(self, url: str, branch: str = "") -> None:
-        """Clone a repository, by default its current branch. No submodules, and no filters such as Git LFS. A password in the address is not kept.
-        If it fails, nothing is left.
+        """Clone a repository, by default its current branch. No submodules, and no filters such as Git LFS. A password in the address is
+        not kept. If it fails, nothing is left.
         """
         self._refuse_existing(self.work, self.home, self.repository.folder)
         allowed_protocol(url)

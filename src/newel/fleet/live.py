@@ -27,8 +27,9 @@ def read_live_data(hub: EventHub, job: str) -> LiveData:
 
 
 async def follow_job(engine: FleetEngine, job: str, after_seq: int = 0) -> AsyncGenerator[JobUpdate]:
-    """The job, and again whenever its state has changed; its events after number ``after_seq``, each once and in order; and, after the events so far,
-    a snapshot that replaces the live state before it, also by nothing. Ends when the job has ended and all was delivered, or was deleted. Raises ``EngineError``.
+    """The job, and again whenever its state has changed; its events after number ``after_seq``, each once and in order; and, after the
+    events so far, a snapshot that replaces the live state before it, also by nothing. Ends when the job has ended and all was delivered, or
+    was deleted. Raises ``EngineError``.
     """
     version, updated, is_current = 0, "", False
     while True:

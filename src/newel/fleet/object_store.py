@@ -29,7 +29,9 @@ _INSTALL: Final = "Object stores need another package: install `newel[fleet]`."
 
 
 class BundleStore:
-    """``SnapshotStore`` that puts one bundle for each snapshot, ``<job>/<number>-<commit>.bundle``, with what is new since the one before."""
+    """``SnapshotStore`` that puts one bundle for each snapshot, ``<job>/<number>-<commit>.bundle``, with what is new since the one
+    before.
+    """
 
     def __init__(
         self, objects: ObjectStore, name: str, *, full_every: int = FULL_EVERY, folder: Path | None = None

@@ -20,8 +20,9 @@ from newel.jobs.engine import is_job_id, not_a_job_id
 
 
 async def empty_store(retention: Retention, store: SnapshotStore, report: Callable[[str], None]) -> int:
-    """Remove the snapshots that are noted, and free their space; returns of how many jobs and fleets. Several processes may do it at once. A
-    name that no job can have removes nothing, and ``report`` gets a line about it. Raises ``EngineError`` and ``SnapshotError``; the names stay noted then.
+    """Remove the snapshots that are noted, and free their space; returns of how many jobs and fleets. Several processes may do it at once.
+    A name that no job can have removes nothing, and ``report`` gets a line about it. Raises ``EngineError`` and ``SnapshotError``; the
+    names stay noted then.
     """
     count = 0
     while noted := await retention.claim_removals():

@@ -55,12 +55,15 @@ class WorkFolder(Protocol):
         ...
 
     async def forget_superseded(self, first: FolderSnapshot, last: FolderSnapshot) -> None:
-        """The journal has the ``last`` snapshot now: those between it and the ``first`` one may be removed from the store. Raises nothing."""
+        """The journal has the ``last`` snapshot now: those between it and the ``first`` one may be removed from the store. Raises
+        nothing.
+        """
         ...
 
 
 OpenFolder = Callable[[str, FleetJob, FolderSnapshot | None], AbstractAsyncContextManager[WorkFolder]]
-"""Opens the folder of a job by its id, as it was in a snapshot. Raises ``FolderUnavailable``, and other ``NewelError`` for what stays so."""
+"""Opens the folder of a job by its id, as it was in a snapshot. Raises ``FolderUnavailable``, and other ``NewelError`` for what stays so.
+"""
 
 OpenFactory = Callable[[FleetJob, WorkFolder], AbstractAsyncContextManager[AgentFactory]]
 """Opens what creates the agent of a job."""

@@ -61,8 +61,8 @@ class SnapshotRef(Wire, frozen=True, kw_only=True):
 
 
 class RepositoryState(msgspec.Struct):
-    """What the last snapshot left behind: it saves work, and may be lost. ``commit`` is empty before the first one. ``files`` are those whose
-    signatures can be trusted, ``known`` objects that are in the repository.
+    """What the last snapshot left behind: it saves work, and may be lost. ``commit`` is empty before the first one. ``files`` are those
+    whose signatures can be trusted, ``known`` objects that are in the repository.
     """
 
     commit: str = ""
@@ -254,8 +254,8 @@ def begins_history(number: int) -> bool:
 
 
 def number_in(key: str) -> int:
-    """The number in a snapshot's place in a store, such as ``refs/newel/<job>/7`` or ``<job>/7-<commit>.bundle``; of what is none, one that is above
-    all others.
+    """The number in a snapshot's place in a store, such as ``refs/newel/<job>/7`` or ``<job>/7-<commit>.bundle``; of what is none, one that
+    is above all others.
     """
     found = _NUMBER.search(key)
     return int(found[1]) if found else sys.maxsize
@@ -268,8 +268,8 @@ def check_job(job: str) -> None:
 
 
 def check_ref(ref: SnapshotRef) -> None:
-    """Raises ``SnapshotError`` unless a store may have given this reference: it is in the journal, or in a job, whose submitter can send anything. Another
-    place may be outside of the store, or an option for git.
+    """Raises ``SnapshotError`` unless a store may have given this reference: it is in the journal, or in a job, whose submitter can send
+    anything. Another place may be outside of the store, or an option for git.
     """
     name = f"refs/newel/{ref.job}/{ref.number}"
     places = {name, f"{name}-{ref.commit}", f"{ref.job}/{ref.number}-{ref.commit}.bundle"}

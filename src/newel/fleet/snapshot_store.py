@@ -17,8 +17,8 @@ class SnapshotStore(Protocol):
         ...
 
     def put(self, number: int, commit: str, repository: SnapshotRepository, /) -> SnapshotRef:
-        """Store a snapshot of a job; returns its place, which may be told once this has returned. To store it again changes nothing; another
-        snapshot of the same number, by a worker that was believed dead, gets another place.
+        """Store a snapshot of a job; returns its place, which may be told once this has returned. To store it again changes nothing;
+        another snapshot of the same number, by a worker that was believed dead, gets another place.
         """
         ...
 
@@ -33,8 +33,8 @@ class SnapshotStore(Protocol):
     def remove_superseded(
         self, first: SnapshotRef, last: SnapshotRef, repository: SnapshotRepository, /
     ) -> None:
-        """Remove the snapshots of a job that are older than the ``last`` one in its journal, but the ``first`` one and those that these two need. What
-        a worker that was believed dead does so harms no other one: that one continues from ``last``, or from a later one.
+        """Remove the snapshots of a job that are older than the ``last`` one in its journal, but the ``first`` one and those that these two
+        need. What a worker that was believed dead does so harms no other one: that one continues from ``last``, or from a later one.
         """
         ...
 

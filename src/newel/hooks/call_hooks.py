@@ -40,8 +40,8 @@ class FileChanger(Protocol):
         ...
 
     async def show_change(self, name: str, before: bytes, /) -> str:
-        """The whole diff from ``before``, which the model knows, to the file as it is now, which it knows from then on; empty if there is none
-        to show.
+        """The whole diff from ``before``, which the model knows, to the file as it is now, which it knows from then on; empty if there is
+        none to show.
         """
         ...
 

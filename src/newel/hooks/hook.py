@@ -36,7 +36,9 @@ _EXACT: Final = re.compile(r"[A-Za-z0-9_\-, |]*", re.ASCII)
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """``command`` is for a shell, or with ``args`` a program. ``condition`` is its ``if``. ``file`` and ``line`` are where it is written."""
+    """``command`` is for a shell, or with ``args`` a program. ``condition`` is its ``if``. ``file`` and ``line`` are where it is
+    written.
+    """
 
     event: str
     command: str

@@ -45,8 +45,9 @@ class _Output(msgspec.Struct):
 
 
 class HookReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What one hook wants. ``decision`` is about a call, or ``deny`` for what an event is about; ``stop`` says why the run is to end, ``arguments``
-    replace those of a call, ``context`` is for the model, ``message`` for the user. ``problem`` says what is wrong with the hook.
+    """What one hook wants. ``decision`` is about a call, or ``deny`` for what an event is about; ``stop`` says why the run is to end,
+    ``arguments`` replace those of a call, ``context`` is for the model, ``message`` for the user. ``problem`` says what is wrong with the
+    hook.
     """
 
     decision: Decision = ""

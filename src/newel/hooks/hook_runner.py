@@ -34,9 +34,9 @@ _STRONGER: Final = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 
 
 class HookPlace(msgspec.Struct, frozen=True):
-    """Where hooks run while an agent works: in ``folder``. ``root`` is the folder of the agent's paths, and ``home`` its ``~``, which may be on a host.
-    If ``root`` is a copy, ``copy_of`` is the project. ``recording`` records what hooks change as the agent's doing, and yields the changed
-    files, once it has ended.
+    """Where hooks run while an agent works: in ``folder``. ``root`` is the folder of the agent's paths, and ``home`` its ``~``, which may
+    be on a host. If ``root`` is a copy, ``copy_of`` is the project. ``recording`` records what hooks change as the agent's doing, and
+    yields the changed files, once it has ended.
     """
 
     folder: str
@@ -47,9 +47,9 @@ class HookPlace(msgspec.Struct, frozen=True):
 
 
 class HookVerdict(msgspec.Struct, kw_only=True):
-    """What the hooks of an event want: the strictest decision with its ``reason`` and the hook ``by`` that gave it, all ``contexts``, and ``stop``,
-    which says why the run is to end. ``arguments`` are those of the last hook that changed them, which is ``changed_by``. ``changed`` are the files that the hooks have
-    changed.
+    """What the hooks of an event want: the strictest decision with its ``reason`` and the hook ``by`` that gave it, all ``contexts``, and
+    ``stop``, which says why the run is to end. ``arguments`` are those of the last hook that changed them, which is ``changed_by``.
+    ``changed`` are the files that the hooks have changed.
     """
 
     decision: Literal["", "allow", "ask", "deny"] = ""
@@ -77,8 +77,8 @@ class HookVerdict(msgspec.Struct, kw_only=True):
 
 
 class HookRunner:
-    """``project`` is the folder of the hooks, in which they run outside of a run; ``is_unchanged`` says whether a hook that runs in a folder is still the one that
-    the user has trusted; ``report`` tells the user what is wrong with one.
+    """``project`` is the folder of the hooks, in which they run outside of a run; ``is_unchanged`` says whether a hook that runs in a
+    folder is still the one that the user has trusted; ``report`` tells the user what is wrong with one.
     """
 
     def __init__(

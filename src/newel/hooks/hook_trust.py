@@ -1,8 +1,8 @@
 """The user's trust in the hooks of projects: ``<home>/hooks_trust.json``, readable only by its owner.
 
 Trust is bound to all that a file says about hooks, and to the content of each file of the project that a command names. If one of them
-changes, the hooks do not run until the user has decided again: an agent that may write ``scripts/format.sh`` could else leave its sandbox by
-a hook that runs it.
+changes, the hooks do not run until the user has decided again: an agent that may write ``scripts/format.sh`` could else leave its sandbox
+by a hook that runs it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ PROJECT: Final = re.compile(r"\$CLAUDE_PROJECT_DIR|\$\{CLAUDE_PROJECT_DIR(?::?-[
 
 _WORD: Final = re.compile(r"[^\s`;|&<>()$=]+")
 _REST: Final = re.compile(rf"(?:[$`)~][^\s/$`)~]*/|(?<=\s)-\w(?=\.))({_WORD.pattern})")
-"""A path behind what only a shell, or a program, can resolve: ``$PWD/check.sh``, ``$(git rev-parse --show-toplevel)/check.sh``, ``-r./check.js``."""
+"""A path behind what only a shell, or a program, can resolve: ``$PWD/check.sh``, ``$(git rev-parse --show-toplevel)/check.sh``,
+``-r./check.js``.
+"""
 _ROOT: Final = "\0"
 """Stands for the project's folder, which may have a space in its name."""
 _MAX_PATH: Final = 4_096
@@ -80,8 +82,8 @@ class HookTrust:
 
 
 def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = "") -> str:
-    """SHA-256 of the real path of a file, what it says about hooks, and the scripts that they name, as they are now, if they run in ``folder``: a
-    copy, or a worktree, may have other scripts than the project.
+    """SHA-256 of the real path of a file, what it says about hooks, and the scripts that they name, as they are now, if they run in
+    ``folder``: a copy, or a worktree, may have other scripts than the project.
     """
     what: list[Any] = [os.path.realpath(file)]
     for hook in hooks:

@@ -65,8 +65,8 @@ class RunEvents(Protocol):
         ...
 
     async def stop(self, answer: str, *, is_active: bool) -> str:
-        """Called when the model is done with this ``answer``; returns what it is to do now, empty if nothing. ``is_active``: a hook has sent
-        it on before.
+        """Called when the model is done with this ``answer``; returns what it is to do now, empty if nothing. ``is_active``: a hook has
+        sent it on before.
         """
         ...
 

@@ -32,8 +32,8 @@ class WrongType(msgspec.Struct, frozen=True):
 def find_wrong_type(
     data: msgspec.Raw | bytes, kind: type[msgspec.Struct], name: str, example: Any
 ) -> WrongType:
-    """The value in ``data`` that does not fit into a struct, whose fields have a description and an example of what they have to be. A message
-    calls the struct itself ``name``.
+    """The value in ``data`` that does not fit into a struct, whose fields have a description and an example of what they have to be. A
+    message calls the struct itself ``name``.
     """
     if not _fits(data, dict[str, msgspec.Raw]):
         return WrongType.of(data, name, "an object", example)

@@ -28,8 +28,8 @@ LIVE: Sequence[JobState] = ("queued", "running", "waiting", "asking")
 """The states of jobs that have not ended."""
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-"""An id of a job: it is the name of a folder on a worker, and a part of names in a store. Who submits a job to a database chooses its id, so
-the database has the same rule, ``newel.is_job_id``.
+"""An id of a job: it is the name of a folder on a worker, and a part of names in a store. Who submits a job to a database chooses its id,
+so the database has the same rule, ``newel.is_job_id``.
 """
 
 
@@ -84,8 +84,8 @@ def not_a_job_id(text: str) -> str:
 
 class JobOutcome(Wire, frozen=True, kw_only=True):
     """How a worker releases a job. ``retry`` queues it again after ``delay`` seconds. ``waiting`` and ``asking`` last until the
-    job is submitted again or cancelled; ``asking`` blocks the queue until then. ``result`` is how the run ended, in the words of its kind, such as
-    ``completed``: engines for many machines keep it for their lists.
+    job is submitted again or cancelled; ``asking`` blocks the queue until then. ``result`` is how the run ended, in the words of its kind,
+    such as ``completed``: engines for many machines keep it for their lists.
     """
 
     state: Literal["done", "failed", "waiting", "asking", "retry"]

@@ -7,8 +7,8 @@ from newel.jobs.engine import Job, JobState, JournalEntry
 
 
 class WorkerIdentity(Wire, frozen=True, kw_only=True):
-    """Who claims jobs: ``name`` is unique, also among earlier workers; ``machine`` outlives the worker. It claims the jobs all of whose labels
-    are among its ``labels``, and runs up to ``slots`` of them. ``version`` is that of Newel.
+    """Who claims jobs: ``name`` is unique, also among earlier workers; ``machine`` outlives the worker. It claims the jobs all of whose
+    labels are among its ``labels``, and runs up to ``slots`` of them. ``version`` is that of Newel.
     """
 
     name: str
@@ -19,8 +19,8 @@ class WorkerIdentity(Wire, frozen=True, kw_only=True):
 
 
 class WorkerInfo(Wire, frozen=True, kw_only=True):
-    """A worker as the database has it. ``name`` is unique; ``labels`` and ``slots`` are those it was started with, ``running`` counts its jobs.
-    ``seen`` is when it was last heard of, in ISO 8601 and UTC; one that is silent for longer than a lease is not ``alive``.
+    """A worker as the database has it. ``name`` is unique; ``labels`` and ``slots`` are those it was started with, ``running`` counts its
+    jobs. ``seen`` is when it was last heard of, in ISO 8601 and UTC; one that is silent for longer than a lease is not ``alive``.
     """
 
     name: str
@@ -44,8 +44,8 @@ class Spending(Wire, frozen=True, kw_only=True):
 
 
 class Placement(Wire, frozen=True, kw_only=True):
-    """Where a job runs, as far as is known: its last worker, on ``machine``. ``fleet`` is that of the jobs that it was submitted with, ``result``
-    that of its ``JobOutcome``.
+    """Where a job runs, as far as is known: its last worker, on ``machine``. ``fleet`` is that of the jobs that it was submitted with,
+    ``result`` that of its ``JobOutcome``.
     """
 
     job: Job
@@ -62,8 +62,8 @@ class Placement(Wire, frozen=True, kw_only=True):
 
 
 class FleetSummary(Wire, frozen=True, kw_only=True):
-    """A fleet and the number of its jobs in each state, as ``Placement.state`` names it. ``submitted`` is in ISO 8601 and UTC; ``total`` is how many
-    jobs it was to have, None if that was not said. ``params`` are those of the first job that is left.
+    """A fleet and the number of its jobs in each state, as ``Placement.state`` names it. ``submitted`` is in ISO 8601 and UTC; ``total`` is
+    how many jobs it was to have, None if that was not said. ``params`` are those of the first job that is left.
     """
 
     id: str
@@ -82,8 +82,8 @@ class JobPlace(Wire, frozen=True, kw_only=True):
 
 
 class LiveData(Wire, frozen=True, kw_only=True):
-    """What the journal of a running job lacks: ``data`` is a JSON object that the engine does not interpret, empty for nothing, and belongs after
-    event ``seq``.
+    """What the journal of a running job lacks: ``data`` is a JSON object that the engine does not interpret, empty for nothing, and belongs
+    after event ``seq``.
     """
 
     seq: int
@@ -91,8 +91,8 @@ class LiveData(Wire, frozen=True, kw_only=True):
 
 
 class JobPage(Wire, frozen=True, kw_only=True):
-    """A part of a job's journal, and its state. ``updated`` is when the state changed last. ``version`` is that of the live data, another one
-    whenever it has changed, 0 for none; ``live`` is the data, None unless the reader has another version of it.
+    """A part of a job's journal, and its state. ``updated`` is when the state changed last. ``version`` is that of the live data, another
+    one whenever it has changed, 0 for none; ``live`` is the data, None unless the reader has another version of it.
     """
 
     entries: list[JournalEntry]

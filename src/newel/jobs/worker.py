@@ -41,9 +41,9 @@ class Worker:
 
     A cancelled worker cancels its handlers and leaves their jobs running: the next owner of the engine resumes them. One that is drained
     claims no more jobs, and ends with those that it has; ``hand_over`` queues these again for another worker. The
-    worker renews its leases every ``renew_every`` seconds, and at each cancellation of a job; it notices within ``claim_wait`` seconds that it is
-    drained. While ``must_wait`` says so, it claims no jobs. ``failed`` is called with the
-    reason when a job has no handler, has used up its attempts, or its handler raised.
+    worker renews its leases every ``renew_every`` seconds, and at each cancellation of a job; it notices within ``claim_wait`` seconds that
+    it is drained. While ``must_wait`` says so, it claims no jobs. ``failed`` is called with the reason when a job has no handler, has used
+    up its attempts, or its handler raised.
     """
 
     def __init__(
@@ -173,7 +173,9 @@ class Worker:
 
 
 class _RunningJob:
-    """A job, and its ``earlier`` leases: they were lost, and this worker is the first to claim it again. Their handlers have to end first."""
+    """A job, and its ``earlier`` leases: they were lost, and this worker is the first to claim it again. Their handlers have to end
+    first.
+    """
 
     def __init__(self, lease: Lease, earlier: Sequence[_RunningJob]) -> None:
         self.lease = lease

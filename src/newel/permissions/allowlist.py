@@ -34,8 +34,8 @@ Parsed = TypeVar("Parsed")
 
 
 class _Allowlist(ABC, Generic[File, Entry, Parsed]):
-    """The list of one project. ``path`` is the file of all projects, ``kind`` its type, ``project`` the name of the project's folder: a path,
-    or ``ssh://…``.
+    """The list of one project. ``path`` is the file of all projects, ``kind`` its type, ``project`` the name of the project's folder: a
+    path, or ``ssh://…``.
     """
 
     def __init__(self, path: Path, kind: type[File], project: str) -> None:
@@ -158,7 +158,9 @@ class RuleAllowlist(_Allowlist[_RuleFile, AllowedRule, Rule]):
 
 
 class ServerAllowlist(_Allowlist[dict[str, list[str]], str, "Domain"]):
-    """The servers that commands in the sandbox of one project may reach, written as in ``[sandbox] domains``. ``home`` is Newel's folder."""
+    """The servers that commands in the sandbox of one project may reach, written as in ``[sandbox] domains``. ``home`` is Newel's
+    folder.
+    """
 
     def __init__(self, home: Path, project: str) -> None:
         super().__init__(home / SERVERS_FILE, dict[str, list[str]], project)

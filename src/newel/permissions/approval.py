@@ -9,8 +9,8 @@
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
 holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
 
-A page of a server that no rule allows needs approval under every mode: its address could carry away what the model has read. Only under ``auto`` with
-commands that may reach every server anyway it does not.
+A page of a server that no rule allows needs approval under every mode: its address could carry away what the model has read. Only under
+``auto`` with commands that may reach every server anyway it does not.
 
 A call whose preview has a warning, such as a command outside of the sandbox, needs approval under every mode that lets calls change
 something, whatever rules allow.
@@ -56,9 +56,9 @@ ROUNDS: Final = 3
 
 
 class ApprovalRequest(Wire, frozen=True):
-    """A call that needs approval, or with the kind ``server`` a server that a command or a tool server in a sandbox wants to reach: ``call`` names
-    it as the argument ``server``. ``label`` is the tool's name for users, ``folder`` the working folder, ``subagent`` the name
-    of the subagent whose call it is.
+    """A call that needs approval, or with the kind ``server`` a server that a command or a tool server in a sandbox wants to reach:
+    ``call`` names it as the argument ``server``. ``label`` is the tool's name for users, ``folder`` the working folder, ``subagent`` the
+    name of the subagent whose call it is.
 
     ``preview`` is exactly what would be done (a command, a unified diff), below lines about links, files outside the project,
     and changes since the first preview. It comes from the model: screens show it with every invisible character escaped.
@@ -94,8 +94,8 @@ class ApprovalRequest(Wire, frozen=True):
 class Approval(Wire, frozen=True):
     """The answer. ``always`` allows this tool with the same arguments and files for the lifetime of the policy, ``rule`` what the rules
     of the request allow, or its server, in this project for good; a server is allowed for the session by the other two. ``word`` is for
-    the model, with a ``no``. ``nobody`` means that no user could answer. ``command``, with ``once``, runs in place of the shell command that
-    was asked about.
+    the model, with a ``no``. ``nobody`` means that no user could answer. ``command``, with ``once``, runs in place of the shell command
+    that was asked about.
     """
 
     decision: Literal["once", "always", "rule", "no", "nobody"]

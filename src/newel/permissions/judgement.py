@@ -12,8 +12,8 @@ from newel.agent.ports import Touch
 
 class CallJudgement(msgspec.Struct, frozen=True):
     """What rules say of a call. ``effect``: ``reads`` if it is a command that only reads what may be read unasked, ``none`` if no rule is
-    about it, ``server`` if none allows the server that it would reach. ``reason`` is the rule that denies it, or why the user has to be asked. ``rules`` would allow it, for an answer that
-    allows it for good.
+    about it, ``server`` if none allows the server that it would reach. ``reason`` is the rule that denies it, or why the user has to be
+    asked. ``rules`` would allow it, for an answer that allows it for good.
     """
 
     effect: Literal["deny", "ask", "allow", "reads", "none", "server"]

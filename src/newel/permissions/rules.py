@@ -7,11 +7,11 @@
     TOOL                every call of a tool; ``*`` matches any characters of its name
     extension:TOOL      every call of a tool that an extension adds
 
-``PATTERN`` is a path: from the root (``/``), the home folder (``~/``), anywhere (``**/``), else from the project's folder. ``*`` and ``?`` match
-within one name, ``**`` any folders; a folder includes its contents. ``~`` is the home on the host of the files.
+``PATTERN`` is a path: from the root (``/``), the home folder (``~/``), anywhere (``**/``), else from the project's folder. ``*`` and ``?``
+match within one name, ``**`` any folders; a folder includes its contents. ``~`` is the home on the host of the files.
 
-``WORDS`` are those of a simple command, quoted as in a shell. ``*`` in a word matches any characters of it; as the last word it stands for any
-further words, or none.
+``WORDS`` are those of a simple command, quoted as in a shell. ``*`` in a word matches any characters of it; as the last word it stands for
+any further words, or none.
 """
 
 from __future__ import annotations
@@ -155,7 +155,9 @@ class RuleTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deny: list[str] = []
 
     def parse(self, read_source: Callable[[], str], *table: str) -> RuleSet:
-        """Raises ``ConfigError`` that names the line in the file, whose text ``read_source`` returns; ``table`` is the one with the rules."""
+        """Raises ``ConfigError`` that names the line in the file, whose text ``read_source`` returns; ``table`` is the one with the
+        rules.
+        """
 
         def parsed(effect: Effect, text: str) -> Rule:
             try:

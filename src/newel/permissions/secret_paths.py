@@ -53,8 +53,8 @@ class SecretPaths:
 
     ``root`` is the folder that its tools work in, ``project`` the user's folder if that is a copy; both are real paths on the
     host of ``home``. ``newel`` is Newel's folder, ``is_spill`` recognizes its files of long outputs, ``environ`` is its
-    environment; all three only for this machine. ``rules`` gives the rules as they are now, ``skills`` are the user's folders of skills, which
-    may be read like the project.
+    environment; all three only for this machine. ``rules`` gives the rules as they are now, ``skills`` are the user's folders of skills,
+    which may be read like the project.
     """
 
     def __init__(

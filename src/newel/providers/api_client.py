@@ -56,9 +56,10 @@ class ApiClient(ABC, Generic[C]):
     """A ``ModelServer`` over HTTP. A subclass has the API's paths, and encodes and decodes its bodies.
 
     ``base_url`` is the URL before the API's path, with its query; ``secret`` is kept out of messages, and ``key_headers`` carry
-    it; ``headers`` go with each request, too. ``timeout`` is in seconds without a byte, ``list_timeout`` for the whole list of models. ``price``, ``is_listed`` (whether it
-    knows a model), and ``listed_window`` (the context of a model that the server does not report) run in a thread, as they may
-    be slow. ``key_variable`` is named in messages about a missing key. Raises ``ConfigError`` for an invalid URL or key.
+    it; ``headers`` go with each request, too. ``timeout`` is in seconds without a byte, ``list_timeout`` for the whole list of models.
+    ``price``, ``is_listed`` (whether it knows a model), and ``listed_window`` (the context of a model that the server does not report) run
+    in a thread, as they may be slow. ``key_variable`` is named in messages about a missing key. Raises ``ConfigError`` for an invalid URL
+    or key.
 
     Features that a server rejects are omitted from then on; a ``Retry`` without delay reports it.
     """

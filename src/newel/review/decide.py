@@ -395,8 +395,9 @@ async def write(
     *,
     overwrite: Collection[str] = (),
 ) -> SaveReport:
-    """Write accepted hunks to the disk, each file atomically; ``overwrite`` as in ``DiskSync.save``. A file that differs from its review, or cannot be written, is a
-    problem; it does not affect the others, unless they are in a folder that is created or replaced with it. Raises ``LedgerError``.
+    """Write accepted hunks to the disk, each file atomically; ``overwrite`` as in ``DiskSync.save``. A file that differs from its review,
+    or cannot be written, is a problem; it does not affect the others, unless they are in a folder that is created or replaced with it.
+    Raises ``LedgerError``.
     """
     written = SaveReport([], [])
     for group in _group_writes([review for review in reviews if hunks.get(review.path)], hunks):

@@ -73,7 +73,8 @@ class ProjectReview:
 
     async def undo(self, checkpoint: Checkpoint | None = None) -> RollbackPlan:
         """Plan the undo of a run: by default of the last one that is not undone, so that undos go further back. Raises ``NothingToUndo``
-        if nothing of that run is left, ``LastRunWithoutRecord`` if nothing is recorded; older runs are never undone implicitly. For an undo it is planned to redo its run.
+        if nothing of that run is left, ``LastRunWithoutRecord`` if nothing is recorded; older runs are never undone implicitly. For an undo
+        it is planned to redo its run.
         """
         order = await self.order()
         if checkpoint is None:
@@ -349,7 +350,9 @@ async def load_run(
     *,
     reverse: bool = True,
 ) -> RunView:
-    """A run, on the files as they are now, or as they were ``refreshed``. Without ``reverse``, the reverse patches of its hunks are empty."""
+    """A run, on the files as they are now, or as they were ``refreshed``. Without ``reverse``, the reverse patches of its hunks are
+    empty.
+    """
     refreshed = refreshed or await project.refresh(checkpoint)
     files = await anyio.to_thread.run_sync(
         lambda: [*map(_run_file, differing_files(project, checkpoint, refreshed, reverse=reverse))]

@@ -11,8 +11,8 @@ MOST_PAIRS: Final = 10_000
 
 
 def find_renames(patches: Mapping[str, str]) -> dict[str, str]:
-    """The old names of renamed files, by the new ones: most lines of a file that is gone are in one that is new. ``patches`` are git patches
-    by path.
+    """The old names of renamed files, by the new ones: most lines of a file that is gone are in one that is new. ``patches`` are git
+    patches by path.
     """
     gone = {path: _lines(patch, "-") for path, patch in patches.items() if "\ndeleted file mode " in patch}
     new = {path: _lines(patch, "+") for path, patch in patches.items() if "\nnew file mode " in patch}

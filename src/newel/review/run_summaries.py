@@ -26,8 +26,8 @@ from newel.review.store.line_counts import RecordedLines, recorded_lines
 
 
 class FileSummary(msgspec.Struct, frozen=True):
-    """A file that a run changed; a renamed one is ``old → new``. ``size`` counts its lines, as ``line_counts``; ``about`` and ``state`` are those of
-    ``RunFile``. The texts are not inert.
+    """A file that a run changed; a renamed one is ``old → new``. ``size`` counts its lines, as ``line_counts``; ``about`` and ``state`` are
+    those of ``RunFile``. The texts are not inert.
     """
 
     name: str

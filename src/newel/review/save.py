@@ -276,8 +276,8 @@ class DiskSync:
         ``overwrite`` are the paths for which the user has confirmed that kept conflicts replace what others wrote on the disk.
 
         First all files are checked. If one differs from its review, the review is updated from the disk, and ``Conflict`` is raised;
-        after that, ``StaleRevision``, ``UnknownHunk`` or ``OverwritesDisk``, no file has changed. If a file cannot be written, ``SaveFailed`` is raised: its
-        ``saved`` are written, all others are unchanged. A save that has begun to write is not cancelled.
+        after that, ``StaleRevision``, ``UnknownHunk`` or ``OverwritesDisk``, no file has changed. If a file cannot be written,
+        ``SaveFailed`` is raised: its ``saved`` are written, all others are unchanged. A save that has begun to write is not cancelled.
         """
         known_reviews: dict[str, FileReview] = {}
         plans: list[SavePlan] = []

@@ -123,7 +123,9 @@ def approval_handler(ask: AskUser) -> Callable[[ApprovalRequest], Awaitable[Appr
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments to create an agent; without a model or mode it has the configured one. ``record`` is awaited with each of its events, ``ask`` asks the user."""
+    """The arguments to create an agent; without a model or mode it has the configured one. ``record`` is awaited with each of its events,
+    ``ask`` asks the user.
+    """
 
     session: str
     folder: str
@@ -196,8 +198,8 @@ class AgentFactory(Protocol):
         ...
 
     async def list_models(self, mode: AgentMode | None = None) -> list[str]:
-        """The names of the models of a mode's server, by default the configured mode's. Raises ``ProviderError``, and ``HostUnreachable`` if it runs on a host that does not
-        answer.
+        """The names of the models of a mode's server, by default the configured mode's. Raises ``ProviderError``, and ``HostUnreachable``
+        if it runs on a host that does not answer.
         """
         ...
 
@@ -206,7 +208,9 @@ class AgentFactory(Protocol):
         ...
 
     async def list_templates(self) -> dict[str, Template]:
-        """The prompt templates and skills of the user and of the workbench's folder, by the names that call them. Raises ``HostUnavailable``."""
+        """The prompt templates and skills of the user and of the workbench's folder, by the names that call them. Raises
+        ``HostUnavailable``.
+        """
         ...
 
     async def complete_path(self, part: str) -> list[str]:

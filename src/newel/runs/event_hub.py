@@ -327,8 +327,8 @@ async def _none_precede(_: RunEvent) -> Sequence[RunEvent]:
 
 class JournalWriter:
     """Writes the events of a lease to the journal, then publishes them: one at a time, in their order. Use it for all events
-    of the lease. ``find_preceding`` is asked about each lasting event, and what it returns is written with it, at once; ``on_appended`` gets
-    both afterwards. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError``.
+    of the lease. ``find_preceding`` is asked about each lasting event, and what it returns is written with it, at once; ``on_appended``
+    gets both afterwards. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError``.
     """
 
     def __init__(

@@ -39,8 +39,9 @@ class Contract(Wire, frozen=True, kw_only=True):
 
 
 class Tab(Wire, frozen=True, kw_only=True):
-    """One tab. ``agent_mode``, ``approve`` and ``thinking`` are None until they are others than the configured ones. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
-    ``activity`` grows with every message, so that a reader can mark unread ones.
+    """One tab. ``agent_mode``, ``approve`` and ``thinking`` are None until they are others than the configured ones. ``session`` is the
+    conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed. ``activity`` grows with every message, so
+    that a reader can mark unread ones.
     """
 
     id: str
@@ -85,12 +86,12 @@ class SequencedEvent(msgspec.Struct, frozen=True):
 class TabQuestion(Wire, frozen=True, kw_only=True):
     """A question to the user.
 
-    ``approval``: ``title`` names the tool, ``subagent`` the subagent whose call it is, ``preview`` is exactly the action to approve, in ``folder``; the answer is
-    ``{"decision": "once"|"always"|"rule"|"no", "word": …}``; ``rule`` allows what the field of that name says, in this project
-    from then on, and is no answer if it is empty. ``server``: a command or a tool server in a sandbox wants to reach the server ``title``,
-    with a port other than those of the web; ``preview`` says which; the answers are the same, and all but ``rule`` hold for the
-    session. ``form``: ``schema`` is a flat JSON Schema of the form's fields; the
-    answer is ``{"action": "accept"|"decline"|"cancel", "content": {…}}``. ``link``: as ``form``, with a URL to visit.
+    ``approval``: ``title`` names the tool, ``subagent`` the subagent whose call it is, ``preview`` is exactly the action to approve, in
+    ``folder``; the answer is ``{"decision": "once"|"always"|"rule"|"no", "word": …}``; ``rule`` allows what the field of that name says, in
+    this project from then on, and is no answer if it is empty. ``server``: a command or a tool server in a sandbox wants to reach the
+    server ``title``, with a port other than those of the web; ``preview`` says which; the answers are the same, and all but ``rule`` hold
+    for the session. ``form``: ``schema`` is a flat JSON Schema of the form's fields; the answer is ``{"action":
+    "accept"|"decline"|"cancel", "content": {…}}``. ``link``: as ``form``, with a URL to visit.
     """
 
     id: str
@@ -105,8 +106,8 @@ class TabQuestion(Wire, frozen=True, kw_only=True):
 
 
 class TabTotals(Wire, frozen=True, kw_only=True):
-    """Tokens and US dollars of a conversation so far; ``cached`` is the part of the input that servers had in their caches; ``cost`` is None without a known price, ``window`` without a known context
-    size.
+    """Tokens and US dollars of a conversation so far; ``cached`` is the part of the input that servers had in their caches; ``cost`` is
+    None without a known price, ``window`` without a known context size.
     """
 
     input: int = 0

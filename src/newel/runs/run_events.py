@@ -67,8 +67,8 @@ class ContractState(Event, frozen=True, tag="contract_state"):
 
 
 class FolderSnapshot(Event, frozen=True, tag="folder_snapshot"):
-    """The job's folder as it is with the next event in the journal, stored under ``ref`` for the machine that continues the job. ``missing`` says
-    what of the folder is not in it.
+    """The job's folder as it is with the next event in the journal, stored under ``ref`` for the machine that continues the job.
+    ``missing`` says what of the folder is not in it.
     """
 
     number: int

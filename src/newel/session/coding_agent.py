@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class ModelAccess(Protocol):
-    """The model of a mode, and its server's models. ``small`` writes the summaries, ``where`` is the model's location, where its name does not
-    say it.
+    """The model of a mode, and its server's models. ``small`` writes the summaries, ``where`` is the model's location, where its name does
+    not say it.
     """
 
     @property
@@ -65,15 +65,16 @@ class CannotChangeMode(NewelError):
 
 
 class CodingAgent(Agent):
-    """An ``Agent`` whose conversation is kept in a session; it can move between sessions. What a compaction has summarized when a session is
-    opened is ``earlier`` and stays in its file; ``state.messages`` are those after it.
+    """An ``Agent`` whose conversation is kept in a session; it can move between sessions. What a compaction has summarized when a session
+    is opened is ``earlier`` and stays in its file; ``state.messages`` are those after it.
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
-    ``attachable`` bounds which files a prompt may attach, ``attachable_by_prompts`` which the text of a prompt template may. ``open_session`` opens a session by its id, or a new one for None.
-    ``models`` are those of the server in use, ``find_model`` finds the model of a mode, ``find_policy`` the policy of an approval mode.
-    Screens show ``approve`` (the approval mode), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that)
-    and ``instructions`` (the AGENTS.md files in force). ``rules`` are the permission rules and ``background`` the commands in the background, if there
-    can be any. ``journal`` is awaited with each event before the session gets it.
+    ``attachable`` bounds which files a prompt may attach, ``attachable_by_prompts`` which the text of a prompt template may.
+    ``open_session`` opens a session by its id, or a new one for None. ``models`` are those of the server in use, ``find_model`` finds the
+    model of a mode, ``find_policy`` the policy of an approval mode. Screens show ``approve`` (the approval mode), ``sandbox`` (its mode),
+    ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that) and ``instructions`` (the AGENTS.md files in
+    force). ``rules`` are the permission rules and ``background`` the commands in the background, if there can be any. ``journal`` is
+    awaited with each event before the session gets it.
     """
 
     earlier: History

@@ -58,8 +58,8 @@ class StoredLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class Entry(msgspec.Struct, gc=False):
-    """A message, and what is known of it without its text: ``name`` is that of a tool or of a custom message, ``details`` are the names of a
-    result's details. ``parent`` is the number of the message before it, ``totals`` includes all before it.
+    """A message, and what is known of it without its text: ``name`` is that of a tool or of a custom message, ``details`` are the names of
+    a result's details. ``parent`` is the number of the message before it, ``totals`` includes all before it.
     """
 
     id: str

@@ -45,8 +45,8 @@ def list_sessions(
     directory: Path, cwd: str | None = None, *, limit: int | None = None, query: str = ""
 ) -> list[SessionEntry]:
     """The sessions of a project, or of all projects for None, latest first, at most ``limit``. Reads without locks; empty and
-    unreadable files are skipped, and the sessions of subagents. Those of a ``query`` have all of its words in the name or the first message, or it
-    is their ID.
+    unreadable files are skipped, and the sessions of subagents. Those of a ``query`` have all of its words in the name or the first
+    message, or it is their ID.
     """
     found = (each for each in _summaries(directory, cwd) if _matches(each, query))
     return list(itertools.islice(found, limit))

@@ -64,8 +64,8 @@ class Damage:
 class StoredSession:
     """The content of a session file.
 
-    ``damage`` describes the broken lines, ``queued`` is what was not sent, by its id. ``whole`` is the number of bytes of whole lines; ``unended`` is true if the last of
-    them lacks only its line end.
+    ``damage`` describes the broken lines, ``queued`` is what was not sent, by its id. ``whole`` is the number of bytes of whole lines;
+    ``unended`` is true if the last of them lacks only its line end.
     """
 
     def __init__(self, path: Path) -> None:

@@ -4,8 +4,8 @@
        ^                                           │
        └── tool_execution_update with its events ──┘
 
-A subagent works in the parent's workspace, so its changes are those of the parent's run. Its calls are judged by the parent's approval mode.
-It counts towards the parent's limits, and ends with the parent's run.
+A subagent works in the parent's workspace, so its changes are those of the parent's run. Its calls are judged by the parent's approval
+mode. It counts towards the parent's limits, and ends with the parent's run.
 """
 
 from __future__ import annotations

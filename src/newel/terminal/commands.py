@@ -36,8 +36,8 @@ class SlashCommand(msgspec.Struct, Generic[Context], frozen=True):
 
 
 class CommandTable(Generic[Context]):
-    """The commands of a conversation, by their names. ``aliases`` are other names of them; ``words`` call them without a slash, where one is
-    the whole input; ``hints`` say what to use instead of the commands of other tools, by their names.
+    """The commands of a conversation, by their names. ``aliases`` are other names of them; ``words`` call them without a slash, where one
+    is the whole input; ``hints`` say what to use instead of the commands of other tools, by their names.
     """
 
     def __init__(

@@ -50,8 +50,8 @@ async def run_prompts(
     ``answers`` gets the text that each run ends with, ``report`` the session and each result. ``held`` is set if the answers are held to
     a schema.
 
-    Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``run_result.shortfall``), 128 + N if signal N
-    stopped it (130 for Ctrl+C). A second signal kills the process.
+    Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``run_result.shortfall``), 128 + N if
+    signal N stopped it (130 for Ctrl+C). A second signal kills the process.
     """
     notice = RunNotice(agent, format_command, sums_up=sys.stderr.isatty())
     if not isinstance(agent.workspace, RecordingWorkspace):

@@ -19,8 +19,8 @@ STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerator[TaskGroup]:
     """Call ``handler`` in the event loop for each of ``STOP`` that arrives inside.
 
-    Yields a task group whose tasks end with the block. Raises the first error of the group itself, not an exception group. Raises ``NewelError`` if the
-    system does not let this process handle signals.
+    Yields a task group whose tasks end with the block. Raises the first error of the group itself, not an exception group. Raises
+    ``NewelError`` if the system does not let this process handle signals.
     """
 
     async def pass_on() -> None:

@@ -24,7 +24,9 @@ MAX_PROBLEMS: Final = 5
 
 
 class MisfitAnswer(NewelError):
-    """An answer that is no JSON, or does not fit the schema. The message says why: ``it is not JSON: …``, ``$.a: 1 is not of type 'string'``."""
+    """An answer that is no JSON, or does not fit the schema. The message says why: ``it is not JSON: …``, ``$.a: 1 is not of type
+    'string'``.
+    """
 
 
 class AnswerSchema:

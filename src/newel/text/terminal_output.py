@@ -1,5 +1,5 @@
-"""What a program writes to a terminal, as the text that stays on it: without colours, moves of the cursor, lines that were written over, and
-what was shown on the other screen, as editors and pagers use it.
+"""What a program writes to a terminal, as the text that stays on it: without colours, moves of the cursor, lines that were written over,
+and what was shown on the other screen, as editors and pagers use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Texts of TOML: strings and tables as TOML writes them, and the lines of a text on which its keys and strings stand, which its parser does not tell."""
+"""Texts of TOML: strings and tables as TOML writes them, and the lines of a text on which its keys and strings stand, which its parser does
+not tell.
+"""
 
 from __future__ import annotations
 

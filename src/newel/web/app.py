@@ -104,7 +104,8 @@ def create_app(
     send_timeout: float = SEND_TIMEOUT_S,
 ) -> FastAPI:
     """The ASGI application and its security middleware. ``relay`` answers ``/api/transport/run``, the service of ``open_review``
-    ``/api/agent/…``, ``report_usage`` ``/api/usage``, ``trust`` ``/api/trust``, ``fleets`` ``/api/fleets``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
+    ``/api/agent/…``, ``report_usage`` ``/api/usage``, ``trust`` ``/api/trust``, ``fleets`` ``/api/fleets``; ``closing`` ends the streams;
+    ``send_timeout`` is for readers that take nothing, in seconds.
     """
     app = FastAPI(
         title="Newel",

@@ -64,8 +64,8 @@ class Unwatch(SocketRequest, frozen=True, kw_only=True, tag="unwatch"):
 
 class OpenChat(SocketRequest, frozen=True, kw_only=True, tag="openChat"):
     """Open a chat: a new conversation, or the session with this id. The reply's ``tab`` is the new tab's id; the updated list
-    of tabs may come later. The other fields are as in ``setModel``, ``setAgentMode``, ``setApprove`` and ``setThinking``; if one of them is refused,
-    no chat is opened.
+    of tabs may come later. The other fields are as in ``setModel``, ``setAgentMode``, ``setApprove`` and ``setThinking``; if one of them is
+    refused, no chat is opened.
     """
 
     session: Name | None = None

@@ -20,8 +20,8 @@ _FILTER: Final = "filter."
 
 
 async def has_changes(folder: str) -> bool | None:
-    """Whether files in a folder's repository differ from its last commit, new ones included. None if git cannot tell. Submodules are compared by
-    their commits only.
+    """Whether files in a folder's repository differ from its last commit, new ones included. None if git cannot tell. Submodules are
+    compared by their commits only.
 
     Cancelled, git is killed.
     """

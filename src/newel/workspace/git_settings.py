@@ -18,8 +18,8 @@ _SETTING: Final = rb"(?im)(?:^|\])\s*(path|hookspath|excludesfile|attributesfile
 
 
 class NamedFiles(NamedTuple):
-    """What settings name: the files that they include, under whatever condition, the folders of hooks, and files of rules. Those of hooks and
-    rules may be relative: to the top folder of the working tree.
+    """What settings name: the files that they include, under whatever condition, the folders of hooks, and files of rules. Those of hooks
+    and rules may be relative: to the top folder of the working tree.
     """
 
     included: list[str]
@@ -28,7 +28,9 @@ class NamedFiles(NamedTuple):
 
 
 def find_named_files(files: Iterable[str], home: str, read: Callable[[str], bytes]) -> NamedFiles:
-    """What files of settings name, and those that they include. ``read`` gives the beginning of a file, nothing of one that is not regular."""
+    """What files of settings name, and those that they include. ``read`` gives the beginning of a file, nothing of one that is not
+    regular.
+    """
     found = NamedFiles([], [], [])
     waiting = list(files)
     while waiting:

@@ -81,8 +81,8 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
 
 
 async def remove_if_unchanged(project: TrackedWorkspace, worktree: Worktree) -> bool:
-    """Remove a worktree and its branch if it has no commit and no file that the commit has not, ignored ones included. Git refuses, too, if there
-    is something. Returns whether it is gone.
+    """Remove a worktree and its branch if it has no commit and no file that the commit has not, ignored ones included. Git refuses, too, if
+    there is something. Returns whether it is gone.
     """
     place = project.at(worktree.path)
     head = await _git(place, "rev-parse", "HEAD")

@@ -78,8 +78,8 @@ class ProgramEnded(msgspec.Struct, frozen=True):
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
-    """A file that a command has changed. ``path`` is relative to the root, as in ``FileChange``; ``kind`` is ``new``, ``deleted`` or ``changed``. The
-    numbers of lines are None where they were not counted, as in binary and in very large files.
+    """A file that a command has changed. ``path`` is relative to the root, as in ``FileChange``; ``kind`` is ``new``, ``deleted`` or
+    ``changed``. The numbers of lines are None where they were not counted, as in binary and in very large files.
     """
 
     path: str
@@ -161,11 +161,11 @@ class CommandTerminal(Protocol):
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a command. ``timeout`` is in seconds, or a limit that can be lifted; the result then has the output so far, which it would not after a cancellation.
-    ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
-    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one. ``terminal``
-    lets it converse with the user: it gets no other option then. A sandbox on a host has no terminal. ``detachable`` is for where a workspace
-    keeps commands in the background; elsewhere it has no effect.
+    """Options of a command. ``timeout`` is in seconds, or a limit that can be lifted; the result then has the output so far, which it would
+    not after a cancellation. ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that
+    it raises stops the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one.
+    ``terminal`` lets it converse with the user: it gets no other option then. A sandbox on a host has no terminal. ``detachable`` is for
+    where a workspace keeps commands in the background; elsewhere it has no effect.
     """
 
     timeout: float | TimeLimit | None

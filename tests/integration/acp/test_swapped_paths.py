@@ -1,5 +1,5 @@
-"""If these fail, a command of the model turns the editor into its way out of the sandbox: editors open files by their paths, and a process that the
-command has left swaps what is at a path for a link, after Newel has checked it.
+"""If these fail, a command of the model turns the editor into its way out of the sandbox: editors open files by their paths, and a process
+that the command has left swaps what is at a path for a link, after Newel has checked it.
 """
 
 from __future__ import annotations

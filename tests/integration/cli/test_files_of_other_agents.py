@@ -1,4 +1,6 @@
-"""If these fail, a project that is set up for Claude Code has no instructions and no commands here, or its files decide more than they may."""
+"""If these fail, a project that is set up for Claude Code has no instructions and no commands here, or its files decide more than they
+may.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""If these fail, a user in a container, who cannot have the whole sandbox, is told that a part of it holds, and it does not; or works without
-any although a part could be had.
+"""If these fail, a user in a container, who cannot have the whole sandbox, is told that a part of it holds, and it does not; or works
+without any although a part could be had.
 """
 
 from __future__ import annotations

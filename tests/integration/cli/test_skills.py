@@ -1,5 +1,5 @@
-"""If these fail, the skills that people have for other agents do nothing here, or a stranger's skill reaches the model of somebody who has not
-trusted it.
+"""If these fail, the skills that people have for other agents do nothing here, or a stranger's skill reaches the model of somebody who has
+not trusted it.
 """
 
 from __future__ import annotations

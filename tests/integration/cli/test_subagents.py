@@ -1,5 +1,5 @@
-"""If these fail, a model cannot hand work to subagents, or they do what the user did not allow, cost more than was allowed, or leave changes
-that cannot be undone.
+"""If these fail, a model cannot hand work to subagents, or they do what the user did not allow, cost more than was allowed, or leave
+changes that cannot be undone.
 """
 
 from __future__ import annotations

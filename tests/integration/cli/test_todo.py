@@ -1,4 +1,6 @@
-"""If these fail, the model has no list that its user can follow, forgets it in a long conversation, or a small model is burdened with it."""
+"""If these fail, the model has no list that its user can follow, forgets it in a long conversation, or a small model is burdened with
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""If these fail, a user cannot see what a conversation spent its time on, or a time line that is passed on leaks secrets, calls out, or runs
-what a model wrote.
+"""If these fail, a user cannot see what a conversation spent its time on, or a time line that is passed on leaks secrets, calls out, or
+runs what a model wrote.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""If these fail, a user at the terminal cannot see what the model did: the output of a command, an edit, a thought, or how long it takes."""
+"""If these fail, a user at the terminal cannot see what the model did: the output of a command, an edit, a thought, or how long it
+takes.
+"""
 
 from __future__ import annotations
 

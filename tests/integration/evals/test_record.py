@@ -1,4 +1,6 @@
-"""If these fail, what a real model wrote cannot be replayed, is replayed otherwise than it was, or ends up with secrets and paths in a repository."""
+"""If these fail, what a real model wrote cannot be replayed, is replayed otherwise than it was, or ends up with secrets and paths in a
+repository.
+"""
 
 from __future__ import annotations
 

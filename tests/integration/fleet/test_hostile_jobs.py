@@ -1,4 +1,6 @@
-"""If these fail, who may submit jobs to a fleet removes or writes files of its workers, reads their folders, or keeps its store from being emptied."""
+"""If these fail, who may submit jobs to a fleet removes or writes files of its workers, reads their folders, or keeps its store from being
+emptied.
+"""
 
 from __future__ import annotations
 

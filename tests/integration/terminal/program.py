@@ -2,7 +2,8 @@
 
 Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json,
 one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval mode,
-``PROGRAM_SESSION`` the session to resume, ``PROGRAM_EDITING`` whose keys edit the input. The theme and the keys are those of its ``config.toml``.
+``PROGRAM_SESSION`` the session to resume, ``PROGRAM_EDITING`` whose keys edit the input. The theme and the keys are those of its
+``config.toml``.
 """
 
 from __future__ import annotations
@@ -99,9 +100,9 @@ def todo(steps: list[str], done: int) -> ToolCall:
 
 
 class Obedient:
-    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``, ``long``, ``fail``,
-    ``cut``, ``empty``,
-    ``todo NUMBER`` (of steps, each of which waits for the file ``goN`` beside the project); it repeats anything else. After its tools it says how many results it got.
+    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``fill FILE`` with 100 lines, ``edit FILE``, ``essay``, ``slow``,
+    ``long``, ``fail``, ``cut``, ``empty``, ``todo NUMBER`` (of steps, each of which waits for the file ``goN`` beside the project); it
+    repeats anything else. After its tools it says how many results it got.
     """
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:

@@ -1,4 +1,6 @@
-"""If these fail, what people type from habit, such as `exit` or `/new`, becomes a prompt that costs money, or is refused although Newel can do it."""
+"""If these fail, what people type from habit, such as `exit` or `/new`, becomes a prompt that costs money, or is refused although Newel can
+do it.
+"""
 
 from __future__ import annotations
 

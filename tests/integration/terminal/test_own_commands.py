@@ -1,5 +1,5 @@
-"""If these fail, the user has to paste what they ran before the model knows it, the model gets what was meant to stay private, or a program that
-needs a terminal hangs in `!`.
+"""If these fail, the user has to paste what they ran before the model knows it, the model gets what was meant to stay private, or a program
+that needs a terminal hangs in `!`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ QUESTIONS: Final = 50
 
 
 class HastyTypist:
-    """Types at random moments around each question, and answers it once it takes answers. ``typed`` are all the letters that were no answer."""
+    """Types at random moments around each question, and answers it once it takes answers. ``typed`` are all the letters that were no
+    answer.
+    """
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.project = folder / "project"

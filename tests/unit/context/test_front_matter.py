@@ -1,4 +1,6 @@
-"""If these fail, what a skill or a prompt of other agents says of itself is misread, and the file is left out or offered for something else."""
+"""If these fail, what a skill or a prompt of other agents says of itself is misread, and the file is left out or offered for something
+else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""If these fail, a user sees a job on another machine answer late, sees an answer that no longer exists, or pays for updates that nobody watches."""
+"""If these fail, a user sees a job on another machine answer late, sees an answer that no longer exists, or pays for updates that nobody
+watches.
+"""
 
 from __future__ import annotations
 

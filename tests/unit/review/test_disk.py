@@ -159,7 +159,9 @@ def shown(world: World) -> list[Content | None]:
 
 
 async def save(world: World) -> None:
-    """Save kept hunks, over what others wrote in their places. Text beside binary content is refused: a file may have become binary under an edit."""
+    """Save kept hunks, over what others wrote in their places. Text beside binary content is refused: a file may have become binary under
+    an edit.
+    """
     for path in ("a", "b"):
         with suppress(NotText):
             await world.project.saver.save({path: None}, overwrite=[path])

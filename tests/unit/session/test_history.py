@@ -21,7 +21,9 @@ from tests.compacted_session import conversation, write
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Go back to an earlier message (-1: to the start, None: go on), and add a message, or a compaction that keeps the messages from one on."""
+    """Go back to an earlier message (-1: to the start, None: go on), and add a message, or a compaction that keeps the messages from one
+    on.
+    """
 
     back: int | None
     kept: int | None

@@ -160,7 +160,9 @@ async def test_a_page_may_have_opened_another_name_of_this_machine() -> None:
 
 @given(st.text(min_size=1), st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "HEAD"]))
 def test_no_path_bypasses_the_token(path: str, method: str) -> None:
-    """Only the page, its files, the start of its login and the API's description are public; encoded and doubled slashes, dots and case change nothing."""
+    """Only the page, its files, the start of its login and the API's description are public; encoded and doubled slashes, dots and case
+    change nothing.
+    """
     open_ones = {"/", "/favicon.ico", "/api/login", "/docs", "/openapi.json"}
     wanted = f"/{path}"
     if method in {"GET", "HEAD"} and (wanted in open_ones or wanted.startswith("/static/")):

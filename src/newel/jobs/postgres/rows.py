@@ -45,8 +45,8 @@ def placement_of(row: Any) -> Placement:
 async def fetch_entries(
     connection: Any, number: int, job: str, after_seq: int, limit: int
 ) -> list[JournalEntry]:
-    """The events of job ``job``, whose row has that ``number``, after an event. A page of long ones is shorter than ``limit``: only an empty page is
-    the last.
+    """The events of job ``job``, whose row has that ``number``, after an event. A page of long ones is shorter than ``limit``: only an
+    empty page is the last.
     """
     rows = await connection.fetch(_ENTRIES, number, after_seq, limit, MAX_READ_BYTES)
     return [JournalEntry(job=job, seq=seq, data=data) for seq, data in rows]

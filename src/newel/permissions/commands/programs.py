@@ -12,9 +12,9 @@ import msgspec
 
 class ReadingProgram(msgspec.Struct, frozen=True):
     """``names`` of programs, or of subcommands of git. ``short`` are letters of options, ``long`` names, both without a value that is a
-    path. ``valued`` are those of them, with their dashes, that take the next word as their value if none is attached. ``operands``: what the
-    other arguments are; a ``pattern`` is followed by paths. ``recurses``: the letters of the options with which it reads what is in folders;
-    ``*`` if it always does.
+    path. ``valued`` are those of them, with their dashes, that take the next word as their value if none is attached. ``operands``: what
+    the other arguments are; a ``pattern`` is followed by paths. ``recurses``: the letters of the options with which it reads what is in
+    folders; ``*`` if it always does.
     """
 
     names: list[str]

@@ -105,8 +105,8 @@ def model_file_path(base_url: str) -> str | None:
 
 
 def extension_provider(base_url: str) -> str | None:
-    """Return the name in ``extension:NAME``, a provider that an extension adds; None for other addresses. Raises ``ConfigError`` if there is no
-    name.
+    """Return the name in ``extension:NAME``, a provider that an extension adds; None for other addresses. Raises ``ConfigError`` if there
+    is no name.
     """
     scheme, name = base_url.strip()[: len(EXTENSION)], base_url.strip()[len(EXTENSION) :].strip("/")
     if scheme.lower() != EXTENSION:

@@ -79,8 +79,8 @@ class Ollama:
     """A ``ModelServer`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
 
     ``api_key`` is for Ollama's cloud or a gateway; ``place`` names the server for users; ``timeout`` is in
-    seconds without a byte, ``describe_timeout`` for the facts about all models of a list. Features that a server rejects are omitted from then on; a ``Retry`` without delay
-    reports it.
+    seconds without a byte, ``describe_timeout`` for the facts about all models of a list. Features that a server rejects are omitted from
+    then on; a ``Retry`` without delay reports it.
 
     Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded without asking.
     """

@@ -32,8 +32,8 @@ async def request_step(provider: Provider, request: ModelRequest, on_delta: OnDe
     """Ask for a step, as an answer under a schema; see ``Provider.complete``.
 
     Four kinds of step are not accepted at once: one that repeats the last call, whether that succeeded or failed, an answer
-    after a change or a command that failed, and one that only copies the prompt. The model is asked again with the reason: after a failure without that tool, and if it repeats a
-    success twice, for nothing but its answer. A ``Retry`` without delay reports each.
+    after a change or a command that failed, and one that only copies the prompt. The model is asked again with the reason: after a failure
+    without that tool, and if it repeats a success twice, for nothing but its answer. A ``Retry`` without delay reports each.
     """
     steps = msgspec.structs.replace(
         request,

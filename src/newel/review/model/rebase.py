@@ -25,8 +25,8 @@ def kept(review: FileReview) -> list[Hunk]:
 
 def saved(review: FileReview, ids: Collection[str] | None = None, run: str = "") -> FileReview:
     """The review after the hunks ``ids`` (None: all that are ``kept``) were written to the file. The others remain,
-    at their places in the new base. Conflicts that are the user's own become changes of the save's ``run``. A last line without an end gets one if the text behind it was not saved as
-    deleted.
+    at their places in the new base. Conflicts that are the user's own become changes of the save's ``run``. A last line without an end gets
+    one if the text behind it was not saved as deleted.
     """
     chosen = {hunk.id for hunk in kept(review)} if ids is None else set(ids)
     if unknown := chosen - {hunk.id for hunk in review.hunks}:

@@ -26,8 +26,8 @@ MAX_PROBLEMS: Final = 100
 class Counts(msgspec.Struct, rename="camel"):
     """``runs`` are the user's messages that a model answered, ``requests`` those to models. ``input`` are all tokens of prompts, those
     ``cached`` included. ``cost`` in US dollars is the sum of the known ones, None if none is known: ``unpriced`` requests have no known
-    price, and of ``uncounted`` ones the server did not report the tokens. Times are in milliseconds; the model's is that of ``timed`` requests,
-    as sessions of earlier versions do not have it.
+    price, and of ``uncounted`` ones the server did not report the tokens. Times are in milliseconds; the model's is that of ``timed``
+    requests, as sessions of earlier versions do not have it.
     """
 
     runs: int = 0
@@ -70,8 +70,8 @@ class UsageRow(Wire, frozen=True):
 
 
 class UsageReport(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """``since`` is the first day, empty for all. ``days`` are those with any use, in order; ``rows`` those ``by`` name, the most used first.
-    ``unpriced`` are the models whose price is unknown, with their requests. ``problems`` name the files that were left out, and why.
+    """``since`` is the first day, empty for all. ``days`` are those with any use, in order; ``rows`` those ``by`` name, the most used
+    first. ``unpriced`` are the models whose price is unknown, with their requests. ``problems`` name the files that were left out, and why.
     """
 
     since: str

@@ -34,8 +34,8 @@ async def run_jexida(
     warnings: Sequence[str] = (),
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``title`` begins the first line,
-    ``history`` is the file that keeps what the user enters, ``settings`` are those of the input and ``theme`` of the screen; ``warnings`` are shown
-    first.
+    ``history`` is the file that keeps what the user enters, ``settings`` are those of the input and ``theme`` of the screen; ``warnings``
+    are shown first.
     """
     ui = _open_ui(agent, history, settings, theme)
     assert isinstance(ui.renderer, PanelRenderer)  # noqa: S101 — both kinds of user interface were given one

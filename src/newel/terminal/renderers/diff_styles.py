@@ -131,7 +131,9 @@ def with_diff(text: str, *, secondary: str = DIM, wraps: bool = False) -> Text:
 
 
 def diff_pieces(text: str, *, secondary: str = DIM) -> Iterator[Text]:
-    """The lines of ``with_diff``, each but the first with the end of the line before it. The first screen need not wait for the last one."""
+    """The lines of ``with_diff``, each but the first with the end of the line before it. The first screen need not wait for the last
+    one.
+    """
     lines = escape_invisible(text).split("\n")
     at, language = 0, ""
     while at < len(lines):

@@ -163,8 +163,8 @@ class MarkdownStream:
 
 
 class UnprintedLines:
-    """Painted lines that are to be printed, in order. Iterators among them paint when they are asked, so that a long text can be painted with
-    pauses.
+    """Painted lines that are to be printed, in order. Iterators among them paint when they are asked, so that a long text can be painted
+    with pauses.
     """
 
     def __init__(self) -> None:

@@ -21,5 +21,7 @@ _ROLES: Final = (
 
 @cache
 def syntax_role(token: object) -> str:
-    """The role of Pygments' token, such as ``Token.Keyword.Constant``; empty if it looks like the text around it. There are about a hundred."""
+    """The role of Pygments' token, such as ``Token.Keyword.Constant``; empty if it looks like the text around it. There are about a
+    hundred.
+    """
     return next((role for prefix, role in _ROLES if str(token).startswith(prefix)), "")

@@ -88,7 +88,9 @@ def find_program(environ: Mapping[str, str]) -> list[str] | None:
 
 
 def _give(command: list[str], data: bytes) -> bool:
-    """Run a program with the text as its input. One like xclip stays in the background to serve the clipboard, so its output must not be a pipe."""
+    """Run a program with the text as its input. One like xclip stays in the background to serve the clipboard, so its output must not be a
+    pipe.
+    """
     try:
         done = subprocess.run(
             command,

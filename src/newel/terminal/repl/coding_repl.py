@@ -64,8 +64,8 @@ async def run_repl(
     resumes_here: bool = True,
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first lines shown; ``first_prompts`` run first, in the styles of ``theme`` (None: the default one). A terminal that cannot move its cursor gets ``console``.
-    ``resumes_here``: `newel -c` in the folder of the shell resumes the conversation.
+    ``header`` the first lines shown; ``first_prompts`` run first, in the styles of ``theme`` (None: the default one). A terminal that
+    cannot move its cursor gets ``console``. ``resumes_here``: `newel -c` in the folder of the shell resumes the conversation.
     """
     ui = _open_ui(agent, home, screen, settings, theme)
     notice = RunNotice(agent, slash_command, sums_up=True)

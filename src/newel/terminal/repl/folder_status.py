@@ -1,7 +1,8 @@
-"""What the status line says of the conversation's folder: whether its files differ from the last commit, and how many hunks wait for a decision.
+"""What the status line says of the conversation's folder: whether its files differ from the last commit, and how many hunks wait for a
+decision.
 
-Both are looked at in the background, and only while somebody looks at the line: it asks for another look when it is drawn, which a conversation
-without keys and work never is.
+Both are looked at in the background, and only while somebody looks at the line: it asks for another look when it is drawn, which a
+conversation without keys and work never is.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ REST: Final = 20
 
 
 class FolderStatus:
-    """The state of a workspace's folder, for the conversation whose ledgers are in ``home``. Of a host's folder nothing is said of commits."""
+    """The state of a workspace's folder, for the conversation whose ledgers are in ``home``. Of a host's folder nothing is said of
+    commits.
+    """
 
     def __init__(self, workspace: Workspace, home: Path) -> None:
         self.has_changes = False

@@ -1,4 +1,5 @@
-"""The user's own commands in a conversation: ``!COMMAND``, whose output the model gets with the next message, and ``!!COMMAND``, which it does not.
+"""The user's own commands in a conversation: ``!COMMAND``, whose output the model gets with the next message, and ``!!COMMAND``, which it
+does not.
 
 What is shared is attached to that message, so it is stored, shown, exported and summarized with it.
 """

@@ -42,8 +42,8 @@ def end_of(text: str, columns: int) -> str:
 
 
 class StatusLine:
-    """The facts of a conversation. They are read when the line is drawn, so they must cost next to nothing: what is counted is counted once for
-    each message.
+    """The facts of a conversation. They are read when the line is drawn, so they must cost next to nothing: what is counted is counted once
+    for each message.
     """
 
     def __init__(self, agent: CodingAgent, home: Path) -> None:
@@ -104,7 +104,9 @@ class StatusLine:
 
 
 class GitBranch:
-    """The branch that is checked out in a folder of this machine, read from git's files: no program runs for a line that is drawn with each key."""
+    """The branch that is checked out in a folder of this machine, read from git's files: no program runs for a line that is drawn with each
+    key.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = None if folder.startswith(SCHEME) else Path(folder)

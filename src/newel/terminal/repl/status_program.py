@@ -56,7 +56,9 @@ async def follow(
     show: Callable[[str], None],
     complain: Callable[[str], None],
 ) -> None:
-    """Run the program whenever the facts have changed, until cancelled, and ``show`` what it prints. ``complain`` says once that it fails."""
+    """Run the program whenever the facts have changed, until cancelled, and ``show`` what it prints. ``complain`` says once that it
+    fails.
+    """
     told: dict[str, Any] = {}
     has_complained = False
     while True:

@@ -97,7 +97,9 @@ def parse_arguments(verdict: Verdict, text: str) -> DecideArguments:
 async def decide_named(
     project: ProjectReview, verdict: Verdict, arguments: DecideArguments, ui: ReviewUI
 ) -> bool:
-    """Keep or reject the hunks that ``arguments`` name, if the user agrees; whether all of them are decided. Raises ``StaleRevision`` and ``LedgerError``."""
+    """Keep or reject the hunks that ``arguments`` name, if the user agrees; whether all of them are decided. Raises ``StaleRevision`` and
+    ``LedgerError``.
+    """
     choice = select_hunks(
         await load_pending(project), arguments.names, verdict, every=arguments.every, mine=arguments.mine
     )

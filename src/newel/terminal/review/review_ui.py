@@ -63,8 +63,9 @@ class AskAbout(Protocol):
 
 
 class ReviewUI(NamedTuple):
-    """``show`` displays a text with its code, as ``Renderer.note``. ``format_command`` writes commands for the user; questions fit into ``columns``. ``view`` shows a long text
-    with diffs in it; None where only yes or no can be answered. ``edit_file`` opens the user's editor; None where none can be shown.
+    """``show`` displays a text with its code, as ``Renderer.note``. ``format_command`` writes commands for the user; questions fit into
+    ``columns``. ``view`` shows a long text with diffs in it; None where only yes or no can be answered. ``edit_file`` opens the user's
+    editor; None where none can be shown.
     """
 
     show: Callable[[str, str], None]

@@ -20,8 +20,8 @@ NOT_RECORDING: Final = "Change recording is off ([review] record = false in conf
 
 
 class RunNotice:
-    """What the user should know of the files after a run. Watches an agent until ``close``. ``format_command`` writes commands for the user.
-    ``sums_up``: it also reports changes that need no decision.
+    """What the user should know of the files after a run. Watches an agent until ``close``. ``format_command`` writes commands for the
+    user. ``sums_up``: it also reports changes that need no decision.
     """
 
     def __init__(

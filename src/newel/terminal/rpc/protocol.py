@@ -356,8 +356,8 @@ class StopCommand(RpcCommand[RunActivity], frozen=True, tag="stop"):
 
 
 class ApproveCommand(RpcCommand[ApprovalAnswered], frozen=True, tag="approve"):
-    """Answer an ``approval_request``. ``always`` holds for exactly this call, ``rule`` for what the request's ``rule`` says; ``word`` is for
-    the model, with a ``no``.
+    """Answer an ``approval_request``. ``always`` holds for exactly this call, ``rule`` for what the request's ``rule`` says; ``word`` is
+    for the model, with a ``no``.
     """
 
     tool_call_id: str

@@ -3,7 +3,8 @@
     {"type": "user", "message": {"role": "user", "content": "…"}}                             a prompt; queued
     {"type": "control_request", "request_id": "…", "request": {"subtype": "interrupt"}}       acts at once
 
-``initialize`` and ``set_model`` are the other requests; ``newel.terminal.stream_json.permissions`` asks some of its own. An invalid line is answered by an ``error`` line and has no other effect.
+``initialize`` and ``set_model`` are the other requests; ``newel.terminal.stream_json.permissions`` asks some of its own. An invalid line is
+answered by an ``error`` line and has no other effect.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Calls the user back when Newel has finished or asks: by the title of the window, and, if another window is in front, by a bell, by the terminal's
-own notification, and by a program of the user's.
+"""Calls the user back when Newel has finished or asks: by the title of the window, and, if another window is in front, by a bell, by the
+terminal's own notification, and by a program of the user's.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def know_focus_keys() -> None:
 
 
 class Attention:
-    """``program`` and its arguments are started with a message as the last argument; ``complain`` shows that this failed. ``name`` is that of the
-    conversation, in the title.
+    """``program`` and its arguments are started with a message as the last argument; ``complain`` shows that this failed. ``name`` is that
+    of the conversation, in the title.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ def bind(
     *,
     is_escape_alone: FilterOrBool = False,
 ) -> None:
-    """Bind the keys of a mode. ``actions`` has all of its actions; ``is_escape_alone`` tells whether Escape acts without waiting for another
-    key. Of two bindings of a key, the one that was added last acts.
+    """Bind the keys of a mode. ``actions`` has all of its actions; ``is_escape_alone`` tells whether Escape acts without waiting for
+    another key. Of two bindings of a key, the one that was added last acts.
     """
     for action in MODES[mode].__struct_fields__:
         act, filter_ = actions[action]

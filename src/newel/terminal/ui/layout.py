@@ -32,8 +32,8 @@ GetText = Callable[[], AnyFormattedText]
 
 
 class Rows(NamedTuple):
-    """What is shown now. ``live``, painted lines, are left out where there is something ``above`` the input; ``prefix`` is that of a line of the
-    input.
+    """What is shown now. ``live``, painted lines, are left out where there is something ``above`` the input; ``prefix`` is that of a line
+    of the input.
     """
 
     live: Callable[[], Sequence[str]]

@@ -16,7 +16,9 @@ from newel.terminal.ui.terminal_app import TerminalApp
 
 
 class Suspension:
-    """Lends the terminal of ``app`` to one program at a time. Meanwhile output is held back. ``write`` sends control sequences to the terminal."""
+    """Lends the terminal of ``app`` to one program at a time. Meanwhile output is held back. ``write`` sends control sequences to the
+    terminal.
+    """
 
     def __init__(self, app: TerminalApp, attention: Attention, write: Callable[[str], None]) -> None:
         self._app = app

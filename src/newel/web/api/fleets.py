@@ -45,8 +45,8 @@ State = Annotated[str, Query(pattern="^[a-z]{0,32}$", description="Only jobs in 
 
 
 class FleetEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """A fleet in a list. ``title`` is the beginning of its first contract, ``created`` is in ISO 8601 and UTC, ``states`` counts its jobs: those whose
-    contract has ended are ``completed``, ``stopped``, ``failed`` or ``cancelled``.
+    """A fleet in a list. ``title`` is the beginning of its first contract, ``created`` is in ISO 8601 and UTC, ``states`` counts its jobs:
+    those whose contract has ended are ``completed``, ``stopped``, ``failed`` or ``cancelled``.
     """
 
     id: str
@@ -56,8 +56,9 @@ class FleetEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class FleetJobEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """A job of a fleet. ``number`` is its place in it, ``values`` are those of its row, ``labels`` those that its worker must have. ``worker`` is its last
-    one. ``status`` is as in ``FleetEntry``, ``reason`` says why the job ended or waits; its changes are proposed as a run of ``session``.
+    """A job of a fleet. ``number`` is its place in it, ``values`` are those of its row, ``labels`` those that its worker must have.
+    ``worker`` is its last one. ``status`` is as in ``FleetEntry``, ``reason`` says why the job ended or waits; its changes are proposed as
+    a run of ``session``.
     """
 
     id: str
@@ -93,7 +94,9 @@ class FleetJobs(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ProposedJob(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """The changes of ``files`` files are proposed in this project as run ``run``, 0 if they were before; ``notices`` say what is not, and why."""
+    """The changes of ``files`` files are proposed in this project as run ``run``, 0 if they were before; ``notices`` say what is not, and
+    why.
+    """
 
     run: str
     files: int
@@ -183,8 +186,8 @@ def _add_job(router: APIRouter, desk: FleetDesk) -> None:
         **route("Propose the changes of a job in this project", ProposedJob, 404, 409, 422, body=EmptyBody),
     )
     async def propose(request: Request, job: JobId) -> Response:
-        """Its files are compared at the beginning and at the end; the review of the project has the difference as pending hunks. A repeated request
-        changes nothing.
+        """Its files are compared at the beginning and at the end; the review of the project has the difference as pending hunks. A repeated
+        request changes nothing.
         """
         await read_body(request, EmptyBody)
         async with desk.engine() as engine:
@@ -216,9 +219,10 @@ def _add_events(router: APIRouter, desk: FleetDesk, closing: anyio.Event) -> Non
         ] = 0,
         last_event_id: LastEventId = None,
     ) -> Response:
-        """Returns JSON, or a stream with ``Accept: text/event-stream``. In a stream, an ``event`` is permanent and sent exactly once; ``soFar``
-        replaces what came before of the message that is being written and of the output of running tools, several times a second; ``job`` is the
-        job, whenever its state has changed; ``end`` is the last, or ``error``, after which you connect again. The first ``soFar`` comes once all events so far were sent.
+        """Returns JSON, or a stream with ``Accept: text/event-stream``. In a stream, an ``event`` is permanent and sent exactly once;
+        ``soFar`` replaces what came before of the message that is being written and of the output of running tools, several times a second;
+        ``job`` is the job, whenever its state has changed; ``end`` is the last, or ``error``, after which you connect again. The first
+        ``soFar`` comes once all events so far were sent.
         """
         async with desk.engine() as engine:
             await _placement(engine, job)

@@ -24,8 +24,8 @@ class TrustItem(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class TrustQuestion(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """``digest`` is that of the items and of the files that they name; empty if there is nothing to decide. ``problem`` says why there is no
-    question, although something waits.
+    """``digest`` is that of the items and of the files that they name; empty if there is nothing to decide. ``problem`` says why there is
+    no question, although something waits.
     """
 
     items: Sequence[TrustItem] = ()
@@ -34,7 +34,9 @@ class TrustQuestion(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class TrustAnswer(Wire, frozen=True, kw_only=True):
-    """``digest`` is that of the question that the user has read. With ``trusted`` false nothing of it is used, and it is not asked again."""
+    """``digest`` is that of the question that the user has read. With ``trusted`` false nothing of it is used, and it is not asked
+    again.
+    """
 
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     trusted: bool

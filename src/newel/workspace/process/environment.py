@@ -27,7 +27,8 @@ DROPPED: Final = frozenset(
 """Variables that make a shell run another file first, or force colours."""
 
 _OF_THE_AGENT: Final = ("LLM_", "OPENAI_", "ANTHROPIC_", "GEMINI_", "NEWEL_ENGINE", "NEWEL_FLEET_")
-"""Prefixes of the variables that configure the agent's own model, and the database and store of its fleet: keys, and URLs with passwords."""
+"""Prefixes of the variables that configure the agent's own model, and the database and store of its fleet: keys, and URLs with passwords.
+"""
 
 UNATTENDED: Final = {
     "TERM": "dumb",

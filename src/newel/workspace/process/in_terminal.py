@@ -33,8 +33,8 @@ LOOK_S: Final = 0.25
 """Seconds between two looks at the size of the user's terminal."""
 
 _TAKE_OVER: Final = 'trap "" HUP; true 2>/dev/null 0<>"$0"; exec "$@"'
-"""The first process of a session that opens a terminal gets Ctrl+C from it, with its children. What a command leaves running in the background is not
-to end when the terminal goes with the command.
+"""The first process of a session that opens a terminal gets Ctrl+C from it, with its children. What a command leaves running in the
+background is not to end when the terminal goes with the command.
 """
 
 

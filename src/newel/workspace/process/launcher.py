@@ -12,8 +12,8 @@ Stream = int | IO[bytes]
 
 
 class StartedProcess(Protocol):
-    """The first process of a command. ``pid`` is its number here, ``returncode`` as of ``subprocess.Popen``. If it has a ``descriptor``, that
-    is a pidfd of its own.
+    """The first process of a command. ``pid`` is its number here, ``returncode`` as of ``subprocess.Popen``. If it has a ``descriptor``,
+    that is a pidfd of its own.
     """
 
     @property
@@ -64,7 +64,8 @@ class ProcessLauncher(Protocol[P_co]):
 FindServerLauncher = Callable[
     [str, Callable[[str], Awaitable[bool]]], Awaitable[ProcessLauncher[StartedProcess]]
 ]
-"""Finds what starts a tool server, by its name, in a sandbox of its own. The function decides whether it may reach a server of the network."""
+"""Finds what starts a tool server, by its name, in a sandbox of its own. The function decides whether it may reach a server of the network.
+"""
 
 
 class DirectLauncher:

@@ -1,7 +1,7 @@
 """Whether any process may run that a command of an agent of this process has started, or that works in one of its sandboxes.
 
-``process_mark`` finds a command's processes by marks that they can remove. In a sandbox this asks the kernel instead, which knows the parent of each
-process: an orphan gets a new one, but stays below the first process of its sandbox.
+``process_mark`` finds a command's processes by marks that they can remove. In a sandbox this asks the kernel instead, which knows the
+parent of each process: an orphan gets a new one, but stays below the first process of its sandbox.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def may_run() -> bool:
 def has_others(launcher: int, first: int) -> bool:
     """Whether any process runs below ``first`` but ``launcher``, which is below it, and those between them. True if that is unknown.
 
-    Every other process descends from a child of one of them, and moves only upwards when its parent ends. So the question is put from the bottom
-    to the top, and each answer is one step of the kernel: nothing can hide from it by forking and ending quickly, as it could from a list of all
-    processes. The launcher must have been told to start nothing meanwhile.
+    Every other process descends from a child of one of them, and moves only upwards when its parent ends. So the question is put from the
+    bottom to the top, and each answer is one step of the kernel: nothing can hide from it by forking and ending quickly, as it could from a
+    list of all processes. The launcher must have been told to start nothing meanwhile.
     """
     try:
         known, process = 0, launcher

@@ -14,8 +14,8 @@ KERNEL = (
     *("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "mtrr"),
     *("scsi", "slabinfo", "sys", "sysrq-trigger", "timer_stats", "tty", "xen"),
 )
-"""What root could change in ``/proc`` without any capability: its files belong to root. bubblewrap covers only folders that can be written into, and
-in ``sys`` only files can. Its ``core_pattern`` names a program that the kernel starts, outside.
+"""What root could change in ``/proc`` without any capability: its files belong to root. bubblewrap covers only folders that can be written
+into, and in ``sys`` only files can. Its ``core_pattern`` names a program that the kernel starts, outside.
 """
 
 PROXY = "/run/newel-proxy.sock"
@@ -81,8 +81,8 @@ def _mounts(policy: SandboxPolicy, disk: SandboxDisk) -> list[str]:
 
 
 def _around(paths: Sequence[str], policy: SandboxPolicy) -> list[str]:
-    """The folders around what is protected or hidden, which are mounted on themselves: what is mounted cannot be moved away, and with it what
-    is mounted in it. The next sandbox would find a hidden file by another path.
+    """The folders around what is protected or hidden, which are mounted on themselves: what is mounted cannot be moved away, and with it
+    what is mounted in it. The next sandbox would find a hidden file by another path.
     """
     closed = [*paths, *(path for path in policy.readable if is_below(path, policy.writable))]
     found: list[str] = []

@@ -1,7 +1,7 @@
 """Limits for a sandbox as a whole: a control group (version 2) with all of its processes, where the user may make one.
 
-Nothing is asked of systemd, no other group is changed, and Newel's own process is never moved. Without a group, the limits of each process are left;
-that is no failure.
+Nothing is asked of systemd, no other group is changed, and Newel's own process is never moved. Without a group, the limits of each process
+are left; that is no failure.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _numbers = itertools.count()
 
 
 class GroupPlace(msgspec.Struct, frozen=True):
-    """A group in which others can be made, with the ``controllers`` that they will have; ``limits`` are those of the groups below it that processes
-    leave for them, and ``memory`` is what it can have at all, in bytes.
+    """A group in which others can be made, with the ``controllers`` that they will have; ``limits`` are those of the groups below it that
+    processes leave for them, and ``memory`` is what it can have at all, in bytes.
     """
 
     folder: Path
@@ -128,7 +128,8 @@ def default_memory(memory: int) -> int:
 
 
 class ControlGroup:
-    """A group with limits. ``wanted`` are limits by the names of the module ``resource``; for others there are defaults. Raises ``NoControlGroup``.
+    """A group with limits. ``wanted`` are limits by the names of the module ``resource``; for others there are defaults. Raises
+    ``NoControlGroup``.
 
     ``held`` are the limits that it has, by the names of the kernel's files.
     """

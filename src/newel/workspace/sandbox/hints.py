@@ -1,6 +1,7 @@
 """Says when a command most likely failed because of the sandbox, and how the user can allow more.
 
-Programs report what the kernel says, such as "Read-only file system", which neither a model nor a user can tell from a fault of the machine.
+Programs report what the kernel says, such as "Read-only file system", which neither a model nor a user can tell from a fault of the
+machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The program inside a sandbox that starts its processes. It needs the standard library only, and has no file of its own there: Newel hands it over
-as compiled code, and calls ``main``.
+"""The program inside a sandbox that starts its processes. It needs the standard library only, and has no file of its own there: Newel hands
+it over as compiled code, and calls ``main``.
 
-Requests and answers go over one socket, which no process inherits. A request is a file (of ``marshal``), which comes with the standard streams of
-the new process; an answer is a packet of JSON, with a descriptor of the process, by which Newel knows it outside:
+Requests and answers go over one socket, which no process inherits. A request is a file (of ``marshal``), which comes with the standard
+streams of the new process; an answer is a packet of JSON, with a descriptor of the process, by which Newel knows it outside:
 
     {"argv": […], "env": {…}, "cwd": "…", "number": …, "limits": {…}}      ->  {"pid": 7}, or {"errno": 2, "file": "…"}
     {"test": {…}}                                           ->  {"failures": […]}
@@ -77,7 +77,9 @@ def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> Non
 
 
 def close_memory() -> None:
-    """Close ``/proc/PID/mem`` and ``fd`` of this process to those that it starts: they are the same user's, and would answer in its name."""
+    """Close ``/proc/PID/mem`` and ``fd`` of this process to those that it starts: they are the same user's, and would answer in its
+    name.
+    """
     if sys.platform == "linux":
         import _ctypes  # `ctypes` takes six times as long
 
@@ -132,8 +134,8 @@ def answer(server: _socket.socket, data: dict[str, Any]) -> None:
 
 
 def report_ended(server: _socket.socket, running: set[int]) -> list[int]:
-    """Report the processes that have ended, and return them. They have to be reaped later: Newel may be about to look up the number that the
-    last one has outside, and knows it when it sends the next request.
+    """Report the processes that have ended, and return them. They have to be reaped later: Newel may be about to look up the number that
+    the last one has outside, and knows it when it sends the next request.
     """
     ended: list[int] = []
     for pid in running:

@@ -1,7 +1,7 @@
 """Keeps Newel's own files apart from those of projects.
 
-uv installs a package as hard links to its cache: the same file is in Newel's environment, in the ``.venv`` of a project with that package, and in
-the cache. A command that writes into the project's file in place would change Newel's code, which runs outside of any sandbox.
+uv installs a package as hard links to its cache: the same file is in Newel's environment, in the ``.venv`` of a project with that package,
+and in the cache. A command that writes into the project's file in place would change Newel's code, which runs outside of any sandbox.
 """
 
 from __future__ import annotations

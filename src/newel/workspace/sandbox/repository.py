@@ -57,8 +57,8 @@ def find_sandbox_repository(
 def find_git_settings(
     repository: SandboxRepository, folder: str, home: str, environ: Mapping[str, str], disk: SandboxDisk
 ) -> list[str]:
-    """What git obeys in a folder, besides its own: folders of hooks, and files of settings, as the settings of the system, of the user and of
-    the repository name them. What git alone can tell, ``ask_for_hook_folders`` finds.
+    """What git obeys in a folder, besides its own: folders of hooks, and files of settings, as the settings of the system, of the user and
+    of the repository name them. What git alone can tell, ``ask_for_hook_folders`` finds.
     """
     of_user = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     settings = [
@@ -72,7 +72,9 @@ def find_git_settings(
 
 
 def ask_for_hook_folders(repository: SandboxRepository, folder: str) -> list[str]:
-    """The folders of hooks in a folder that git of this machine finds with the user's environment: it knows all ways to write them. Blocks."""
+    """The folders of hooks in a folder that git of this machine finds with the user's environment: it knows all ways to write them.
+    Blocks.
+    """
     words = ("config", "--null", "--type=path", "--get-all", "core.hooksPath")
     answer = run_git(repository.top, *words, with_settings=True) or b""
     return _in_folder(folder, repository, os.fsdecode(answer).split("\0")[:-1])

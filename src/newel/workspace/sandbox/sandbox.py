@@ -266,8 +266,8 @@ class Sandbox:
                     self._group.add(self._launcher)
 
     def _wait_for_launcher(self, pid: int) -> None:
-        """Wait for an answer from inside, or for the end of the first process: then the socket may still be held by one that waits for ever. Raises
-        ``OSError`` and ``SandboxError``.
+        """Wait for an answer from inside, or for the end of the first process: then the socket may still be held by one that waits for
+        ever. Raises ``OSError`` and ``SandboxError``.
         """
         connection, ended = self._connection().fileno(), os.pidfd_open(pid)
         try:

@@ -187,7 +187,9 @@ def partial_filter(machine: str | None = None) -> bytes:
 
 
 def _sockets(kind: list[bytes]) -> list[bytes]:
-    """The body for ``socket``: streams of TCP and of files, and the kernel's answers about the network. The rest sends without connecting."""
+    """The body for ``socket``: streams of TCP and of files, and the kernel's answers about the network. The rest sends without
+    connecting.
+    """
     refused, allowed = _code(_RETURN, _ERRNO | errno.EACCES), _code(_RETURN, _ALLOW)
     protocol = _code(_LOAD, _ARGUMENT + 16)
     streams = [

@@ -1,7 +1,8 @@
 """Notices settings of other programs that commands in a sandbox have created, or in a partial sandbox changed.
 
-What exists is read-only in the sandbox, but for a partial one. What does not exist cannot be: a mount needs something to be mounted on, and creating an empty
-``.envrc`` or ``.vscode`` in a project, to remove it at the end, would leave it there after a kill, and in every commit meanwhile.
+What exists is read-only in the sandbox, but for a partial one. What does not exist cannot be: a mount needs something to be mounted on, and
+creating an empty ``.envrc`` or ``.vscode`` in a project, to remove it at the end, would leave it there after a kill, and in every commit
+meanwhile.
 """
 
 from __future__ import annotations

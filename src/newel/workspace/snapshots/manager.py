@@ -79,8 +79,8 @@ class _Phase(Enum):
 class SnapshotManager:
     """Tracks the files that ``source`` provides. Scans run one at a time; others wait.
 
-    ``blobs`` stores contents, those of files with ``secrets`` only once they have changed. ``index``, a file beside that store, records which file has
-    which content for the next process; it must be deleted when contents are.
+    ``blobs`` stores contents, those of files with ``secrets`` only once they have changed. ``index``, a file beside that store, records
+    which file has which content for the next process; it must be deleted when contents are.
 
     Scans raise ``WorkspaceError`` if the root does not exist or its host cannot be reached, and what the store raises. After
     a failed or cancelled scan the next one reports the same changes.

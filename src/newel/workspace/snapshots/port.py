@@ -178,8 +178,8 @@ class BlobStore(Protocol):
     def put_blobs(
         self, blobs: Sequence[bytes], *, names: Sequence[str] | None = None, flush: bool = True
     ) -> Sequence[str]:
-        """Store contents; returns ``names``, their SHA-256 in hexadecimal, which the caller may know. Without ``flush`` they survive a power cut only after a later call
-        with it.
+        """Store contents; returns ``names``, their SHA-256 in hexadecimal, which the caller may know. Without ``flush`` they survive a
+        power cut only after a later call with it.
         """
         ...
 

@@ -86,8 +86,8 @@ class ScanState:
     ``held``: the contents of files with secrets, which are not in the store: they are put there once such a file changes, so that the
     change can be undone.
     ``rule_pipes``: named pipes in place of files with ignore rules.
-    ``copied``: bytes put into the store, ``copied_data`` those of files larger than ``DATA_FILE``. ``is_full``: new files can no longer be told from excluded ones.
-    ``needs_recheck``: excluded files must be classified again, such as after a change of ``.gitignore``.
+    ``copied``: bytes put into the store, ``copied_data`` those of files larger than ``DATA_FILE``. ``is_full``: new files can no longer be
+    told from excluded ones. ``needs_recheck``: excluded files must be classified again, such as after a change of ``.gitignore``.
     """
 
     def __init__(

@@ -15,8 +15,8 @@ from newel.workspace.ssh.process import SHELL, WITHHELD, Client, text_of
 async def run_in_terminal_on_host(
     client: Client, command: str, *, root: str, limits: OutputLimits, terminal: CommandTerminal
 ) -> CommandResult:
-    """As ``run_in_terminal``, in a folder of the host. If Newel ends, the host hangs up on the command, as on that of any ssh: one that ignores
-    this stays.
+    """As ``run_in_terminal``, in a folder of the host. If Newel ends, the host hangs up on the command, as on that of any ssh: one that
+    ignores this stays.
     """
     words = f'set -- "$@" -c -- {shlex.quote(command)}'
     parts = (
@@ -38,6 +38,8 @@ async def run_in_terminal_on_host(
 
 
 def _command_line(script: str) -> str:
-    """The command line for ssh, which any login shell passes on to sh as it is. The input is the user's, so the text cannot come from there."""
+    """The command line for ssh, which any login shell passes on to sh as it is. The input is the user's, so the text cannot come from
+    there.
+    """
     octal = "".join(f"\\{byte:03o}" for byte in os.fsencode(script))
     return f"""exec sh -c 'eval "$(printf "{octal}")"'"""

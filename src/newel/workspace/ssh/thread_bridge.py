@@ -59,7 +59,9 @@ class ThreadBridge:
         self._open: set[_Calls] = set()
 
     def ask(self, text: str, stdin: bytes = b"") -> HostAnswer:
-        """See ``RemoteHostPort.ask``. Only within ``run_in_thread``; raises ``ScanCancelled`` if its caller is gone, and what the host raises."""
+        """See ``RemoteHostPort.ask``. Only within ``run_in_thread``; raises ``ScanCancelled`` if its caller is gone, and what the host
+        raises.
+        """
         calls: _Calls = self._thread.calls
         return calls.call(partial(self._host.ask, text, stdin=stdin))
 

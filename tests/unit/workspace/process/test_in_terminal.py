@@ -1,4 +1,6 @@
-"""If these fail, the user's own programs cannot be stopped or answered in some sandbox, or the model gets what was never to stay on the screen."""
+"""If these fail, the user's own programs cannot be stopped or answered in some sandbox, or the model gets what was never to stay on the
+screen.
+"""
 
 from __future__ import annotations
 

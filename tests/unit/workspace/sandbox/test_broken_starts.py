@@ -1,7 +1,7 @@
 """If these fail, a sandbox that breaks while it starts leaves a process behind for ever, or makes Newel wait for one.
 
-bubblewrap is two processes: the outer one clones the inner one, and lets it go on a little later. If the outer one ends in between, the inner
-one waits for a word that never comes, before it has asked the kernel to end with its parent.
+bubblewrap is two processes: the outer one clones the inner one, and lets it go on a little later. If the outer one ends in between, the
+inner one waits for a word that never comes, before it has asked the kernel to end with its parent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""If these fail, a process that a command has left in the sandbox goes on unseen, while an editor opens files by paths that it can change."""
+"""If these fail, a process that a command has left in the sandbox goes on unseen, while an editor opens files by paths that it can
+change.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ class _DiskEntry(NamedTuple):
 
 
 class HostDisk:
-    """Implements ``newel.workspace.sandbox.sandbox_disk.SandboxDisk``, for use in one thread. What was found once is not asked for again."""
+    """Implements ``newel.workspace.sandbox.sandbox_disk.SandboxDisk``, for use in one thread. What was found once is not asked for
+    again.
+    """
 
     def __init__(self, host: HostBridge) -> None:
         self._host = host
