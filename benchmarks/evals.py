@@ -77,8 +77,8 @@ def measure(home: Path, *words: str, trials: int) -> Cost:
                 rss, peak = (
                     int(re.findall(rf"{name}:\s+(\d+)", status)[0]) / 1024 for name in ("VmRSS", "VmHWM")
                 )
-            except (OSError, IndexError):
-                break  # it has just ended
+            except (OSError, IndexError):  # it has just ended
+                break
             ended = (home / "out").read_text().count("  pass  ")
             early = rss if not early and ended >= trials / 10 else early
             time.sleep(0.1)

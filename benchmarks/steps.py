@@ -55,8 +55,8 @@ def resident(pid: int) -> float:
             fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
             if each == pid or uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK") > 0.1:
                 total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        pass  # it has ended meanwhile
+    except OSError:  # it has ended meanwhile
+        pass
     return total / 2**20
 
 

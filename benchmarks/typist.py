@@ -77,8 +77,8 @@ class StreamingServer:
             try:
                 connection.sendall(head)
                 self._reply(connection, json.loads(body)["messages"][-1])
-            except OSError:
-                pass  # it was stopped
+            except OSError:  # it was stopped
+                pass
 
     def _reply(self, connection: socket.socket, message: dict[str, Any]) -> None:
         prompt = str(message["content"]) if message["role"] == "user" else ""

@@ -111,8 +111,8 @@ class AcpServer:
         if method == "session/cancel":
             try:
                 cancelled = read_params(params, p.SessionParams)
-            except JsonRpcError:
-                return  # a notification has no answer
+            except JsonRpcError:  # a notification has no answer
+                return
             if session := self._sessions.get(cancelled.session_id):
                 session.cancel()
 

@@ -81,8 +81,8 @@ def read_dotenv(path: Path) -> dict[str, str]:
     """
     try:
         text = read_regular(path).decode(errors="replace")
-    except OSError:
-        return {}  # a project may have anything of this name
+    except OSError:  # a project may have anything of this name
+        return {}
     known_names = {name for family in FAMILIES for name in family.variables.values()}
     values: dict[str, str] = {}
     for line in text.split("\n"):

@@ -246,8 +246,8 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
             yield as_dict(parse(line))
-        except ValueError:
-            continue  # a warning, or cut off when the agent was ended
+        except ValueError:  # a warning, or cut off when the agent was ended
+            continue
 
 
 def _text_of(content: Any) -> str:

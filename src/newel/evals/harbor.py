@@ -142,8 +142,8 @@ class NewelAgent(BaseInstalledAgent):
         """Report tokens and cost, also of a run that has reached Harbor's timeout."""
         try:
             totals = read_totals((self.logs_dir / EVENTS).read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            return  # it was never started
+        except OSError:  # it was never started
+            return
         if totals is not None:
             context.n_input_tokens = totals.input_tokens
             context.n_cache_tokens = totals.cached_tokens

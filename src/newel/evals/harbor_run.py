@@ -116,8 +116,8 @@ def read_totals(text: str) -> EventTotals | None:
 def _decode(line: str) -> dict[str, Any]:
     try:
         return _dict(json.loads(line))
-    except ValueError:
-        return {}  # cut off, when the run was ended
+    except ValueError:  # cut off, when the run was ended
+        return {}
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -334,8 +334,8 @@ def _total(values: Sequence[dict[str, Any]], name: str) -> int:
 def _decode(line: str) -> dict[str, Any]:
     try:
         return decode_json(line, dict[str, Any])
-    except msgspec.MsgspecError:
-        return {}  # cut off, when the agent was ended
+    except msgspec.MsgspecError:  # cut off, when the agent was ended
+        return {}
 
 
 def _read(path: Path) -> str:

@@ -157,8 +157,8 @@ class FolderScan:
                 return self._file(folder, name, path, status)
             if stat.S_ISLNK(status.st_mode):
                 return GitTreeEntry(name, LINK, self._add_blob(os.readlink(name, dir_fd=folder)))
-        except (FileNotFoundError, NotADirectoryError):
-            return None  # it vanished
+        except (FileNotFoundError, NotADirectoryError):  # it vanished
+            return None
         except OSError:
             self._report.leave_out(path, "unreadable")
             return None

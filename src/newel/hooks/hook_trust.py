@@ -128,8 +128,8 @@ def _digest(script: Path) -> str:
         with open_regular(script) as file:
             if os.fstat(file.fileno()).st_size <= _MAX_SCRIPT:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        pass  # a program may be run without being readable
+    except OSError:  # a program may be run without being readable
+        pass
     try:
         info = script.stat()
     except OSError:

@@ -73,8 +73,8 @@ class ProcessPipes:
                 chunk = os.read(pipe.fileno(), BLOCK)
             except BlockingIOError:
                 continue
-            except (OSError, ValueError, anyio.ClosedResourceError):
-                return  # closed by another task
+            except (OSError, ValueError, anyio.ClosedResourceError):  # closed by another task
+                return
             if not chunk:
                 return
             began = anyio.current_time()
@@ -287,8 +287,8 @@ class StdioTransport:
             self._end("It closed its output.", to_us)
         except LimitExceeded as error:
             self._end(str(error), to_us)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the session is closed
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session is closed
+            pass
         await pipes.read(pipes.stdout, _ignore)  # a task that waits to write would never end
 
     async def _read_errors(self, pipes: ProcessPipes) -> None:
@@ -306,8 +306,8 @@ class StdioTransport:
                 with contextlib.suppress(ValueError):
                     data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                     await pipes.write(data + b"\n")
-        except (OSError, anyio.ClosedResourceError):
-            pass  # it reads no more; whether it has exited is noticed elsewhere
+        except (OSError, anyio.ClosedResourceError):  # it reads no more; its exit is noticed elsewhere
+            pass
         finally:
             from_us.close()
             written.set()

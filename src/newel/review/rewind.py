@@ -124,8 +124,8 @@ async def apply_rewind(project: ProjectReview, plan: RewindPlan) -> RewindResult
     for checkpoint in plan.runs:
         try:
             undo = await project.undo(checkpoint)
-        except NothingToUndo:
-            continue  # nothing of it is left
+        except NothingToUndo:  # nothing of it is left
+            continue
         conflicts += undo.conflicts
         if undo.files:
             written += await project.apply(undo)

@@ -454,8 +454,8 @@ class DiskSync:
                             await self._remove_empty_folders([saving], paths, replaced_folders(plans))
                     except LedgerError:
                         raise
-                    except (ReviewError, WorkspaceError):
-                        continue  # the next refresh of the file reports the problem
+                    except (ReviewError, WorkspaceError):  # the next refresh of the file reports the problem
+                        continue
                 with suppress(ReviewError, WorkspaceError):
                     await self._shut_folders(plans)
                 await self._remove_empty_folders(savings)

@@ -254,8 +254,8 @@ class Traces:
                     f"The trace of job {job_id} cannot be written to {self._folder}: {error.strerror or error}. "
                     "The job continues without it; the next export tries again."
                 )
-            except EngineError:
-                pass  # callers that need the journal report it
+            except EngineError:  # callers that need the journal report it
+                pass
             else:
                 self._problem, self._is_reported = "", False
 

@@ -112,8 +112,8 @@ def is_foreign(first: bytes) -> bool:
 
     try:
         value: Any = json.loads(first.strip(_AROUND).decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return False  # damaged, perhaps
+    except (ValueError, RecursionError):  # damaged, perhaps
+        return False
     kind = cast("dict[str, Any]", value).get("type") if isinstance(value, dict) else None
     return not isinstance(kind, str) or kind not in _TYPES
 
@@ -130,8 +130,8 @@ def read_line(raw: bytes, *, number: int, timestamp: str) -> tuple[Line | None, 
         line = _decoder().decode(raw)
         if not isinstance(line, MessageLine) or _has_identity(raw, line.message):
             return line, "exact"
-    except msgspec.ValidationError:
-        pass  # JSON, but not as Newel writes it
+    except msgspec.ValidationError:  # JSON, but not as Newel writes it
+        pass
     except UNREADABLE:
         if raw.isspace():
             return None, "exact"

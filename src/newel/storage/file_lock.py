@@ -66,8 +66,8 @@ class LockHolder(Wire, frozen=True):
             os.kill(self.pid, 0)
         except (ProcessLookupError, OverflowError):
             return False
-        except PermissionError:
-            pass  # it runs, as another user
+        except PermissionError:  # it runs, as another user
+            pass
         return True
 
 

@@ -292,8 +292,8 @@ class _Socket:
             if change.kind == "queue":
                 return protocol.QueueMessage(tab=change.tab, messages=await tab.queue.messages())
             return protocol.TotalsMessage(tab=change.tab, totals=await tab.totals())
-        except NewelError:
-            return None  # the tab was closed meanwhile, and the list of tabs says so
+        except NewelError:  # the tab was closed meanwhile, and the list of tabs says so
+            return None
 
 
 async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.ReplyMessage:

@@ -264,8 +264,8 @@ def _rename_into_place(name: str, place: FilePlace, expect: str | None) -> None:
             os.link(name, place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             raise stale(place.path, "", expect) from None
-        except OSError:
-            pass  # a file system without hard links; the check above must suffice
+        except OSError:  # a file system without hard links; the check above must suffice
+            pass
         else:
             return
     os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)

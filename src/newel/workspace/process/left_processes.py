@@ -60,8 +60,8 @@ def has_others(launcher: int, first: int) -> bool:
             if process == first:
                 return False
             known, process = process, _stat(process)[1]
-    except (OSError, ValueError, IndexError):
-        return True  # it has ended, /proc is hidden, or the kernel has no list of children
+    except (OSError, ValueError, IndexError):  # it has ended, or /proc is hidden or has no such list
+        return True
 
 
 def _has_child_but(process: int, known: int) -> bool:
@@ -76,8 +76,8 @@ def _has_child_but(process: int, known: int) -> bool:
         for child in others:
             try:
                 state, _, threads = _stat(child)
-            except FileNotFoundError:
-                continue  # it has ended since, and the next look shows its children
+            except FileNotFoundError:  # it has ended since, and the next look shows its children
+                continue
             if state != b"Z" or threads > 1:  # a process whose first thread has ended goes on with the others
                 return True
             ended.add(child)  # not reaped yet; it has no children any more, they came here

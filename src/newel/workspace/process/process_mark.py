@@ -256,8 +256,8 @@ def _inspect(name: str) -> _Process | None:
         # The program's name, in parentheses, may contain anything, parentheses too.
         fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
         state, parent, group, session, began = *fields[:4], fields[19]
-    except (OSError, IndexError):
-        return None  # it ended in the meantime
+    except (OSError, IndexError):  # it ended in the meantime
+        return None
     return None if state in b"ZX" else _Process(int(parent), int(group), int(session), int(began))
 
 
@@ -265,8 +265,8 @@ def _marks(pid: int) -> list[bytes]:
     """The marks in a process's initial environment."""
     try:
         environ = _read(f"/proc/{pid}/environ")
-    except OSError:
-        return []  # it ended, or is another user's
+    except OSError:  # it ended, or is another user's
+        return []
     return (b"\0" + environ).partition(_NAMES_MARK)[2].partition(b"\0")[0].split()
 
 

@@ -105,8 +105,8 @@ class HostMonitor:
             if self._connection.state.name != "up":
                 await self._connection.ask(":")  # the time to connect is not a request's latency
             self._latency = math.ceil(await self._connection.ping() * 1000)
-        except WorkspaceError:
-            pass  # the state has the reason
+        except WorkspaceError:  # the state has the reason
+            pass
 
     @contextmanager
     def request_deadline(self) -> Generator[None]:

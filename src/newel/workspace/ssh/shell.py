@@ -222,8 +222,8 @@ class HostShell:
             return os.write(self._stdin.fileno(), data)
         except BlockingIOError:
             return 0
-        except BrokenPipeError:
-            return len(data)  # noticed when the answer is missing
+        except BrokenPipeError:  # noticed when the answer is missing
+            return len(data)
 
     async def _send(self, rest: memoryview) -> None:
         while rest:

@@ -290,8 +290,8 @@ def test_a_save_can_be_undone_exactly(history: Any) -> None:
         return  # the user's lines were saved with the agent's: only the user can separate them
     try:
         back = saved(reverted(after, [one.id for one in fresh], story.new_id))
-    except Conflict:
-        return  # a pending hunk is right there
+    except Conflict:  # a pending hunk is right there
+        return
     mine = [hunk for hunk in kept(after) if hunk.id not in {one.id for one in fresh}]
     if not mine:
         assert back.base == before.base
