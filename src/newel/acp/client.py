@@ -69,9 +69,8 @@ class SessionClient:
     # -- terminals --------------------------------------------------------------------------------
 
     async def _create(self, params: p.CreateTerminalParams) -> Terminal:
-        with anyio.fail_after(
-            CREATE_S, shield=True
-        ):  # a cancelled one would run, and nobody would know its id
+        # a cancelled one would run, and nobody would know its id
+        with anyio.fail_after(CREATE_S, shield=True):
             created = await self._connection.request("terminal/create", params, p.CreateTerminalResult)
             return Terminal(self._connection, self.session_id, created.terminal_id)
 

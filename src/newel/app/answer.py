@@ -186,9 +186,8 @@ def run_in_thread(
     from anyio.from_thread import start_blocking_portal
 
     texts = SimpleQueue[str | None]()
-    with (
-        start_blocking_portal() as portal
-    ):  # an exception that leaves this block cancels what runs in the portal
+    # an exception that leaves this block cancels what runs in the portal
+    with start_blocking_portal() as portal:
         future = portal.start_task_soon(make(texts.put))
         future.add_done_callback(lambda _: texts.put(None))
         while (text := texts.get()) is not None:

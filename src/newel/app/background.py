@@ -19,9 +19,8 @@ def attend_background(agent: CodingAgent, commands: BackgroundCommands, workspac
     """Record what they change, and tell the model of their end."""
 
     async def notice() -> UserMessage | None:
-        with suppress(
-            SessionError
-        ):  # the history cannot be read any more: the conversation goes on without it
+        # the history cannot be read any more: the conversation goes on without it
+        with suppress(SessionError):
             return ended_notice(agent.history(), commands.find)
         return None
 

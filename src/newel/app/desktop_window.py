@@ -120,9 +120,8 @@ class DesktopWindow:
                 "There is no Chromium, Chrome, Edge or Brave here for a window of its own. "
                 "Install one, or pywebview: newel[desktop]."
             )
-        size = (
-            [] if self._profile.exists() else [f"--window-size={WIDTH},{HEIGHT}"]
-        )  # later as the user left it
+        # later as the user left it
+        size = [] if self._profile.exists() else [f"--window-size={WIDTH},{HEIGHT}"]
         address = url.partition("#")[0]
         flags = [f"--user-data-dir={self._profile}", *_FLAGS, *size, f"--app={address}"]
         command = ["/bin/sh", "-c", _PIPES, "sh", browser, *flags]

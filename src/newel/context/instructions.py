@@ -118,9 +118,8 @@ class _Reader:
             return False
         self._seen.add(head)
         text, cut = head.text(self._remaining)
-        self._remaining = (
-            0 if cut else self._remaining - head.size
-        )  # fragments of later files would only confuse
+        # fragments of later files would only confuse
+        self._remaining = 0 if cut else self._remaining - head.size
         if cut:
             text += _cut_note(path, cut, self._max_bytes)
         if text.strip():

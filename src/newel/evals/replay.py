@@ -106,9 +106,8 @@ class ReplayedModel:
         following = self._prompt + 1
         if following == len(self._asked) or conversation.tool_results:
             return False
-        if (
-            following == 0 or self._task.review is not None
-        ):  # each job of a review begins with its instruction
+        # each job of a review begins with its instruction
+        if following == 0 or self._task.review is not None:
             return True
         return [self._task.prompt, *self._task.then][following].strip() in conversation.user
 

@@ -44,10 +44,8 @@ class GitStore:
         if self._is_folder:
             self._create(repository.form)
         name = repository.ref_name(number)
-        for key in (
-            name,
-            f"{name}-{commit}",
-        ):  # the first may be another snapshot, of a worker that was believed dead
+        # the first may be another snapshot, of a worker that was believed dead
+        for key in (name, f"{name}-{commit}"):
             if self._push(key, commit, repository):
                 return SnapshotRef(
                     job=repository.job,

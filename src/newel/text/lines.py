@@ -33,9 +33,8 @@ class LineSplitter:
         return line
 
     def _append(self, piece: bytes) -> None:
-        accepted = piece[
-            : self.limit + 1 - self._size
-        ]  # one byte over the limit shows that the line is too long
+        # one byte over the limit shows that the line is too long
+        accepted = piece[: self.limit + 1 - self._size]
         if accepted:
             self._pending.append(accepted)
             self._size += len(accepted)

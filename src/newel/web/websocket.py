@@ -67,9 +67,8 @@ async def serve_socket(
     """Accept a socket and serve it until it is closed. ``server`` identifies this start of the server; ``review`` says whether
     it has the review API.
     """
-    is_page = (
-        SUBPROTOCOL in websocket.scope["subprotocols"]
-    )  # browsers close a socket whose server chooses none
+    # browsers close a socket whose server chooses none
+    is_page = SUBPROTOCOL in websocket.scope["subprotocols"]
     await websocket.accept(SUBPROTOCOL if is_page else None)
     with suppress(WebSocketDisconnect):  # raised by a send after the browser has left
         await _Socket(websocket, workbench).run(info, server, review=review)

@@ -113,9 +113,8 @@ async def _reports(engine: Engine, snapshot: Snapshot) -> list[RunReport]:
         for entry in page:
             event = decode(entry.data)
             if isinstance(event, MessageEnd):
-                if (
-                    after is None
-                ):  # what is no longer in the conversation, or too early for the snapshot, has no place
+                # what is no longer in the conversation, or too early for the snapshot, has no place
+                if after is None:
                     is_here = event.message.id in ids
                     before = ids[ids.index(event.message.id) - 1] if is_here else ""
                     reports = [msgspec.structs.replace(report, after=before) for report in reports if is_here]

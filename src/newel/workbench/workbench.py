@@ -185,9 +185,8 @@ class Workbench:
             summary = next(
                 (
                     session_summary
-                    for session_summary in await self.list_sessions(
-                        session
-                    )  # it may be older than the listed ones
+                    # it may be older than the listed ones
+                    for session_summary in await self.list_sessions(session)
                     if session_summary.id == session
                 ),
                 None,

@@ -157,9 +157,8 @@ class PostgresEngine:
         self, free: int, worker: str, *, queues: Sequence[str] | None = None, wait: float = 0.0
     ) -> list[Lease]:
         async def query(connection: Connection) -> tuple[float, list[Any]]:
-            started = (
-                time.monotonic()
-            )  # of this try: an earlier one may have claimed others, whose leases end
+            # of this try: an earlier one may have claimed others, whose leases end
+            started = time.monotonic()
             return started, await connection.fetch(_CLAIM, worker, machine, labels, self._lease, free, wanted)
 
         async def claim() -> tuple[list[Lease], bool, float]:
@@ -338,10 +337,8 @@ class PostgresEngine:
             return
         self._closed = True
         leases = self._held.all()
-        with (
-            anyio.CancelScope(shield=True),
-            contextlib.suppress(EngineError),
-        ):  # at worst the leases end later
+        # at worst the leases end later
+        with anyio.CancelScope(shield=True), contextlib.suppress(EngineError):
             if leases:
                 values = ([lease.job for lease in leases], [lease.token for lease in leases])
                 query = "SELECT newel.release($1, $2::text[]::uuid[])"

@@ -32,7 +32,6 @@ def expand_alias(name: str, listed: Sequence[str]) -> str:
     for model in listed:
         if found := regex(pattern).fullmatch(model.rpartition("/")[2].lower()):
             version = [int(number) for number in found[1].replace("-", ".").split(".")]
-            family.append(
-                (version, -len(model), model)
-            )  # the shortest name has no date, and follows corrections
+            # the shortest name has no date, and follows corrections
+            family.append((version, -len(model), model))
     return max(family)[2] if family else name

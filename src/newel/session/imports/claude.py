@@ -208,9 +208,8 @@ class _Conversation:
                 match block["type"]:
                     case "text" if block["text"]:
                         content.append(TextContent(str(block["text"])))
-                    case "thinking" if block[
-                        "thinking"
-                    ]:  # Its signature is for its own model, at its own server.
+                    case "thinking" if block["thinking"]:
+                        # Its signature is for its own model, at its own server.
                         content.append(ThinkingContent(str(block["thinking"])))
                     case "tool_use":
                         content.append(own_call(str(block["id"]), str(block["name"]), block["input"]))

@@ -271,9 +271,8 @@ class LiveRenderer(Renderer):
         if is_writing:
             self._activity_before = self._activity
             self.set_activity(SUMMARIZING)
-        elif (
-            self._activity == SUMMARIZING or not self._activity_before
-        ):  # of /compact, no run's end clears it
+        elif self._activity == SUMMARIZING or not self._activity_before:
+            # of /compact, no run's end clears it
             self.set_activity(self._activity_before)
             self._draw()
 

@@ -381,9 +381,8 @@ class InteractiveReview:
     ) -> None:
         await decide_hunks(self._project, review, ids, verdict, mine, reason=reason)
         self._has_decided = True
-        self._record(
-            review, ids, verdict if mine != "peel" else None
-        )  # the agent's proposal is pending again
+        # the agent's proposal is pending again
+        self._record(review, ids, verdict if mine != "peel" else None)
 
     def _record(self, review: FileReview, ids: list[str], verdict: Verdict | None) -> None:
         """Note the last decision on hunks; None if they are pending again."""

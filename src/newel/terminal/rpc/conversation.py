@@ -425,7 +425,6 @@ class Conversation:
         answered = self._questions.get(command.tool_call_id)
         if answered is None:
             raise InvalidRpcRequest(f"No call {command.tool_call_id!r} is waiting for approval.")
-        self._approvals.setdefault(
-            command.tool_call_id, Approval(command.decision, command.word)
-        )  # the first counts
+        # the first counts
+        self._approvals.setdefault(command.tool_call_id, Approval(command.decision, command.word))
         answered.set()

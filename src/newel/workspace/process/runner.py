@@ -366,9 +366,8 @@ def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:
 
 def exit_descriptor(process: StartedProcess) -> int:
     """A descriptor that becomes readable when the process has ended."""
-    own: int | None = getattr(
-        process, "descriptor", None
-    )  # `isinstance` with a protocol takes fifty times as long
+    # `isinstance` with a protocol takes fifty times as long
+    own: int | None = getattr(process, "descriptor", None)
     if own is not None:
         return os.dup(own)
     if sys.platform == "linux":

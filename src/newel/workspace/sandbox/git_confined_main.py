@@ -32,9 +32,8 @@ def main(alive: int, allowed: list[str], argv: list[str]) -> int:
         os.execv(argv[0], ["git", *argv[1:]])  # noqa: S606 — git
     ended = os.pidfd_open(pid)
     if ended not in select.select([alive, ended], [], [])[0]:
-        os.kill(
-            pid, signal.SIGTERM
-        )  # nobody waits for it any more, or Newel was killed: it removes its locks, and ends
+        # nobody waits for it any more, or Newel was killed: it removes its locks, and ends
+        os.kill(pid, signal.SIGTERM)
         if not select.select([ended], [], [], GRACE_S)[0]:
             os.kill(pid, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

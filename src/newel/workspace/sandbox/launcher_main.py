@@ -317,9 +317,8 @@ def view_failures() -> list[str]:
     if len([name for name in os.listdir("/proc") if name.isdigit()]) > 8:  # noqa: PTH208 — as above
         failures.append("processes of this machine can be seen")
     try:
-        os.close(
-            os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)
-        )  # a program that the kernel starts outside
+        # a program that the kernel starts outside
+        os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY))
         failures.append("settings of the kernel can be changed")
     except OSError:
         pass

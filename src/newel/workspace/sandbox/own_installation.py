@@ -79,9 +79,8 @@ def _replace_by_copy(path: str) -> None:
     descriptor, copy = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".newel-")  # noqa: PTH120 — as above
     os.close(descriptor)
     try:
-        shutil.copy2(
-            path, copy
-        )  # with its time, by which Python knows that its compiled module is up to date
+        # with its time, by which Python knows that its compiled module is up to date
+        shutil.copy2(path, copy)
         os.replace(copy, path)  # noqa: PTH105 — as above
     except BaseException:
         with contextlib.suppress(OSError):

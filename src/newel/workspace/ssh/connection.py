@@ -250,9 +250,8 @@ class SshConnection:
 
     async def _request(self, script: str, stdin: bytes, deadline: float, *, settle: bool) -> HostAnswer:
         with self._heartbeat.busy():
-            async with (
-                self._lock
-            ):  # a request that is cancelled here was not sent, and leaves the shell in step
+            # a request that is cancelled here was not sent, and leaves the shell in step
+            async with self._lock:
                 shell = await self._ready(deadline)
                 answer = await shell.ask(script, stdin, settle=settle)
                 self._heartbeat.report_answer()
