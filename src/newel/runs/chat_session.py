@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 ChatChange = Literal["questions", "message", "branch"]
 """A question was asked or answered, a message or verdict was recorded, or the history became another one."""
 
-
 AskUser = Callable[[TabQuestion], Awaitable[dict[str, Any]]]
 """Shows a question and waits for its answer, whose shape ``TabQuestion`` describes."""
 
@@ -368,7 +367,7 @@ class ChatSession:
             self.agent = None
 
     def renew_agent(self) -> None:
-        """The same; also during a run, or while its agent is created."""
+        """Let the next run create the agent, as ``discard_agent`` does, but also during a run or while its agent is created."""
         self._is_outdated = True
 
     def branch(self, message_id: str | None) -> None:

@@ -272,18 +272,21 @@ class _Socket:
             await anyio.sleep(CHANGES_INTERVAL_S)
 
     async def _message_for(self, change: TabChange) -> protocol.ServerMessage | None:
-        if change.kind == "tabs":
-            return protocol.Tabs(tabs=self._workbench.tabs)
-        if change.kind == "model":
-            return protocol.ModelMessage(model=self._workbench.model)
-        if change.kind == "permissions":
-            return protocol.PermissionsChanged()
-        if change.kind == "servers":
-            return protocol.Servers(servers=self._workbench.servers.statuses())
-        if change.kind == "host":
-            return protocol.HostMessage(host=host) if (host := self._workbench.host) is not None else None
-        if change.tab not in self._watched:
-            return None
+        match change.kind:
+            case "tabs":
+                return protocol.Tabs(tabs=self._workbench.tabs)
+            case "model":
+                return protocol.ModelMessage(model=self._workbench.model)
+            case "permissions":
+                return protocol.PermissionsChanged()
+            case "servers":
+                return protocol.Servers(servers=self._workbench.servers.statuses())
+            case "host":
+                return protocol.HostMessage(host=host) if (host := self._workbench.host) is not None else None
+            case _:
+                return await self._message_of_tab(change) if change.tab in self._watched else None
+
+    async def _message_of_tab(self, change: TabChange) -> protocol.ServerMessage | None:
         try:
             tab = self._workbench.tab(change.tab)
             if change.kind == "questions":

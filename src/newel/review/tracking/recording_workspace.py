@@ -355,10 +355,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         try:
             find_blob = (await self.recorder()).project.ledger.find_blob
             return await anyio.to_thread.run_sync(changed_files, operation.changes, find_blob)
-        except (
-            NewelError,
-            OSError,
-        ):  # told with the next operation: what the screen shows is no reason to fail
+        except (NewelError, OSError):  # told with the next operation: a screen is no reason to fail
             return ()
 
     # -- recording ----------------------------------------------------------------------------------

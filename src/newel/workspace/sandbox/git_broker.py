@@ -57,20 +57,19 @@ MAX_CALLS: Final = 8
 GIT_PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin"
 
 _SETTINGS: Final = (
-    *(
-        "core.hooksPath=/dev/null",
-        "core.fsmonitor=false",
-        "core.untrackedCache=false",
-        "gc.auto=0",
-        "maintenance.auto=false",
-    ),
-    *("commit.gpgSign=false", "tag.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false"),
-    *(
-        "branch.autoSetupMerge=false",
-        "submodule.recurse=false",
-        "rebase.instructionFormat=%s",
-        "rebase.missingCommitsCheck=ignore",
-    ),
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "commit.gpgSign=false",
+    "tag.gpgSign=false",
+    "log.showSignature=false",
+    "merge.verifySignatures=false",
+    "branch.autoSetupMerge=false",
+    "submodule.recurse=false",
+    "rebase.instructionFormat=%s",
+    "rebase.missingCommitsCheck=ignore",
 )
 """Settings that would only make git try to run something, or write its settings, and fail."""
 
@@ -171,6 +170,7 @@ class GitBroker:
         adds = request.call.words[0] in ADDING
         submodules = _submodules(repository.top) if adds else set[str]()
         git = find_git()
+        source = Path(git_confined_main.__file__).read_text(encoding="utf-8")
         place = f"/run/newel-{secrets.token_hex(16)}"
         settings = _read_settings(repository.top)
         alive, alive_end = os.pipe2(os.O_CLOEXEC)
@@ -192,13 +192,7 @@ class GitBroker:
                         chdir=request.cwd,
                         ends_itself=True,
                     ),
-                    *(
-                        self._python,
-                        "-I",
-                        "-S",
-                        "-c",
-                        Path(git_confined_main.__file__).read_text(encoding="utf-8"),
-                    ),
+                    *(self._python, "-I", "-S", "-c", source),
                     *(str(alive), str(len(_executables(git))), *_executables(git), git),
                     *(word for each in (*request.call.settings, *_SETTINGS) for word in ("-c", each)),
                     *request.call.words,
@@ -267,10 +261,12 @@ def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
 
 def _texts(words: object) -> list[str]:
     """Words that may be arguments of a program. Raises ``ValueError``."""
-    found = cast("list[object]", words if isinstance(words, list) else [None])
-    if not all(isinstance(word, str) and "\0" not in word for word in found):
+    if not isinstance(words, list):
+        raise ValueError("not words")  # noqa: TRY004 — as for all that is malformed
+    texts = [word for word in cast("list[object]", words) if isinstance(word, str) and "\0" not in word]
+    if len(texts) < len(cast("list[object]", words)):
         raise ValueError("not words")
-    return [str(word) for word in found]
+    return texts
 
 
 def _mounts(repository: SandboxRepository, place: str) -> list[str]:
