@@ -143,14 +143,18 @@ def create_app(
 
     handle_failures(app)
     describe(app, kinds)
+    _compress_answers(app)
+    app.add_middleware(SecurityMiddleware, access=access, send_timeout=send_timeout)
+    return app
+
+
+def _compress_answers(app: FastAPI) -> None:
     app.add_middleware(
         GZipMiddleware,
         minimum_size=COMPRESSED_FROM,
         compresslevel=COMPRESSION_LEVEL,
         exclude_content_types=("text/*", "image/*", "application/octet-stream"),
     )
-    app.add_middleware(SecurityMiddleware, access=access, send_timeout=send_timeout)
-    return app
 
 
 def _optional_routes(

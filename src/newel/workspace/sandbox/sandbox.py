@@ -125,7 +125,7 @@ class Sandbox:
         self._launcher = 0
         self._statuses: dict[int, int] = {}
         self._policy: SandboxPolicy | None = None
-        self._confined: LaunchSpec | None = None
+        self._launch_spec: LaunchSpec | None = None
         self._opened = ExitStack()
         self._group: ControlGroup | None = None
         self._reached: list[str] = []
@@ -206,13 +206,13 @@ class Sandbox:
         from newel.workspace.process.left_processes import has_others
 
         with self._lock:  # so the launcher starts nothing meanwhile
-            process, confined = self._process, self._confined
-            if process is None or confined is None or not self._has_run:
+            process, spec = self._process, self._launch_spec
+            if process is None or spec is None or not self._has_run:
                 return False
-            if confined.ends_with_its_program and process.poll() is not None:
+            if spec.ends_with_its_program and process.poll() is not None:
                 return False
             # git outside serves a process inside, and outlives it for a moment; so it is asked after that.
-            return has_others(self._launcher, process.pid) or confined.is_busy()
+            return has_others(self._launcher, process.pid) or spec.is_busy()
 
     def close(self) -> None:
         """End everything inside."""
@@ -229,12 +229,12 @@ class Sandbox:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, ExitStack() as stack:
             stack.callback(ours.close)
-            confined = self._confinement.confine(self._find_policy, policy, theirs.fileno(), stack)
+            spec = self._confinement.confine(self._find_policy, policy, theirs.fileno(), stack)
             self._processes = ProcessTree({"PATH": os.defpath})
             try:
                 self._process = self._processes.launch(
-                    DirectLauncher(confined.descriptors),
-                    confined.argv,
+                    DirectLauncher(spec.descriptors),
+                    spec.argv,
                     cwd="/",
                     streams=(subprocess.DEVNULL, subprocess.DEVNULL, subprocess.PIPE),
                 )
@@ -243,7 +243,7 @@ class Sandbox:
             self._opened = stack.pop_all()
         self._make_group(policy, self._process.pid)
         ours.settimeout(ANSWER_S)
-        self._socket, self._policy, self._confined, self._protected = ours, policy, confined, protected
+        self._socket, self._policy, self._launch_spec, self._protected = ours, policy, spec, protected
         self._has_run = False
         self._statuses.clear()
         try:
@@ -329,7 +329,7 @@ class Sandbox:
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            if self._confined is not None and self._confined.ends_with_its_program:
+            if self._launch_spec is not None and self._launch_spec.ends_with_its_program:
                 process.kill()
             process.wait(END_S)  # the launcher ends with its socket, and with it everything inside
         except subprocess.TimeoutExpired:
@@ -410,9 +410,9 @@ class Sandbox:
 
     def _environ(self, env: Mapping[str, str]) -> dict[str, str]:
         inside = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
-        if self._confined is not None:
-            inside |= self._confined.environ
-            if programs := self._confined.programs:
+        if self._launch_spec is not None:
+            inside |= self._launch_spec.environ
+            if programs := self._launch_spec.programs:
                 inside["PATH"] = f"{programs}:{inside.get('PATH', os.defpath)}"
         return inside
 
