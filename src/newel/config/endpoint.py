@@ -62,7 +62,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def read_variables(origin: str, environ: Mapping[str, str], *, is_users: bool = True) -> list[Place]:
-    """The settings of each family in an environment. A vendor's key alone selects the vendor's address; see ``yield_to_written``."""
+    """The settings of each family in an environment. A vendor's key alone selects the vendor's address; see ``yield_to_file``."""
     places: list[Place] = []
     for family in FAMILIES:
         values: dict[str, object] = {
@@ -155,7 +155,7 @@ def _place_of_address(places: Sequence[Place]) -> Place | None:
     return next(fitting, first)
 
 
-def yield_to_written(stronger: Sequence[Place], file: Place) -> list[Place]:
+def yield_to_file(stronger: Sequence[Place], file: Place) -> list[Place]:
     """The places above the user's file, in which no vendor's address follows from a key alone if the file names a server: the key may be
     there for other programs. It does follow if the environment names a model for that vendor, or the command line one of the vendor's.
     """

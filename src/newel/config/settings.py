@@ -44,7 +44,7 @@ from newel.config.endpoint import (
     read_dotenv,
     read_variables,
     with_model_path,
-    yield_to_written,
+    yield_to_file,
 )
 from newel.config.extension_files import ExtensionSettings
 from newel.config.fleet import EngineSettings, FleetSettings
@@ -314,7 +314,7 @@ def load_settings(
     file, remote_written = _read_toml(path)
     origins: dict[str, str] = {}
     of_user = Place(str(path), msgspec.structs.asdict(file) | {"sandbox": file.sandbox.mode})
-    stronger = yield_to_written(_strongest_places(flags, environ), of_user)
+    stronger = yield_to_file(_strongest_places(flags, environ), of_user)
     of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
     places = [*stronger, *of_project, of_user, *KeyStore(home).places()]
     endpoint = _endpoint(places, home)

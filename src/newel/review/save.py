@@ -134,23 +134,20 @@ class DiskSync:
 
     async def refresh_all(self, paths: Iterable[str]) -> RefreshResult:
         """Update several reviews. A file that cannot be read is a problem; it does not affect the others. Raises ``LedgerError``."""
-        unique = list(dict.fromkeys(paths))
-        results = dict(
-            zip(unique, await map_concurrently(self._try_refresh, unique, CONCURRENT), strict=True)
-        )
+        results = dict(await map_concurrently(self._try_refresh, list(dict.fromkeys(paths)), CONCURRENT))
         return RefreshResult(
             [result for result in results.values() if not isinstance(result, str)],
             {path: result for path, result in results.items() if isinstance(result, str)},
         )
 
-    async def _try_refresh(self, path: str) -> FileReview | str:
-        """The updated review, or why the file cannot be read."""
+    async def _try_refresh(self, path: str) -> tuple[str, FileReview | str]:
+        """The path, with its updated review, or with the reason why the file cannot be read."""
         try:
-            return await self.refresh(path)
+            return path, await self.refresh(path)
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:
-            return str(error)
+            return path, str(error)
 
     async def _sync(
         self, known: _LedgerEntry, where: str, *, itself: bool = False

@@ -223,8 +223,9 @@ class SavedFiles(Payload, frozen=True):
 
 class PendingFile(Payload, frozen=True):
     """A file with undecided (``pending``) or accepted but unsaved hunks (``accepted``); the base of ``conflicts`` of them has
-    changed, and ``pending_conflicts`` of these are undecided. The user's own edits need a decision only in a conflict; they and accepted hunks are ``unsaved``. ``run_ids`` are
-    the jobs and other runs of the hunks, ``session_ids`` their sessions: reviews, chats, agents. ``kind``, ``change`` and
+    changed, and ``pending_conflicts`` of these are undecided. The user's own edits need a decision only in a conflict; they
+    and accepted hunks are ``unsaved``. ``run_ids`` are the jobs and other runs of the hunks, ``session_ids`` their sessions:
+    reviews, chats, agents. ``kind``, ``change`` and
     ``about`` describe the file once all is saved, as in ``BundleFile``; ``is_binary``: it has no lines; ``base_mode`` and
     ``mode`` are its permissions before and after, in octal, null without a file. A deleted and a created file with the same
     content are a move: ``moved_to`` and ``moved_from`` name the other. ``rejected`` and ``applied`` (saved) count other hunks
