@@ -50,6 +50,8 @@ def with_text(review: FileReview, hunk_id: str, text: str, new_id: NewId) -> Fil
     if text == text_of(review, hunk):
         return review
     lines = _lines_of(review, hunk, text)
+    if lines == hunk.top.lines:  # an empty line at the end of a file without a last line feed is none
+        return review
     if lines == review.base[hunk.a : hunk.b]:
         raise NothingLeft("This is what the file has already. Reject the hunk instead.")
     review = reopen(review, hunk_id)

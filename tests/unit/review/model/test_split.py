@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.review.model.decisions import accept, peel, reject, split
@@ -154,6 +154,7 @@ def take(review: FileReview, kind: str, number: int, text: str, ids: count[int])
 
 @MANY
 @given(VERSION, VERSION, st.integers(0, 10**6), TEXT)
+@example(("end", 0o644), ("", 0o644), 0, "\n")
 def test_an_edited_hunk_is_without_the_edit_is_the_proposal_again(
     before: tuple[str, int] | None, after: tuple[str, int] | None, number: int, text: str
 ) -> None:
