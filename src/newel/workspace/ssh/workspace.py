@@ -340,7 +340,7 @@ def _script(args: Iterable[str]) -> str:
 async def _resolve(host: RemoteHostPort, path: str) -> str:
     """The absolute path with all links followed. The file need not exist.
 
-    A circular link is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
+    With a circular link in it, it is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
     """
     path_so_far, sought = "", _parts(path)
     for _ in range(MOST_LINKS):
@@ -349,7 +349,7 @@ async def _resolve(host: RemoteHostPort, path: str) -> str:
         path_so_far, sought = await _follow(host, path_so_far, sought)
         if not sought:
             return path_so_far or "/"
-    return posixpath.normpath(posixpath.join("/", path_so_far, *sought))
+    return posixpath.normpath(path)
 
 
 async def _expand(host: RemoteHostPort, path: str, home: str) -> str:
