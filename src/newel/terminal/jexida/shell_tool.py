@@ -25,6 +25,7 @@ ERROR_LINES: Final = 10
 """Lines of error output that are repeated where they could be overlooked."""
 
 QUESTION: Final = "Run it? y yes · n no (Enter) · e edit it · or say what to do instead: "
+OFFERED: Final = frozenset({"y", "yes", "n", "no", "", "e", "edit"})
 EDIT: Final = "Edit, then Enter runs it (empty: do not run): "
 
 NOT_EXECUTED: Final = "Not executed: the user declined this command."
@@ -130,7 +131,7 @@ class Confirmation:
             self._stop()
             return Verdict(allow=False, reason=NOBODY_TO_ASK)
         question = QUESTION
-        while is_unclear(answer := await self.ask(question, interrupting=True)):
+        while is_unclear(answer := await self.ask(question, interrupting=True), OFFERED):
             question = f"{again(answer)}\n{QUESTION}"
         typed = without_paste(answer or "").strip()
         match typed.lower():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeGuard
 
@@ -233,18 +233,19 @@ def _place(folder: str) -> str:
     return escape_line(f"{folder} on {host}")
 
 
-def is_unclear(answer: str | None) -> TypeGuard[str]:
+def is_unclear(answer: str | None, offered: Collection[str] = _ANSWERS.keys()) -> TypeGuard[str]:
     """Whether an answer resembles a yes but is not an offered one (``ok``, ``sure``, ``yes please``, ``1``), is a pasted yes, or a key that
     another question offers: it must neither allow nor refuse.
     """
     typed = (answer or "").strip().lower()
-    typed_words = re.findall(r"\w+", without_paste(typed))
+    if typed in offered:
+        return False
+    typed = without_paste(typed)
     # Other agents number their answers, and 1 is yes; ``e`` and ``v`` are keys at other calls, ``?`` is help elsewhere.
-    if typed not in _ANSWERS and re.fullmatch(r"\w\W*|\S", without_paste(typed)):
+    if re.fullmatch(r"\w\W*|\S", typed):
         return True
-    return (
-        _ANSWERS.get(typed, "no") == "no" and bool(typed_words) and all(map(_CONSENT.fullmatch, typed_words))
-    )
+    words = re.findall(r"\w+", typed)
+    return bool(words) and all(map(_CONSENT.fullmatch, words))
 
 
 def again(answer: str) -> str:
