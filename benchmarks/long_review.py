@@ -1,10 +1,12 @@
 """Reviewing ten runs of 10,000 changed lines each, with the floor of each figure beside it.
 
-    ./run python -m benchmarks.long_review [--runs 3] [--shapes rewritten scattered many pending]
+    ./run python -m benchmarks.long_review [--runs 3] [--shapes rewritten scattered many pending files]
 
 rewritten: each run replaces all 10,000 lines of one file. scattered: each changes every second line of a file of 20,000.
 many: each changes 100 lines in each of 100 files of 300. pending: the runs proposed 10,000 changed lines in blocks of twenty in a file of
 20,000 lines each, and nothing is decided.
+
+files: one run changes a line in each of 2,000 files, and is undone and redone.
 
 ``review``, ``undo`` and ``decide`` run with the standard output of a script or on a pseudo-terminal, there until the first screen. *wall*
 and *cpu* are seconds, *MiB* is the largest resident size. The floors are a command that reads no change from the ledger, and git, which
@@ -35,6 +37,21 @@ from newel.review.tracking.recording_workspace import ledger_folder
 
 NEWEL: Final = [sys.executable, "-m", "newel"]
 RUNS: Final = 10
+FILES: Final = 2_000
+
+
+REWRITE: Final = """
+import os, pathlib
+for file in [*pathlib.Path("src").rglob("*.py")] * 2:
+    data, new = file.read_bytes(), file.with_suffix(".new")
+    with new.open("wb") as out:
+        out.write(data)
+        os.fsync(out.fileno())
+    new.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+"""
 
 
 def text(name: str, lines: int) -> Lines:
@@ -69,6 +86,11 @@ class Project:
     def fill(self, shape: str) -> None:
         with Ledger.open(ledger_folder(self.home / ".newel", str(self.root))) as ledger:
             files = {f"src/file{n}.py": text(f"name{n}", 300) for n in range(100)} if shape == "many" else {}
+            if shape == "files":
+                files = {f"src/part{n // 100}/file{n}.py": text(f"name{n}", 20) for n in range(FILES)}
+                self._record(ledger, 0, files, range(5, 6))
+                self._write_all(files)
+                return
             if shape == "rewritten":
                 files = {"src/big.py": text("name", 10_000)}
             if shape == "scattered":
@@ -83,8 +105,11 @@ class Project:
                         self._propose(ledger, run)
                     else:
                         self._record(ledger, run, files, places[shape])
-            for path, lines in files.items():
-                self._write(self.root / path, lines)
+            self._write_all(files)
+
+    def _write_all(self, files: dict[str, Lines]) -> None:
+        for path, lines in files.items():
+            self._write(self.root / path, lines)
 
     def _record(self, ledger: Ledger, run: int, files: dict[str, Lines], places: range) -> None:
         befores: list[FileVersion] = []
@@ -143,6 +168,10 @@ class Project:
     def run(self, *words: str) -> Figure:
         return measure(words, cwd=self.root, environ=self.environ)
 
+    def undo_and_redo(self) -> Figure:
+        undo, redo = self.run(*NEWEL, "undo", "--yes"), self.run(*NEWEL, "redo", "--yes")
+        return Figure(undo.wall + redo.wall, undo.cpu + redo.cpu, max(undo.memory, redo.memory))
+
     def shown(self, words: str, *command: str) -> Figure:
         """A command on a terminal, until words are on the screen."""
         with PseudoTerminal(command, cwd=self.root, environ=self.environ) as terminal:
@@ -156,6 +185,13 @@ def report(project: Project, shape: str, runs: int) -> None:
 
     project.run(*NEWEL, "checkpoints")  # warm-up
 
+    if shape == "files":
+        tell(f"newel undo and redo of {FILES:,} files", project.undo_and_redo)
+        tell(
+            "floor: their files read, written and flushed twice",
+            lambda: project.run(sys.executable, "-c", REWRITE),
+        )
+        return
     tell("newel review, to a file", lambda: project.run(*NEWEL, "review"), "0.7 s")
     tell(
         "newel review, first screen of the pager",

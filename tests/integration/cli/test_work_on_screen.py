@@ -194,8 +194,9 @@ def test_leaving_says_how_to_come_back(with_model: Make) -> None:
 
 
 def test_the_state_says_that_a_summary_is_written(with_model: Make) -> None:
-    slow = {"response": {"content": "We said hello."}, "delay_ms": 1500}
-    newel = with_model(scenario("", {"content": "word " * 2_000}, {"content": "word " * 2_000}, slow))
+    slow = scenario("<conversation>", {"response": {"content": "We said hello."}, "delay_ms": 1500})
+    talk = scenario("go", {"content": "word " * 2_000}, {"content": "word " * 2_000})
+    newel = with_model({"scenarios": [*slow["scenarios"], *talk["scenarios"]]})
     with conversation(newel) as screen:
         for number in (1, 2):
             screen.type("go", "Enter")

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -338,18 +338,24 @@ def _script(args: Iterable[str]) -> str:
 
 
 async def _resolve(host: RemoteHostPort, path: str) -> str:
-    """The absolute path with all links followed. The file need not exist.
+    """The absolute path with all links followed, as ``os.path.realpath`` has it. The file need not exist.
 
-    With a circular link in it, it is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
+    A circular link is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
     """
     path_so_far, sought = "", _parts(path)
+    following: set[str] = set()
     for _ in range(MOST_LINKS):
         if sum(map(len, sought)) > LONGEST_PATH:
             raise cannot("look at", path, "File name too long")
-        path_so_far, sought = await _follow(host, path_so_far, sought)
-        if not sought:
+        path_so_far, sought, leads_to = await _follow(host, path_so_far, sought, following)
+        if leads_to is None:
             return path_so_far or "/"
-    return posixpath.normpath(path)
+        if path_so_far in following:
+            break
+        following.add(path_so_far)
+        sought = [*_parts(leads_to), path_so_far, *sought]
+        path_so_far = "" if leads_to.startswith("/") else path_so_far.rpartition("/")[0]
+    return posixpath.normpath(posixpath.join("/", path_so_far, *(part for part in sought if "/" not in part)))
 
 
 async def _expand(host: RemoteHostPort, path: str, home: str) -> str:
@@ -365,21 +371,34 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
-async def _follow(host: RemoteHostPort, path_so_far: str, sought: list[str]) -> tuple[str, list[str]]:
-    """Continue from a path without links to the target of the next link, or to the end."""
+async def _follow(
+    host: RemoteHostPort, path_so_far: str, sought: list[str], following: set[str]
+) -> tuple[str, list[str], str | None]:
+    """Continue from a path without links to the next link: its path, the parts behind it, and where it leads; or to the end, and None.
+
+    In ``sought`` the path of a link stands behind the parts of its target: from there on it is no longer one of ``following``.
+    """
     while sought:
         if sought[0] == "..":  # the part before it is not a link, so that `..` is its parent
             path_so_far, sought = path_so_far.rpartition("/")[0], sought[1:]
             continue
-        plain = sought[: sought.index("..")] if ".." in sought else sought
-        paths = [path_so_far + below for below in accumulate(f"/{part}" for part in plain[:PARTS_AT_ONCE])]
+        if "/" in sought[0]:
+            following.discard(sought[0])
+            sought = sought[1:]
+            continue
+        plain = takewhile(_is_name, sought)
+        parts = islice(plain, PARTS_AT_ONCE)
+        paths = [path_so_far + below for below in accumulate(f"/{part}" for part in parts)]
         arguments = " ".join(map(quote, paths))
         if link := port.link((await host.ask(f"newel_link {arguments}")).data, paths):
             number, leads_to = link
-            before = "" if leads_to.startswith("/") else paths[number].rpartition("/")[0]
-            return before, _parts(leads_to) + sought[number + 1 :]
+            return paths[number], sought[number + 1 :], leads_to
         path_so_far, sought = paths[-1], sought[len(paths) :]
-    return path_so_far, []
+    return path_so_far, [], None
+
+
+def _is_name(part: str) -> bool:
+    return part != ".." and "/" not in part
 
 
 # -- the host ---------------------------------------------------------------------------------------------
