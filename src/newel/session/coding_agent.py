@@ -278,9 +278,13 @@ class CodingAgent(Agent):
             self.session.close()
 
     def branch(self, message_id: str | None) -> None:
-        """Continue after an earlier message, or from the start for None. Later messages stay in the file."""
+        """Continue after an earlier message, or from the start for None. Later messages stay in the file. Until the next message a
+        session without a message on its branch is opened as it was.
+        """
         self._require_idle()
         self.session.branch(message_id)
+        if message_id is not None:
+            self.session.write_branch()
         self._replace(*self.session.get_parts())
 
     def fork(self, message_id: str | None = None, *, before: bool = False) -> None:

@@ -223,7 +223,7 @@ class SessionManager:
 
     def branch(self, from_message_id: str | None) -> None:
         """Continue after an earlier message and the results of its tool calls, or from the start for None. Later messages stay in the
-        tree. The branch is written with the next message, not before.
+        tree. The branch is written with the next message, or by ``write_branch``.
         """
         try:
             start = None if from_message_id is None else self._history.branch_point(from_message_id)
@@ -235,6 +235,14 @@ class SessionManager:
             self._moved = BranchLine(start)
             self._answer_open_calls()
 
+    def write_branch(self) -> None:
+        """Write now where the conversation continues, for whoever opens the session before its next message."""
+        if self._moved is not None:
+            self._write(self._moved)
+            self._moved = None
+            if self._appender is not None:
+                self._appender.sync()
+
     def switch_branch(self, message_id: str, *, before: bool = False) -> None:
         """Continue at the end of the branch with this message, or ``before`` it. Unlike ``branch``, it is written at once. Raises
         ``SessionError`` if the session has no such message.
@@ -244,11 +252,7 @@ class SessionManager:
             self.branch(find(message_id))
         except KeyError:
             raise _no_message(message_id) from None
-        if self._moved is not None:
-            self._write(self._moved)
-            self._moved = None
-            if self._appender is not None:
-                self._appender.sync()
+        self.write_branch()
 
     def close(self) -> None:
         """Flush everything to the disk and unlock the file. Nothing can be appended afterwards."""

@@ -133,3 +133,21 @@ def test_a_conversation_is_found_shown_again_and_taken_back(with_model: Make) ->
         screen.wait_for("Undone in 1 file: made.")
         screen.wait_for(f"{MARK} change it\n", times=2)
     assert not (newel.project / "made").exists()
+
+
+def test_a_rewound_conversation_is_resumed_where_it_was_rewound_to(with_model: Make) -> None:
+    newel = with_model(scenario("", {"content": "Read."}))
+    with conversation(newel) as screen:
+        for number, words in enumerate(("first", "second"), 1):
+            screen.type(words, "Enter")
+            screen.wait_for("Read.", times=number)
+        screen.type("", "Escape")
+        screen.wait_for("Esc again goes back")
+        screen.type("", "Escape")
+        screen.wait_for("Back to before which prompt?")
+        screen.type("", "Enter")
+        screen.wait_for("The conversation is back before this prompt.")
+        screen.type("", "C-u", "C-d")
+        screen.wait_for("resumes this conversation")
+    assert newel("-c", "third").returncode == 0
+    assert [each["content"] for each in newel.requests[-1]["messages"][1:]] == ["first", "Read.", "third"]
