@@ -235,7 +235,7 @@ def _save(home: Path, written: Mapping[str, Any], server: ServerChoice, key: Cho
     if removed:
         say(f"To be removed there, because it belongs to the earlier server or key: {', '.join(removed)}")
     if key.is_new:
-        say(f"To be stored as by `newel keys set {server.key_name}`: the key {mask_secret(key.key)}")
+        say(f"To be stored for {server.key_name}, as by `newel keys set`:\n  key = {mask_secret(key.key)}")
     if not confirm("Save?", default=True):
         return False
     store = KeyStore(home)
