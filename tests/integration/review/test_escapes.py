@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from newel.agent.events import AgentEvent, ErrorEvent
@@ -23,6 +24,7 @@ from newel.workspace.local import LocalWorkspace
 from tests.integration.review.recorded_agent import recorded_agent, recorder_of
 from tests.review_bench import calls, says
 from tests.scripted_provider import Answer
+from tests.served import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -310,22 +312,33 @@ async def test_records_that_a_command_deletes_are_missed_at_once(
     assert tree(project) == before
 
 
-def script_of(trick: Trick) -> list[Answer]:
-    """The model's answers: it calls ``bash`` with each command, and thinks before the answer that follows a ``WAIT``."""
+def script_of(trick: Trick, project: Path) -> list[Answer]:
+    """The model's answers: it calls ``bash`` with each command, and thinks before the answer that follows a ``WAIT``: until the
+    background process has written.
+    """
     script: list[Answer] = []
-    pause = 0.0
+    waits = False
     for command in (*trick.commands, ""):
         if command == WAIT:
-            pause = 0.4
+            waits = True
             continue
 
-        async def answer(_: ModelRequest, command: str = command, pause: float = pause) -> AssistantMessage:
-            await anyio.sleep(pause)
+        async def answer(_: ModelRequest, command: str = command, waits: bool = waits) -> AssistantMessage:
+            if waits:
+                await until_written(project)
             return calls("bash", command=command) if command else says("done")
 
         script.append(answer)
-        pause = 0.0
+        waits = False
     return script
+
+
+async def until_written(project: Path) -> None:
+    def has_written() -> bool:
+        return any(b"evil" in file.read_bytes() for file in project.glob("*.txt"))
+
+    await anyio.to_thread.run_sync(wait_until, has_written, "what the process writes")
+    await anyio.sleep(0.1)  # for the process to end
 
 
 @pytest.mark.timeout(120)  # one of them writes 180 MB
@@ -341,7 +354,7 @@ async def test_nothing_escapes_without_a_word(name: str, project: Path, tmp_path
             said.append(event.message)
 
     async with recorded_agent(
-        LocalWorkspace(str(project)), tmp_path / "home", script_of(TRICKS[name])
+        LocalWorkspace(str(project)), tmp_path / "home", script_of(TRICKS[name], project)
     ) as agent:
         agent.subscribe(on_event)
         await agent.prompt("go")
