@@ -74,7 +74,7 @@ def test_binary_changes_are_shown_and_decided_in_their_tab(workbench: Make) -> N
     expect(whole).to_contain_text("A new file · 22 bytes")
     gate = Gate(page, "**/api/agent/content?*")
     file(page, "logo.png").get_by_role("button", name="Open").click()
-    expect(whole).to_contain_text(f"{len(PICTURE) + 3} B → {len(PICTURE)} B")
+    expect(whole).to_contain_text(f"{len(PICTURE) + 3} bytes → {len(PICTURE)} bytes")
     with page.expect_response("**/api/agent/file?*logo.png*"):  # the file is read again while its images load
         page.evaluate("dispatchEvent(new Event('focus'))")
     gate.open()

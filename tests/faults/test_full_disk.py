@@ -105,6 +105,28 @@ def test_an_agent_continues_while_the_ledgers_disk_is_full_and_is_recorded_with_
     assert lines[1:] == ["first"]
 
 
+ROOM_FOR_TWO = """
+set -e
+mkdir "$HOME/small"
+mount -t tmpfs -o size=1m none "$HOME/small"
+cd "$HOME/small"
+for n in $(seq 40); do printf '%4000s' a > "$n.txt"; done
+newel "change them" >/dev/null 2>&1
+cat *.txt | tr -cd b | wc -c
+cat /dev/zero > filler 2>/dev/null || true
+truncate -s -8192 filler
+newel undo --yes >/dev/null
+cat *.txt | tr -cd b | wc -c
+"""
+
+
+def test_an_undo_needs_room_for_one_file_at_a_time(newel_with: Callable[..., Newel]) -> None:
+    command = "for file in *.txt; do echo b >> $file; done"
+    call = {"function": {"name": "bash", "arguments": {"command": command}}}
+    newel = newel_with(scenario("change them", {"tool_calls": [call]}, {"content": "Done."}))
+    assert alone("sh", "-c", ROOM_FOR_TWO, environ=newel.environ, cwd=newel.project) == ["40", "0"]
+
+
 @pytest.mark.parametrize("disk", ["local", "dash", "busybox"])
 def test_a_copy_without_room_frees_what_it_took_and_says_what_to_do(tmp_path: Path, disk: str) -> None:
     if disk != "local":

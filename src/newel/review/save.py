@@ -332,11 +332,11 @@ class DiskSync:
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
         done: dict[str, SaveResult] = {}
         try:
-            for group in independent_groups(await self._open_folders(plans)):
+            for group in independent_groups(await self._writer.open_folders(plans, self._where)):
                 await self._write_group(group, done)
                 if removes and not group[0].after.exists:
                     await self._remove_empty_folders([group[0].saving], planned_paths, opened)
-            await self._shut_folders(plans)
+            await self._writer.shut_folders(plans, self._where)
         except LedgerError:
             raise  # the next process marks what was written
         except (WorkspaceError, ReviewError) as error:
@@ -350,22 +350,29 @@ class DiskSync:
         return list(done.values())
 
     async def _write_group(self, plans: Sequence[SavePlan], done: dict[str, SaveResult]) -> None:
-        """Write files that do not depend on each other. After an error those begun are finished and marked, and none is begun."""
-        errors: list[WorkspaceError | ReviewError] = []
+        """Write files that do not depend on each other at once; after an error the rest one by one, as a full disk may have room for one
+        new file at a time.
+        """
+        errors: dict[str, WorkspaceError | ReviewError] = {}
 
         async def write(plan: SavePlan) -> None:
-            if errors:
-                return
             try:
                 done[plan.saving.path] = await self._write(plan)
             except LedgerError:
                 raise
             except (WorkspaceError, ReviewError) as error:
-                errors.append(error)
+                errors.setdefault(plan.saving.path, error)
 
-        await map_concurrently(write, plans, CONCURRENT)
-        if errors:
-            raise errors[0]
+        async def write_unless_failed(plan: SavePlan) -> None:
+            if not errors:
+                await write(plan)
+
+        await map_concurrently(write_unless_failed, plans, CONCURRENT)
+        for plan in plans:
+            if plan.saving.path not in done:
+                await write(plan)
+            if plan.saving.path not in done:
+                raise errors[plan.saving.path]
 
     async def _write(self, plan: SavePlan) -> SaveResult:
         """Write a file as planned, and mark its hunks as saved. Raises ``Conflict`` if the file has changed."""
@@ -385,23 +392,6 @@ class DiskSync:
         if not plan.after.is_like(file_of(review.base)):  # the hunk was edited meanwhile
             review = await self.refresh(path)
         return _saved_file(review, len(plan.saving.ids))
-
-    async def _open_folders(self, plans: Sequence[SavePlan]) -> list[SavePlan]:
-        """Make folders writable that the plans change and that are not; returns the plans from there."""
-        shut = [plan for plan in plans if plan.before.is_shut] if len(plans) > 1 else []
-        for plan in sorted(shut, key=lambda plan: plan.saving.path.count("/")):
-            await self._writer.change_mode(
-                await self._where(plan.saving.path), plan.before, plan.before.opened()
-            )
-        return [plan._replace(before=plan.before.opened()) if plan in shut else plan for plan in plans]
-
-    async def _shut_folders(self, plans: Iterable[SavePlan]) -> None:
-        """Remove write permission from folders again, the innermost first."""
-        shut = [plan for plan in plans if plan.after.is_shut]
-        for plan in sorted(shut, key=lambda plan: -plan.saving.path.count("/")):
-            await self._writer.change_mode(
-                await self._where(plan.saving.path), plan.after.opened(), plan.after
-            )
 
     def _mark(self, plan: SavePlan, *, rev: int | None = None) -> FileReview:
         """Mark the hunks of a written file as saved, unless that was done already."""
@@ -454,7 +444,7 @@ class DiskSync:
                     except (ReviewError, WorkspaceError):  # the next refresh of the file reports the problem
                         continue
                 with suppress(ReviewError, WorkspaceError):
-                    await self._shut_folders(plans)
+                    await self._writer.shut_folders(plans, self._where)
                 await self._remove_empty_folders(savings)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
