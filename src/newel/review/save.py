@@ -61,8 +61,8 @@ LARGEST: Final = 32 << 20
 SMALL: Final = 64 << 10
 """Up to this many bytes, to compute a hash takes less time than to ask a thread for it."""
 
-CONCURRENT: Final = 8
-"""Files that are read or written at once: each waits for the disk or a host."""
+CONCURRENT: Final = 4
+"""Files that are read or written at once: each waits for the disk or a host. More gain little, and their threads wait for each other."""
 
 ATTEMPTS: Final = 20
 """How often a file is read again if another process changes its review meanwhile."""
