@@ -204,7 +204,7 @@ def test_the_versions_of_an_edited_message_are_reached_by_their_arrows(
 def test_an_edit_after_an_undone_run_keeps_the_arrows_to_the_earlier_version(
     talked: tuple[Workbench, Page, Path],
 ) -> None:
-    """The model is told of the undone run before the new version. Otherwise the earlier one can no longer be reached."""
+    """The model hears of the undone run first, which gives the edited message another parent than its earlier version."""
     _, page, _ = talked
     changes(page).nth(0).get_by_role("button", name="Undo").click()
     page.get_by_role("dialog", name="Undo this run").get_by_role("button", name="Undo", exact=True).click()

@@ -110,9 +110,8 @@ def _run_safely(body: Callable[[], int]) -> int:
     except NewelError as error:
         return _print_error(error, FAILED)
     except KeyboardInterrupt:
-        if (
-            sys.stderr.isatty()
-        ):  # the terminal has echoed ^C behind a question, where the shell's prompt would follow
+        # The terminal has echoed ^C behind a question: the shell's prompt would follow on the same line.
+        if sys.stderr.isatty():
             print(file=sys.stderr)
         return INTERRUPTED
     except OSError as error:

@@ -12,7 +12,7 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.port import ABSENT, FileNode
 from newel.workspace.tracked import TrackedWorkspace
 
-Where = Callable[[str], Awaitable[str]]
+PathResolver = Callable[[str], Awaitable[str]]
 """The absolute path of a file of the project, by its name. Raises ``OutsideProject``."""
 
 
@@ -58,18 +58,18 @@ class FileWriter:
         kind = 0 if before.is_folder else stat.S_IFREG
         await self._workspace.become(where, FileNode(kind | after.mode), expect=FileNode(kind | before.mode))
 
-    async def open_folders(self, plans: Sequence[SavePlan], where: Where) -> list[SavePlan]:
+    async def open_folders(self, plans: Sequence[SavePlan], resolve: PathResolver) -> list[SavePlan]:
         """Make folders writable that the plans change and that are not; returns the plans from there."""
         shut = [plan for plan in plans if plan.before.is_shut] if len(plans) > 1 else []
         for plan in sorted(shut, key=lambda plan: plan.saving.path.count("/")):
-            await self.change_mode(await where(plan.saving.path), plan.before, plan.before.opened())
+            await self.change_mode(await resolve(plan.saving.path), plan.before, plan.before.opened())
         return [plan._replace(before=plan.before.opened()) if plan in shut else plan for plan in plans]
 
-    async def shut_folders(self, plans: Iterable[SavePlan], where: Where) -> None:
+    async def shut_folders(self, plans: Iterable[SavePlan], resolve: PathResolver) -> None:
         """Remove write permission from folders again, the innermost first."""
         shut = [plan for plan in plans if plan.after.is_shut]
         for plan in sorted(shut, key=lambda plan: -plan.saving.path.count("/")):
-            await self.change_mode(await where(plan.saving.path), plan.after.opened(), plan.after)
+            await self.change_mode(await resolve(plan.saving.path), plan.after.opened(), plan.after)
 
     async def _node(self, file: PlannedFile, blob: str) -> FileNode | None:
         return file.node(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)

@@ -61,7 +61,7 @@ LARGEST: Final = 32 << 20
 SMALL: Final = 64 << 10
 """Up to this many bytes, to compute a hash takes less time than to ask a thread for it."""
 
-CONCURRENT: Final = 4
+MAX_CONCURRENT_FILES: Final = 4
 """Files that are read or written at once: each waits for the disk or a host. More gain little, and their threads wait for each other."""
 
 ATTEMPTS: Final = 20
@@ -134,7 +134,9 @@ class DiskSync:
 
     async def refresh_all(self, paths: Iterable[str]) -> RefreshResult:
         """Update several reviews. A file that cannot be read is a problem; it does not affect the others. Raises ``LedgerError``."""
-        results = dict(await map_concurrently(self._try_refresh, list(dict.fromkeys(paths)), CONCURRENT))
+        results = dict(
+            await map_concurrently(self._try_refresh, list(dict.fromkeys(paths)), MAX_CONCURRENT_FILES)
+        )
         return RefreshResult(
             [result for result in results.values() if not isinstance(result, str)],
             {path: result for path, result in results.items() if isinstance(result, str)},
@@ -279,7 +281,9 @@ class DiskSync:
         known_reviews: dict[str, FileReview] = {}
         plans: list[SavePlan] = []
         changed: list[str] = []
-        for review, ids, is_changed in await map_concurrently(self._check, list(chosen.items()), CONCURRENT):
+        for review, ids, is_changed in await map_concurrently(
+            self._check, list(chosen.items()), MAX_CONCURRENT_FILES
+        ):
             known_reviews[review.path] = review
             if is_changed:
                 changed.append(review.path)
@@ -367,7 +371,7 @@ class DiskSync:
             if not errors:
                 await write(plan)
 
-        await map_concurrently(write_unless_failed, plans, CONCURRENT)
+        await map_concurrently(write_unless_failed, plans, MAX_CONCURRENT_FILES)
         for plan in plans:
             if plan.saving.path not in done:
                 await write(plan)

@@ -278,8 +278,8 @@ class CodingAgent(Agent):
             self.session.close()
 
     def branch(self, message_id: str | None) -> None:
-        """Continue after an earlier message, or from the start for None. Later messages stay in the file. Until the next message a
-        session without a message on its branch is opened as it was.
+        """Continue after an earlier message, or from the start for None. Later messages stay in the file. The branch is
+        written at once; one from the start only with the next message, since a session without messages would not be listed.
         """
         self._require_idle()
         self.session.branch(message_id)

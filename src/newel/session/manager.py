@@ -236,7 +236,7 @@ class SessionManager:
             self._answer_open_calls()
 
     def write_branch(self) -> None:
-        """Write now where the conversation continues, for whoever opens the session before its next message."""
+        """Write the branch at once, so that it survives if no message follows."""
         if self._moved is not None:
             self._write(self._moved)
             self._moved = None
