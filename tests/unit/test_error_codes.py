@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import json
-import re
-from pathlib import Path
-
 import pytest
 
 from newel.agent.errors import HostUnavailable, NewelError, StaleFile
-from newel.agent.events import ErrorEvent
 from newel.app.model_resolver import NoModelConfigured, NoModelOnHost
 from newel.jobs.engine import JobCancelled, LeaseLost
 from newel.review.model.file_review import ChoiceNeeded, UserEditConflict
 from newel.review.tracking.change_recorder import FileTooLarge
 from newel.review_jobs.errors import NoSuchJob, ReviewServiceError
-from newel.terminal.renderers.base import WARNINGS
 from newel.terminal.rpc.requests import InvalidRpcRequest
 from newel.workbench.tab_session import TabServiceError
 
@@ -41,11 +34,3 @@ CODES: dict[type[NewelError], str] = {
 @pytest.mark.parametrize("error", CODES)
 def test_a_code_does_not_depend_on_the_name_of_its_class(error: type[NewelError]) -> None:
     assert error.code == CODES[error]
-
-
-def test_the_page_and_the_terminal_agree_on_what_failed() -> None:
-    """``web/tests/transcript.test.js`` holds the page to the same levels."""
-    levels = json.loads((Path(__file__).parents[1] / "fixtures" / "error_levels.json").read_text())
-    notices = set(re.findall(r'"(\w+)"', inspect.getsource(ErrorEvent))) - {"error"}
-    assert {code for code in levels if ErrorEvent(code=code, message="").is_notice} == notices
-    assert {code for code, level in levels.items() if level != "error"} == notices | WARNINGS

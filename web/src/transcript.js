@@ -13,12 +13,6 @@
 
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TODO = "todo"; // the tool
-// Codes of errors that are no failures of a run: `ErrorEvent.is_notice` and the WARNINGS of terminal/renderers/base.py.
-// tests/fixtures/error_levels.json holds them all to the same.
-const NOTICE_LEVELS = {
-  answer_incomplete: "warning", answer_not_saved: "warning", connection: "info", extension: "warning", hook: "info",
-  no_sandbox: "warning", not_covered: "warning", progress: "info", settings_created: "warning", telemetry: "info",
-};
 const NOTICE = /^(decided|ended|hook)_/; // ids of messages that Newel sends in place of the user: NOTICE_IDS in agent/messages.py
 const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
@@ -117,7 +111,7 @@ function addEventEntry(transcript, event) {
     case "retry":
       return updateRetry(transcript, event) ?? add("retry", retryOf(event));
     case "error":
-      if (Object.hasOwn(NOTICE_LEVELS, event.code)) return add("notice", { level: NOTICE_LEVELS[event.code], text: event.message });
+      if ((event.level ?? "error") !== "error") return add("notice", { level: event.level, text: event.message });
       return isShown(transcript, event.message) ? transcript : add("error", { text: event.message, code: event.code });
     case "agent_end":
       return endRun(transcript, event);

@@ -124,7 +124,7 @@ class AgentState:
                 self.pending_tool_calls.add(event.tool_call_id)
             case ToolExecutionEnd():
                 self.pending_tool_calls.discard(event.tool_call_id)
-            case ErrorEvent() if not event.is_notice:
+            case ErrorEvent(level="error"):
                 self.error = event.message
             case _:
                 pass

@@ -22,6 +22,9 @@ from msgspec import field
 
 from newel.agent.messages import AppMessage, ImageContent, Usage, Wire, now
 
+Level = Literal["error", "warning", "info"]
+"""How grave it is: at ``error`` something failed."""
+
 # -- deltas of an assistant message ---------------------------------------------------------------
 
 
@@ -173,19 +176,13 @@ class Interrupted(Event, frozen=True, tag="interrupted"):
 
 
 class ErrorEvent(Event, frozen=True, tag="error"):
-    """Something failed; ``code`` is that of the error's class in ``newel.agent.errors``.
-
-    Some codes are notices: ``connection`` reports the state of the connection to a host, ``progress`` a slow operation, ``hook`` what a
-    hook says to the user, or what is wrong with it, ``extension`` what is wrong with the tool of one, ``telemetry`` that none is exported.
+    """Something that the user should know. At the level ``error`` something failed, and ``code`` is that of the error's class in
+    ``newel.agent.errors``; at the other levels ``code`` is the topic, such as ``connection``, ``hook`` or ``progress``.
     """
 
     code: str
     message: str
-
-    @property
-    def is_notice(self) -> bool:
-        """True if nothing failed."""
-        return self.code in {"connection", "extension", "hook", "not_covered", "progress", "telemetry"}
+    level: Level = "error"
 
 
 AgentEvent = (

@@ -206,7 +206,7 @@ def _connection_notices(host: ExecutionHost, agent: CodingAgent) -> AbstractAsyn
 async def _report_connection(agent: CodingAgent, message: str) -> None:
     from newel.agent.events import ErrorEvent
 
-    await agent.emit(ErrorEvent(code="connection", message=message))
+    await agent.emit(ErrorEvent(code="connection", message=message, level="info"))
 
 
 def _first_session(
@@ -365,7 +365,7 @@ def _agent_hooks(
         return None
     from newel.app.hooks import open_agent_hooks
 
-    return open_agent_hooks(settings, context.host, workspaces, context.notices.of("hook"), functions)
+    return open_agent_hooks(settings, context.host, workspaces, context.notices.of("hook", "info"), functions)
 
 
 def _folder_opener(context: AgentContext) -> OpenFolder:

@@ -145,7 +145,7 @@ async def add_server_tools(
 
     async def emit_notices() -> None:
         async for notice in notices:
-            await agent.emit(ErrorEvent(code="mcp_tools_changed", message=notice))
+            await agent.emit(ErrorEvent(code="mcp_tools_changed", message=notice, level="warning"))
 
     manager, problems = tool_servers(
         settings,

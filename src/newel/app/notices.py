@@ -11,7 +11,7 @@ from newel.agent.events import AgentEnd, ErrorEvent
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from newel.agent.events import AgentEvent
+    from newel.agent.events import AgentEvent, Level
     from newel.agent.ports import Emit
     from newel.mcp.types import Reach
     from newel.session.coding_agent import CodingAgent
@@ -46,10 +46,10 @@ class AgentNotices:
         self._emit = agent.emit
         agent.subscribe(self._on_event)
 
-    async def notify(self, code: str, message: str) -> None:
+    async def notify(self, code: str, level: Level, message: str) -> None:
         """Without an agent there is nobody to tell."""
         if self._emit is not None:
-            await self._emit(ErrorEvent(code=code, message=message))
+            await self._emit(ErrorEvent(code=code, message=message, level=level))
 
     def note_refused(self, server: str) -> None:
         """Commands could not reach a server."""
@@ -61,9 +61,9 @@ class AgentNotices:
         self._refused.clear()
         return refused
 
-    def of(self, code: str) -> Callable[[str], Awaitable[None]]:
-        """Sends messages with this code."""
-        return partial(self.notify, code)
+    def of(self, code: str, level: Level = "warning") -> Callable[[str], Awaitable[None]]:
+        """Sends messages with this code at this level."""
+        return partial(self.notify, code, level)
 
     def _on_event(self, event: AgentEvent) -> None:
         if isinstance(event, AgentEnd):

@@ -163,7 +163,7 @@ def _entries(event: RunEvent) -> Iterator[tuple[str, str]]:
         case ModelRouted():
             yield f"{event.place} model {event.model}", event.reason
         case ErrorEvent():
-            yield "notice" if event.is_notice else "error", event.message
+            yield event.level, event.message
         case Notice():
             yield event.level, event.message
         case Interrupted():

@@ -203,10 +203,10 @@ class AnswerOutput:
 
 
 def errors_to(out: TextSink) -> Callable[[AgentEvent], None]:
-    """A subscriber that writes errors of runs to ``out``, for runs displayed elsewhere."""
+    """A subscriber that writes errors and warnings of runs to ``out``, for runs displayed elsewhere."""
 
     def on_event(event: AgentEvent) -> None:
-        if isinstance(event, ErrorEvent) and not event.is_notice:
+        if isinstance(event, ErrorEvent) and event.level != "info":
             out.write(f"newel: {sanitize(event.message)}\n")
 
     return on_event

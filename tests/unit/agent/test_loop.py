@@ -448,7 +448,9 @@ async def test_a_notice_during_a_retry_pause_does_not_prevent_a_stop() -> None:
     class Failing:
         async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
             await on_delta(Retry(attempt=1, max_attempts=4, delay=60.0, reason="down"))
-            await watched.agent.emit(ErrorEvent(code="connection", message="The connection is lost."))
+            await watched.agent.emit(
+                ErrorEvent(code="connection", message="The connection is lost.", level="info")
+            )
             watched.agent.stop()
             await anyio.sleep(60)
             raise AssertionError

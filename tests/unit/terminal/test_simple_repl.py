@@ -49,7 +49,9 @@ HOSTILE = st.text(alphabet=st.sampled_from("\x1b[]\x07\\;Hm02Kab\n\r\x9b\u202e\u
 
 def test_the_return_of_a_host_is_not_an_error(scene: Callable[..., Any]) -> None:
     written = shown(
-        scene().add(ErrorEvent(code="connection", message="The connection to shop is back.")).end("done")
+        scene()
+        .add(ErrorEvent(code="connection", message="The connection to shop is back.", level="info"))
+        .end("done")
     )
     assert "The connection to shop is back." in written
     assert "Error" not in written

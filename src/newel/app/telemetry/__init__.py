@@ -32,7 +32,7 @@ def attend_telemetry(agent: CodingAgent, settings: Settings, signals: frozenset[
 
     async def report() -> None:
         if message := pipeline.complaint.take():
-            await agent.emit(ErrorEvent(code="telemetry", message=message))
+            await agent.emit(ErrorEvent(code="telemetry", message=message, level="info"))
 
     agent.subscribe(
         _subscriber(

@@ -94,7 +94,7 @@ class SpanRecorder:
                 self._handle_nested(call, nested)
             case ToolExecutionEnd():
                 self._end_call(event)
-            case ErrorEvent() if not event.is_notice:
+            case ErrorEvent(level="error"):
                 self._error = event.code
             case AgentEnd():
                 self._end_run(event)

@@ -21,7 +21,15 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
+from newel.agent.events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    ErrorEvent,
+    Level,
+    MessageEnd,
+    ToolExecutionStart,
+)
 from newel.agent.formatting import describe_error
 from newel.agent.messages import ToolResultMessage, UserMessage
 from newel.concurrency import background_tasks
@@ -257,7 +265,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             await self.notify(message)
         for message in (*end.uncovered, *self._describe_outside(), *_describe_background(end.background)):
             self._reported.discard(message)  # another run changed the same
-            await self.notify(message, code="not_covered")
+            await self.notify(message, code="not_covered", level="warning")
 
     def _describe_outside(self) -> list[str]:
         changed = self._outside.changed() if self._outside else []
@@ -409,16 +417,16 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
         async def show() -> None:
             await anyio.sleep(PROGRESS_DELAY_S)
-            await self.notify(message, code="progress")
+            await self.notify(message, code="progress", level="info")
 
         async with background_tasks(show):
             yield
 
-    async def notify(self, message: str, *, code: str = "not_recorded") -> None:
+    async def notify(self, message: str, *, code: str = "not_recorded", level: Level = "error") -> None:
         """Send a message to the agent's subscribers, once."""
         if message not in self._reported and self._attended is not None:
             self._reported.add(message)
-            await self._attended.agent.emit(ErrorEvent(code=code, message=message))
+            await self._attended.agent.emit(ErrorEvent(code=code, message=message, level=level))
 
 
 def _describe_background(processes: Sequence[str]) -> list[str]:

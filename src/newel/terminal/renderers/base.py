@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 """Seconds between two ticks of an animated renderer."""
 
-WARNINGS = frozenset({"answer_incomplete", "answer_not_saved", "no_sandbox", "settings_created"})
-"""Codes of events that report no failure of the run."""
-
 COMPACTED = "The conversation was summarized to free context."
 
 
@@ -126,8 +123,9 @@ class Renderer:
             case e.ModelRouted():
                 self.on_notice(describe_routing(event))
             case e.ErrorEvent():
-                show = self.on_warning if event.code in WARNINGS else self.on_error
-                (self.on_notice if event.is_notice else show)(event.message)
+                {"error": self.on_error, "warning": self.on_warning, "info": self.on_notice}[event.level](
+                    event.message
+                )
             case e.AgentEnd():
                 self.on_run_end(event)
             case (
@@ -244,7 +242,7 @@ class JsonRenderer(Renderer):
         self.out.flush()
 
     def note(self, text: str, code: str = "note", /) -> None:
-        self.handle(e.ErrorEvent(code=code, message=text))
+        self.handle(e.ErrorEvent(code=code, message=text, level="info"))
 
     def on_session(self, session: e.Event, /) -> None:
         self.handle(session)

@@ -179,7 +179,8 @@ class CodingRepl(Repl[CommandContext]):
         if self._header:
             self.ui.renderer.note(self._header)
         if self._agent.sandbox_problem:
-            self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._agent.sandbox_problem))
+            problem = self._agent.sandbox_problem
+            self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=problem, level="warning"))
         for notice in self._agent.start_notices:
             self.ui.renderer.note(notice)
         if self._agent.state.messages:

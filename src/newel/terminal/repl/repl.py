@@ -342,7 +342,7 @@ async def converse(
         from newel.terminal.run_result import shortfall
 
         if missing := shortfall(agent.state.messages[first:], other_model=other_model):
-            renderer.handle(ErrorEvent(code="answer_incomplete", message=missing))
+            renderer.handle(ErrorEvent(code="answer_incomplete", message=missing, level="warning"))
     return end.reason
 
 

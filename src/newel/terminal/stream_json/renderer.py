@@ -82,7 +82,7 @@ class StreamJsonRenderer(Renderer):
             case e.ModelRouted():
                 self.write(notice_line("model_routed", event.reason, is_error=False))
             case e.ErrorEvent():
-                self.write(notice_line(event.code, event.message, is_error=not event.is_notice))
+                self.write(notice_line(event.code, event.message, is_error=event.level == "error"))
             case _:
                 pass
 

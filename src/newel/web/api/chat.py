@@ -106,7 +106,7 @@ async def _stream_answer(
                     await events("text", {"content": text})
                 case ToolExecutionStart(tool_name=name, args=args) if is_answering:
                     await events("tool", {"name": name, "input": args})
-                case ErrorEvent() as error if is_answering and not error.is_notice:
+                case ErrorEvent(level="error") as error if is_answering:
                     has_failed = True
                     await events("error", Failure(error.code, error.message))
                 case _:

@@ -112,7 +112,9 @@ def test_an_error_is_shown_once(scene: Callable[..., Any]) -> None:
 
 def test_the_return_of_a_host_is_not_an_error(scene: Callable[..., Any]) -> None:
     written = shown(
-        scene().add(ErrorEvent(code="connection", message="The connection to shop is back.")).end("done")
+        scene()
+        .add(ErrorEvent(code="connection", message="The connection to shop is back.", level="info"))
+        .end("done")
     )
     assert "The connection to shop is back." in written
     assert "Error" not in written

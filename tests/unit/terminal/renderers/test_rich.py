@@ -350,7 +350,7 @@ HOSTILE = st.lists(st.sampled_from([*"\x1b[]\x07;H2Ka\n\r`\x9b", "&#27;", "&#155
 
 
 def test_the_return_of_a_host_is_not_an_error(scene: Callable[..., Any]) -> None:
-    back = ErrorEvent(code="connection", message="The connection to shop is back.")
+    back = ErrorEvent(code="connection", message="The connection to shop is back.", level="info")
     written = show(scene().add(back).end("done")).printed
     assert "The connection to shop is back." in written
     assert "Error" not in written

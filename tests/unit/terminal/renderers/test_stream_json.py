@@ -97,7 +97,7 @@ def test_a_retry_a_summary_and_an_error_are_system_lines() -> None:
             MessageEnd(message=answer),
             MessageEnd(message=CustomMessage("compaction", {"summary": "s"})),
             ErrorEvent(code="request_rejected", message="No."),
-            ErrorEvent(code="progress", message="Scanning …"),
+            ErrorEvent(code="progress", message="Scanning …", level="info"),
         ]
     )
     system = [line for line in lines if line["type"] == "system"]
