@@ -625,15 +625,14 @@ export interface Interrupted {
     timestamp: string;
 }
 /**
- * Something failed; `code` is that of the error's class in `newel.agent.errors`.
- *
- * Some codes are notices: `connection` reports the state of the connection to a host, `progress` a slow operation, `hook` what a
- * hook says to the user, or what is wrong with it, `extension` what is wrong with the tool of one, `telemetry` that none is exported.
+ * Something that the user should know. At the level `error` something failed, and `code` is that of the error's class in
+ * `newel.agent.errors`; at the other levels `code` is the topic, such as `connection`, `hook` or `progress`.
  */
 export interface ErrorEvent {
     type: "error";
     code: string;
     message: string;
+    level?: "error" | "info" | "warning";
     timestamp: string;
 }
 /**
