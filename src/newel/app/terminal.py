@@ -214,7 +214,7 @@ async def _run_prompts(
     renderer: Renderer
     report: RunReporter | None = None
     if screen == "json":
-        from newel.terminal.renderers.base import JsonRenderer
+        from newel.terminal.renderers.json_renderer import JsonRenderer
 
         renderer = report = JsonRenderer(sys.stdout.buffer)
     elif screen == "stream-json":

@@ -36,8 +36,8 @@ from newel.contracts.run_index import (
 )
 from newel.providers.retry import UNATTENDED_LIMITS
 from newel.runs.models import Contract
-from newel.terminal.renderers.base import JsonRenderer
 from newel.terminal.renderers.contract import SHORT_ID, ContractRenderer, watch
+from newel.terminal.renderers.json_renderer import JsonRenderer
 from newel.terminal.stdout import text_stdout
 from newel.text.format import one_line
 from newel.text.sanitize import sanitize

@@ -13,7 +13,8 @@ from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
 from newel.session.typed_prompt import Prompt, prepare
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
-from newel.terminal.renderers.base import CallOutcome, Renderer, report_start
+from newel.terminal.renderers.base import Renderer, report_start
+from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.repl.repl import Repl, converse, exit_summary, run_command
 from newel.terminal.review.run_notice import RunNotice
 from newel.terminal.ui.approval import Approver

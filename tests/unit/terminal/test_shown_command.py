@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from newel.agent.messages import ToolCall
-from newel.terminal.renderers.base import CallOutcome
+from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.renderers.console import ConsoleRenderer, call_text
 from newel.terminal.renderers.palette import wrap
 from newel.terminal.renderers.styles import call_lines, running_lines

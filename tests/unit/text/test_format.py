@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from newel.agent.messages import Usage
 from newel.diff.unified import DiffLine, changed_lines, changes
-from newel.terminal.renderers.base import last_lines
+from newel.terminal.renderers.call_outcome import last_lines
 from newel.text.format import (
     describe_call,
     format_columns,

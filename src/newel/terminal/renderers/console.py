@@ -7,7 +7,8 @@ from typing import Any
 
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.terminal.renderers.base import COMPACTED, CallOutcome, Renderer, RunSummary
+from newel.terminal.renderers.base import COMPACTED, Renderer, RunSummary
+from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.stdout import TextSink
 from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration, shown_name
 from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize

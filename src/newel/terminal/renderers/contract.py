@@ -23,8 +23,9 @@ from newel.runs.run_events import (
     Notice,
     RunEvent,
 )
-from newel.terminal.renderers.base import JsonRenderer, last_lines
+from newel.terminal.renderers.call_outcome import last_lines
 from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.renderers.json_renderer import JsonRenderer
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.text.format import as_clause, format_duration, one_line

@@ -12,7 +12,8 @@ from rich.cells import cell_len
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.terminal.renderers import diff_styles, styles
-from newel.terminal.renderers.base import COMPACTED, CallOutcome, RunSummary
+from newel.terminal.renderers.base import COMPACTED, RunSummary
+from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import LiveScreen, Screen
 from newel.terminal.renderers.styles import Styles

@@ -18,7 +18,7 @@ from rich.theme import Theme as RichTheme
 
 from newel.agent.formatting import pluralize
 from newel.config.themes import RoleStyle, Theme, default_theme
-from newel.terminal.renderers.base import BESIDE, CallOutcome
+from newel.terminal.renderers.call_outcome import BESIDE, CallOutcome
 from newel.terminal.renderers.palette import (
     ACCENT,
     DIM,

@@ -6,7 +6,7 @@ from typing import Final
 
 from newel.diff.unified import MINUS
 from newel.terminal.renderers import diff_styles, styles
-from newel.terminal.renderers.base import CallOutcome
+from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.renderers.styles import Styles
 
 _DIFF: Final = """\

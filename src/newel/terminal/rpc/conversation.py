@@ -25,7 +25,8 @@ from newel.permissions.approval import Approval, ApprovalRequest
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.model_names import expand_model_name
 from newel.terminal.prompt_record import HeldAnswer, PromptRecord, RunReporter
-from newel.terminal.renderers.base import JsonRenderer, RendererSubscription
+from newel.terminal.renderers.base import RendererSubscription
+from newel.terminal.renderers.json_renderer import JsonRenderer
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest, check_attachment
 from newel.terminal.run_result import describe_session

@@ -20,7 +20,8 @@ from newel.agent.formatting import describe_error
 from newel.agent.messages import Usage
 from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.renderers.base import JsonRenderer, report_start
+from newel.terminal.renderers.base import report_start
+from newel.terminal.renderers.json_renderer import JsonRenderer
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.conversation import Conversation, TurnAborted
 from newel.terminal.rpc.requests import command_of, explain, read_request

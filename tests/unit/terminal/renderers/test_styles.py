@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from newel.terminal.renderers import styles
-from newel.terminal.renderers.base import CallOutcome
+from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.renderers.palette import wrap
 
 
