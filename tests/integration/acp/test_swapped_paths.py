@@ -20,7 +20,10 @@ from tests.support import Newel, bash, scenario
 
 require_program("bwrap", "bubblewrap")
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,  # an editor for each attack; test_files.py has the quick tests
+]
 
 WithModel = Callable[..., Newel]
 

@@ -28,6 +28,8 @@ from tests.processes import pids_with
 from tests.served import served, wait_until
 from tests.support import BIN, Newel, bash
 
+pytestmark = pytest.mark.slow  # two sandboxes for each; the unit tests of the partial sandbox are quick
+
 WITHOUT = ["unshare", "-m", "sh", "-c", HIDE, "sh"]
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests.requirements import require_program
 from tests.support import Newel
 
+pytestmark = pytest.mark.slow  # an evaluation for each attack; test_eval_run.py has the quick tests
+
 WithModel = Callable[..., Newel]
 
 require_program("bwrap", "bubblewrap")

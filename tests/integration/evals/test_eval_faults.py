@@ -15,6 +15,8 @@ from tests.integration.evals.test_eval_run import DONE, Suite, WithModel, begin,
 from tests.served import wait_until
 from tests.support import Newel, bash
 
+pytestmark = pytest.mark.slow  # an evaluation for each fault; test_eval_run.py has the quick tests
+
 __all__ = ["suite"]
 
 MAKE = bash("echo made > made.txt")

@@ -22,6 +22,8 @@ from tests.fleet import FleetOfProcesses, wait_for
 from tests.job_folders import git, make_source
 from tests.postgres import PostgresServer
 
+pytestmark = pytest.mark.slow  # a database and a worker for each attack; test_workers.py has the quick tests
+
 MakeFleet = Callable[..., FleetOfProcesses]
 
 

@@ -16,6 +16,8 @@ from newel.fleet.object_store import folder_store
 from newel.fleet.snapshot_repository import SnapshotRef
 from tests.job_folders import git, make_source
 
+pytestmark = pytest.mark.slow  # two repositories for each attack; test_job_snapshots.py has the quick tests
+
 Record = dict[str, Any]
 
 OID = "a" * 40

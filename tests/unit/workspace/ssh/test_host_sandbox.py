@@ -37,6 +37,7 @@ from tests.unit.workspace.ssh.hosts import SHELLS, wait_for_condition
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.slow,  # a sandbox on a host for each; test_sandbox_on_hosts.py has the quick tests
     pytest.mark.skipif(sys.platform != "linux", reason="the host of the tests is this machine"),
 ]
 
