@@ -33,7 +33,7 @@ ROLES: Final[Mapping[str, Role]] = {
     "tool": Role("bold", "names of tools"),
     "question": Role("bold", "questions, and titles of lists"),
     "selected": Role("bold accent", "the selected row of a list"),
-    "status": Role("bright_black", "hints and the status line"),
+    "status": Role("faint", "hints and the status line"),
     "heading": Role("bold accent", "headings of answers"),
     "code": Role("accent", "code in a sentence, and blocks in no known language"),
     "link": Role("accent", "texts of links"),

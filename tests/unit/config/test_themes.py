@@ -102,6 +102,13 @@ def test_the_themes_that_leave_colours_to_the_terminal_use_only_its_own(tmp_path
     )
 
 
+@pytest.mark.parametrize("name", ["default", "ansi"])
+def test_no_text_has_a_colour_that_is_the_background_of_a_common_palette(name: str, tmp_path: Path) -> None:
+    """Bright black is the background of Solarized Dark, and white that of many light palettes."""
+    used = {style.foreground for style in load_theme(name, tmp_path, {}).theme.styles.values()}
+    assert not used & {"black", "bright_black", "white", "bright_white"}
+
+
 def test_a_light_background_gets_the_light_theme(tmp_path: Path) -> None:
     chosen = [
         load_theme("auto", tmp_path, {"COLORFGBG": ground}).theme.name for ground in ("0;15", "15;0", "")
