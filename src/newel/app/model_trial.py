@@ -10,6 +10,7 @@ from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRe
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
 from newel.config.endpoint import EndpointSettings
+from newel.providers.errors import KeyRejected
 from newel.providers.http.urls import is_loopback
 from newel.providers.model_server import ModelServer
 
@@ -20,10 +21,11 @@ ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
 
 
 class ModelTrial(NamedTuple):
-    """``works`` is None if it is unknown."""
+    """``works`` is None if it is unknown. ``rejection`` is the server's reason to refuse the key, empty if it does not."""
 
     works: bool | None
     message: str
+    rejection: str = ""
 
 
 async def try_model(endpoint: EndpointSettings, client: ModelServer, name: str) -> ModelTrial:
@@ -36,6 +38,8 @@ async def try_model(endpoint: EndpointSettings, client: ModelServer, name: str) 
     except TimeoutError:
         loading = " The server may still be loading it." if is_loopback(endpoint.base_url) else ""
         return ModelTrial(None, f"{untested}: {name} did not answer within {TIMEOUT_S:g} s.{loading}")
+    except KeyRejected as error:
+        return ModelTrial(False, f"{error}{remedy(endpoint, error)}", error.reason)
     except (RateLimited, RequestRejected) as error:
         if error.status not in {401, 402, 403, 404}:  # some reject so short an answer, or are busy
             return ModelTrial(None, f"{untested}. {error}")

@@ -28,6 +28,7 @@ from newel.config.endpoint import EndpointSettings, Place, choose_endpoint
 from newel.config.keys import KeyStore, check_key, key_name, vendors
 from newel.config.model_details import find_details
 from newel.config.settings import Flags, Settings, load_settings, mask_secret
+from newel.providers.errors import KeyRejected
 from newel.providers.http.urls import is_private
 from newel.providers.listed_models import ModelDetails
 from newel.providers.model_server import connect
@@ -79,13 +80,10 @@ def run_setup(home: Path) -> None:
         model = _choose_model(server, models)
         if model is None:
             continue
-        say(f"Trying {model} with one request of a few tokens …")
-        endpoint = EndpointSettings(server.base_url, "newel setup", key.key)
-        trial = anyio.run(_try, endpoint, model)
-        say(trial.message)
-        if trial.works is False and not confirm("Save it anyway?", default=False):
+        tried = _try_key(server, key, model)
+        if tried is None:
             continue
-        if _save(home, written, server, key, model):
+        if _save(home, written, server, tried, model):
             return
 
 
@@ -152,20 +150,27 @@ def _reach(
     known = _known_key(home, written, server)
     is_rejected = False
     while True:
-        is_needed = bool(server.key_name) and (is_rejected or not server.is_found)
-        key = _ask_key(server, known, is_rejected=is_rejected) if is_needed else known
-        if key is None:
-            return None
+        key = known
+        if server.key_name and (is_rejected or not server.is_found):
+            is_required = bool(server.vendor) or is_rejected
+            otherwise = "another server" if is_required else "none"
+            if known.key:
+                otherwise = f"the one that is set, {mask_secret(known.key)}"
+            asked = _ask_key(server, otherwise)
+            if asked is None and is_required and not known.key:
+                return None
+            key = asked or known
         endpoint = EndpointSettings(server.base_url, "newel setup", key.key)
         try:
             return key, anyio.run(_models, endpoint)
+        except KeyRejected as error:
+            say(error.reason)
+            known, is_rejected = ChosenKey(None), True
         except ProviderError as error:
             if error.status in {404, 405, 501}:
                 return key, []  # it has no list
             say(f"{error}{remedy(endpoint, error)}")
-            if error.status not in {401, 403} or not server.key_name:
-                return None
-            known, is_rejected = ChosenKey(None), True
+            return None
         except ConfigError as error:
             say(str(error))
             return None
@@ -184,16 +189,12 @@ def _known_key(home: Path, written: Mapping[str, Any], server: ServerChoice) -> 
     return ChosenKey(None)
 
 
-def _ask_key(server: ServerChoice, known: ChosenKey, *, is_rejected: bool) -> ChosenKey | None:
-    """None if the user gives none where one is needed."""
-    is_required = bool(server.vendor) or is_rejected
-    otherwise = "another server" if is_required else "none"
-    if known.key:
-        otherwise = f"the one that is set, {mask_secret(known.key)}"
+def _ask_key(server: ServerChoice, otherwise: str) -> ChosenKey | None:
+    """A new key. None if the user gives none, which means ``otherwise``."""
     while True:
-        key = ask_secret(f"Key for {server.label} (hidden; Enter: {otherwise}): ").strip()
+        key = ask_secret(f"Key for {server.label} (hidden; Enter: {otherwise}):").strip()
         if not key:
-            return None if is_required and not known.key else known
+            return None
         try:
             check_key(key)
         except UsageError as error:
@@ -205,6 +206,19 @@ def _ask_key(server: ServerChoice, known: ChosenKey, *, is_rejected: bool) -> Ch
 async def _models(endpoint: EndpointSettings) -> list[ModelDetails]:
     async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
         return await find_details(await client.list_models(), endpoint.base_url, {})
+
+
+def _try_key(server: ServerChoice, key: ChosenKey, model: str) -> ChosenKey | None:
+    """The key with which the model answered, or that is to be saved nevertheless. None to choose another server."""
+    while True:
+        say(f"Trying {model} with one request of a few tokens …")
+        trial = anyio.run(_try, EndpointSettings(server.base_url, "newel setup", key.key), model)
+        say(trial.rejection or trial.message)
+        if trial.rejection and (asked := _ask_key(server, "keep this one" if key.key else "none")):
+            key = asked
+            continue
+        keeps = trial.works is not False or confirm("Save it anyway?", default=False)
+        return key if keeps else None
 
 
 async def _try(endpoint: EndpointSettings, model: str) -> ModelTrial:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from newel.agent.errors import NewelError
+from newel.text.format import wrap_words
 from newel.text.fuzzy import fuzzy_matches
 from newel.text.sanitize import escape_line, sanitize
 
@@ -23,13 +25,13 @@ class SetupCancelled(NewelError):
 
 
 def say(text: str) -> None:
-    sys.stderr.write(f"{sanitize(text)}\n")
+    sys.stderr.write(f"{_wrapped(text)}\n")
     sys.stderr.flush()
 
 
 def ask_line(question: str) -> str:
     """One line. Raises ``SetupCancelled`` at the end of the input."""
-    sys.stderr.write(sanitize(question))
+    sys.stderr.write(f"{_wrapped(question)} ")
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
@@ -43,15 +45,19 @@ def ask_secret(question: str) -> str:
     from getpass import getpass
 
     try:
-        return getpass(sanitize(question), stream=sys.stderr)
+        return getpass(f"{_wrapped(question)} ", stream=sys.stderr)
     except EOFError as error:
         sys.stderr.write("\n")
         raise SetupCancelled("Nothing was saved.") from error
 
 
+def _wrapped(text: str) -> str:
+    return wrap_words(sanitize(text), shutil.get_terminal_size().columns)
+
+
 def confirm(question: str, *, default: bool) -> bool:
     while True:
-        answer = ask_line(f"{question} {'[Y/n]' if default else '[y/N]'} ").lower()
+        answer = ask_line(f"{question} {'[Y/n]' if default else '[y/N]'}").lower()
         if answer in {"y", "yes", "n", "no", ""}:
             return answer in {"y", "yes"} or (not answer and default)
 
@@ -62,7 +68,7 @@ def choose_or_type(title: str, rows: Sequence[str], is_typed: Callable[[str], bo
     for number, row in enumerate(rows, 1):
         say(f"  {number}  {escape_line(row)}")
     while True:
-        answer = ask_line(f"Number, 1 to {len(rows)}: ")
+        answer = ask_line(f"Number, 1 to {len(rows)}:")
         if answer.isdecimal() and 1 <= int(answer) <= len(rows):
             return int(answer) - 1
         if is_typed(answer):
@@ -93,7 +99,7 @@ def choose_name(
         more = len(shown) - SHOWN
         if more > 0:
             say(f"  and {more} more: type a part of the name")
-        answer = ask_line(f"Number, or a part of the name (Enter: {otherwise}): ")
+        answer = ask_line(f"Number, or a part of the name (Enter: {otherwise}):")
         if not answer:
             return None
         if answer.isdecimal() and 1 <= int(answer) <= min(len(shown), SHOWN):

@@ -30,7 +30,7 @@ HOME_QUESTION: Final = (
 
 SCROLLED: Final = "This is longer than your screen: scroll up to its beginning before you answer."
 
-SETUP_QUESTION: Final = "No model is configured. Set one up now?"
+SETUP_QUESTION: Final = "No model is configured.\nSet one up now?"
 
 _PROJECT_ANSWERS: Final = {
     "y": True,

@@ -76,6 +76,14 @@ class EndpointMissing(RequestRejected, code="request_rejected"):
     """The server does not have the path; a model that it does not have is another error."""
 
 
+class KeyRejected(RequestRejected, code="request_rejected"):
+    """The server refuses the key, or requires one. ``reason`` is the message without the remedy, for a program that asks for a key."""
+
+    def __init__(self, reason: str, remedy: str, *, status: int) -> None:
+        super().__init__(f"{reason} {remedy}", status=status)
+        self.reason = reason
+
+
 class EndpointDescription(msgspec.Struct, frozen=True):
     """The URL and model of a request, for error messages. ``secret`` never appears in them. ``api`` is what the server should be,
     ``base_hint`` what to check about its address, ``key_hint`` how to set a key.
@@ -161,6 +169,8 @@ def classify(
         status = 401
     elif _UNSUPPORTED_PLACE in codes and "location" in message:
         detail += " Use a server that serves your location."
+    if status in (401, 403):
+        return _key_error(status, detail, endpoint)
     return RequestRejected(_rejection_message(status, detail, endpoint), status=status)
 
 
@@ -244,12 +254,14 @@ def _decoded(body: bytes) -> object:
         return None
 
 
+def _key_error(status: int, detail: str, endpoint: EndpointDescription) -> KeyRejected:
+    fault, remedy = ("rejected the", "a valid one") if endpoint.secret else ("requires an", "one")
+    reason = f"{endpoint.url} {fault} API key ({status}){detail}"
+    return KeyRejected(reason, f"{endpoint.key_hint} to {remedy}.", status=status)
+
+
 def _rejection_message(status: int, detail: str, endpoint: EndpointDescription) -> str:
     url, model = endpoint.url, endpoint.model
-    if status in (401, 403) and not endpoint.secret:
-        return f"{url} requires an API key ({status}){detail} {endpoint.key_hint} to one."
-    if status in (401, 403):
-        return f"{url} rejected the API key ({status}){detail} {endpoint.key_hint} to a valid one."
     if status in _MISSING:
         return (
             f"{url} was not found, or the server does not have the model '{model}' ({status}){detail} "

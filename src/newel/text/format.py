@@ -13,7 +13,7 @@ from typing import Any
 from newel.agent.events import EndReason, ModelRouted, Retry
 from newel.agent.formatting import pluralize
 from newel.agent.messages import Usage
-from newel.text.json import to_json
+from newel.text.json import regex, to_json
 from newel.text.sanitize import escape_line, sanitize
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
@@ -87,6 +87,25 @@ def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
             lines.append(name.ljust(at) + first)
         lines += [" " * at + line for line in more]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def wrap_words(text: str, columns: int) -> str:
+    """Wrap lines between words, indented like their beginning; a number there counts. A longer word, such as a path, stays whole."""
+    import textwrap
+
+    lines: list[str] = []
+    for line in text.split("\n"):
+        found = regex(r" *(?:\d+  )?").match(line)
+        start = found[0] if found else ""
+        wrapper = textwrap.TextWrapper(
+            columns,
+            initial_indent=start,
+            subsequent_indent=" " * len(start),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += wrapper.wrap(line[len(start) :]) or [""]
+    return "\n".join(lines)
 
 
 def elide_middle(text: str, limit: int = 160) -> str:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -14,6 +18,39 @@ from tests.tmux import Tmux
 Make = Callable[..., Newel]
 
 KEY = "sk-typed-0123456789abcdef"
+STREAM = (
+    b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@contextmanager
+def server_with_key(*, list_is_open: bool) -> Generator[str]:
+    """The address of a server that accepts no other key than ``KEY``; many servers list their models without one."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # the library's name
+            self._answer(json.dumps({"data": [{"id": "alpha"}]}).encode(), is_open=list_is_open)
+
+        def do_POST(self) -> None:  # the library's name
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(STREAM, is_open=False, kind="text/event-stream")
+
+        def _answer(self, body: bytes, *, is_open: bool, kind: str = "application/json") -> None:
+            if not is_open and self.headers["Authorization"] != f"Bearer {KEY}":
+                self.send_error(401)
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — the library's name
+            """Requests are no output of a test."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
 
 
 @pytest.fixture
@@ -48,7 +85,7 @@ def answer_to_the_end(screen: Tmux, newel: Newel, key: str = "") -> None:
 
 def test_a_newcomer_is_asked_and_then_answered(newel: Newel) -> None:
     with on_screen(newel) as screen:
-        screen.wait_for("No model is configured. Set one up now? [Y/n]")
+        screen.wait_for("No model is configured.\nSet one up now? [Y/n]")
         screen.answer("", "Enter")
         answer_to_the_end(screen, newel)
         screen.wait_for("Save? [Y/n]")
@@ -165,6 +202,38 @@ def test_a_key_is_typed_unseen_and_kept_for_its_server(newel: Newel) -> None:
     assert "authorization" in newel.server.requests[-1]["headers"]
     assert KEY not in config(newel).read_text()
     assert KEY in (config(newel).parent / "keys.json").read_text()
+
+
+@pytest.mark.parametrize("list_is_open", [True, False])
+def test_after_a_key_that_the_server_rejects_another_one_is_asked_for(
+    newel: Newel, *, list_is_open: bool
+) -> None:
+    """Advice about variables and options does not help somebody who is asked for the key."""
+    with server_with_key(list_is_open=list_is_open) as address, on_screen(newel, "setup") as screen:
+        screen.wait_for("Number, 1 to ")
+        screen.type(address, "Enter")
+        screen.wait_for("Key for")
+        screen.type("sk-wrong-0123456789", "Enter")
+        screen.wait_for("rejected the API key (401)")
+        screen.wait_for("Key for", times=2)
+        assert "LLM_AUTH_TOKEN" not in screen.text
+        screen.type(KEY, "Enter")
+        screen.wait_for("alpha answers with this key")
+        screen.wait_for("Save? [Y/n]")
+        screen.type("", "Enter")
+        screen.wait_for_end()
+    assert KEY in (config(newel).parent / "keys.json").read_text()
+    assert "sk-wrong" not in (config(newel).parent / "keys.json").read_text()
+
+
+def test_no_word_is_cut_in_a_narrow_terminal(newel: Newel) -> None:
+    words: dict[int, list[str]] = {}
+    for columns in (40, 200):
+        with on_screen(newel, "setup", columns=columns) as screen:
+            answer_to_the_end(screen, newel)
+            screen.wait_for("Save? [Y/n]")
+            words[columns] = screen.text.partition("To be saved")[0].split()  # a path may be too long
+    assert words[40] == words[200]
 
 
 @pytest.mark.parametrize("is_in_file", [True, False])

@@ -12,6 +12,7 @@ import pytest
 from newel.agent.errors import ContextOverflow, ProviderError, RateLimited, RequestRejected, ServerFailed
 from newel.providers.errors import (
     EndpointDescription,
+    KeyRejected,
     error_from_event,
     error_from_response,
     parse_error_body,
@@ -30,7 +31,7 @@ def openai(message: str, code: str | None = None, kind: str | None = None) -> by
     ("status", "body", "kind"),
     [
         (400, openai("Bad tool schema"), RequestRejected),
-        (401, openai("Incorrect API key"), RequestRejected),
+        (401, openai("Incorrect API key"), KeyRejected),
         (404, openai("No such model"), RequestRejected),
         (408, b"", ServerFailed),
         (429, openai("Slow down", kind="rate_limit_exceeded"), RateLimited),
@@ -150,7 +151,7 @@ def test_retry_after_as_a_date_is_used() -> None:
         ({"message": "busy", "code": 429}, RateLimited),
         ({"message": "busy", "type": "rate_limit_error"}, RateLimited),
         ({"message": "bad", "type": "invalid_request_error"}, RequestRejected),
-        ({"message": "who", "type": "authentication_error"}, RequestRejected),
+        ({"message": "who", "type": "authentication_error"}, KeyRejected),
         ({"message": "too long", "code": "context_length_exceeded"}, ContextOverflow),
         ({"message": "out of memory", "code": 500}, ServerFailed),
         ("out of memory", ServerFailed),

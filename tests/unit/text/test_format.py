@@ -24,6 +24,7 @@ from newel.text.format import (
     one_line,
     short_number,
     usage_line,
+    wrap_words,
 )
 
 CASES: Final[dict[str, list[Any]]] = json.loads(
@@ -97,6 +98,12 @@ def test_a_list_of_names_is_indented_at_its_start() -> None:
 def test_a_list_loses_no_word_at_any_width(rows: list[tuple[str, str]], columns: int) -> None:
     assert "".join(format_columns(rows, columns).split()) == "".join(
         "".join(name + words for name, words in rows).split()
+    )
+
+
+def test_what_continues_a_line_is_indented_like_its_beginning() -> None:
+    assert wrap_words("one two three\n\n   1  a-long-name and more", 12) == (
+        "one two\nthree\n\n   1  a-long-name\n      and\n      more"
     )
 
 
