@@ -30,6 +30,10 @@ class _NullProjectView:
         del folder
         return False
 
+    async def has_no_repository(self, folder: str, /) -> bool:
+        del folder
+        return False
+
 
 async def may_hold(condition: str, tool: str, given: Mapping[str, Any], *, root: str, home: str) -> bool:
     """Whether a hook with this condition runs for a call. ``given`` are its arguments, with absolute paths."""

@@ -57,3 +57,7 @@ class ProjectView(Protocol):
         may not be read unasked.
         """
         ...
+
+    async def has_no_repository(self, folder: str, /) -> bool:
+        """Whether git finds no repository from a folder, whatever its settings."""
+        ...

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -99,16 +100,22 @@ def view_of(project: Path, home: Path) -> WorkspaceView:
     return WorkspaceView(LocalWorkspace(root), places, LocalViewedFiles())
 
 
+@asynccontextmanager
+async def host_view_of(project: Path, home: Path, sshd: Sshd) -> AsyncGenerator[WorkspaceView]:
+    root = os.path.realpath(project)  # noqa: ASYNC240 — once
+    async with connected(Target("own", path=root), config=str(sshd.config)) as connection:
+        places = SecretPaths(root, home=str(home))
+        yield WorkspaceView(SshWorkspace(connection), places, HostViewedFiles(connection))
+
+
 @pytest.fixture(params=["here", "on a host"])
 async def view(request: pytest.FixtureRequest, template: Path, sshd: Sshd) -> AsyncGenerator[WorkspaceView]:
     """That of a project here, or of the same one over SSH."""
     if request.param == "here":
         yield view_of(template / "project", template / "home")
         return
-    root = os.path.realpath(template / "project")  # noqa: ASYNC240 — once
-    async with connected(Target("own", path=root), config=str(sshd.config)) as connection:
-        places = SecretPaths(root, home=str(template / "home"))
-        yield WorkspaceView(SshWorkspace(connection), places, HostViewedFiles(connection))
+    async with host_view_of(template / "project", template / "home", sshd) as on_host:
+        yield on_host
 
 
 def test_there_are_five_hundred() -> None:
@@ -264,6 +271,43 @@ async def test_a_repository_of_the_project_is_read_unasked(
     view = _view_of_copy(project, tmp_path) if "copy" in place else view_of(project, tmp_path / "home")
     asks = how == "alternates" and "worktree" in place  # then they are not in the folder of the user
     assert (await judge_command(command, RuleSet(), view)).effect == ("none" if asks else "reads")
+
+
+@pytest.mark.parametrize("place", ["here", "on a host"])
+async def test_git_is_not_asked_about_where_there_is_no_repository(
+    tmp_path: Path, sshd: Sshd, place: str
+) -> None:
+    """Otherwise an agent's first `git status` in a folder without one needs an answer. What git reads without one does, too."""
+    (tmp_path / "project" / "sub").mkdir(parents=True)
+    project = tmp_path / "project"
+    async with AsyncExitStack() as stack:
+        view = view_of(project, tmp_path)
+        if place == "on a host":
+            view = await stack.enter_async_context(host_view_of(project, tmp_path, sshd))
+        for command in ("git status", "git log --oneline", "cd ./sub && git branch --show-current"):
+            assert (await judge_command(command, RuleSet(), view)).effect == "reads", command
+        for command in ("git diff sub .", "git diff", "git grep one", "git shortlog", "git init"):
+            assert (await judge_command(command, RuleSet(), view)).effect == "none", command
+
+
+BARE: Final = "git init -q --bare {} && git -C {} config core.bare false && git -C {} config core.worktree ."
+
+IN_THE_WAY: Final = {
+    "a repository above": "git init -q .. && git -C .. config core.fsmonitor pwn",
+    "a file that names one": "git init -q ../other && git -C ../other config core.fsmonitor pwn && echo 'gitdir: ../other/.git' > .git",
+    "a folder of git": BARE.format(".", ".", "."),
+    "a folder of git above": BARE.format("..", "..", ".."),
+    "a broken one": "mkdir .git",
+}
+
+
+@pytest.mark.parametrize("how", IN_THE_WAY)
+async def test_git_is_asked_about_wherever_it_may_find_a_repository(tmp_path: Path, how: str) -> None:
+    """Its settings may start any program."""
+    project = tmp_path / "above" / "project"
+    project.mkdir(parents=True)
+    _sh(project, IN_THE_WAY[how])
+    assert (await judge_command("git status", RuleSet(), view_of(project, tmp_path))).effect == "none"
 
 
 @pytest.mark.parametrize("subcommand", ["blame", "diff", "log", "show", "status"])

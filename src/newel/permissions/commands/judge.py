@@ -101,7 +101,10 @@ async def _may_read(reads: Reads, bases: Sequence[str], project: ProjectView) ->
     """Whether a command that reads may do so unasked, in whichever of the folders it runs."""
     for base in bases:
         paths = [posixpath.join(base, path) for path in reads.paths]
-        if reads.uses_git and not await project.is_git_safe(base):
+        if reads.uses_git and not (
+            (reads.needs_repository and await project.has_no_repository(base))
+            or await project.is_git_safe(base)
+        ):
             return False
         if not await project.may_read(paths or [base], recurses=reads.recurses):
             return False

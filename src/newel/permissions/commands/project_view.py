@@ -143,6 +143,24 @@ class WorkspaceView:
         except NewelError:
             return False
 
+    async def has_no_repository(self, folder: str, /) -> bool:
+        try:
+            where = await self._workspace.resolve(folder or ".")
+            return await self._files.in_thread(lambda: self._has_no_repository(where))
+        except NewelError:
+            return False
+
+    def _has_no_repository(self, folder: str) -> bool:
+        """Whether neither the folder nor one above it has a ``.git`` or is itself a folder of git. What git says would not do: it also
+        finds none if a setting forbids one, which the command's own environment may allow.
+        """
+        folders = [folder]
+        while (above := posixpath.dirname(folders[-1])) != folders[-1]:
+            folders.append(above)
+        return not any(
+            self._files.stamps([posixpath.join(each, name) for each in folders for name in (".git", "HEAD")])
+        )
+
     def _is_open(self, folders: Sequence[str]) -> bool:
         """Whether all that is below folders may be read, as far as names tell, and what links lead to."""
         left = MAX_ENTRIES

@@ -15,12 +15,14 @@ from newel.permissions.commands.programs import ReadingProgram, programs
 
 class Reads(NamedTuple):
     """A command that only reads. ``paths`` are the files and folders that it names; ``recurses``: it reads what is in the folders, the
-    working folder if it names none. ``uses_git``: it is safe only if the repository's settings are.
+    working folder if it names none. ``uses_git``: it is safe only if the repository's settings are; with ``needs_repository`` also where
+    there is no repository, as it reads nothing there.
     """
 
     paths: list[str]
     recurses: bool = False
     uses_git: bool = False
+    needs_repository: bool = False
 
     @property
     def needs_no_file(self) -> bool:
@@ -35,6 +37,9 @@ GIT_SETTINGS: Final = (
     r"|lfs\.(?:extension|customtransfer)\..*|lfs\.standalonetransferagent|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule|diff\.orderfile|blame\.ignorerevsfile|mailmap\..*"
 )
 """The names of settings of a repository with which a command of git that reads might start a program, or read another place."""
+
+_WITHOUT_REPOSITORY: Final = frozenset({"diff", "grep", "shortlog"})
+"""Commands of git that read files, or their input, where there is no repository."""
 
 
 def find_reads(words: Sequence[str]) -> Reads | None:
@@ -198,4 +203,4 @@ def _git(arguments: Sequence[str]) -> Reads | None:
     paths = [
         operand.rpartition(":")[2] if subcommand in {"show", "cat-file"} else operand for operand in operands
     ]
-    return Reads(paths, uses_git=True)
+    return Reads(paths, uses_git=True, needs_repository=subcommand not in _WITHOUT_REPOSITORY)
