@@ -57,8 +57,8 @@ def test_escape_twice_takes_the_conversation_and_the_files_back(open_terminal: O
     (project / "mine.txt").write_text("mine\n")
     escape_twice(terminal)
     rows = list_after(terminal, "Back to before which prompt?").strip().splitlines()
-    assert rows[0] == f"{MARK} run rm one.txt  (1 file changed since)"
-    assert rows[1].strip() == "run echo 2 > two.txt; echo more >> one.txt  (2 files changed since)"
+    assert re.fullmatch(rf"{MARK}  3  \d\d:\d\d  run rm one.txt  \(1 file changed since\)", rows[0])
+    assert rows[1].endswith("  run echo 2 > two.txt; echo more >> one.txt  (2 files changed since)")
     terminal.send(DOWN + "\r")
     terminal.wait_for("Go back to before")
     terminal.send("\r")
@@ -79,6 +79,14 @@ def test_escape_twice_takes_the_conversation_and_the_files_back(open_terminal: O
         terminal.send("y\r")
         terminal.wait_for(partial(has_files, project, expected))
         terminal.wait_for(partial(is_idle, terminal))
+
+
+def test_prompts_of_the_same_text_are_told_apart(open_terminal: Open) -> None:
+    """Otherwise the wrong one is chosen, and more goes back than was meant."""
+    terminal = begin(open_terminal, "run true", "run true", answers=2)
+    escape_twice(terminal)
+    rows = list_after(terminal, "Back to before which prompt?").strip().splitlines()
+    assert [row.strip(f"{MARK} ").split()[0] for row in rows[:2]] == ["2", "1"]
 
 
 def test_the_conversation_alone_goes_back_and_the_files_stay(open_terminal: Open, project: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from newel.agent.formatting import pluralize
@@ -44,7 +45,7 @@ async def rewind(context: CommandContext, _: str) -> None:
     if not prompts:
         context.say("Nothing has been said yet.")
         return
-    picked = await context.pick("Back to before which prompt?", [_row(prompt) for prompt in prompts])
+    picked = await context.pick("Back to before which prompt?", _rows(prompts))
     if picked is None:
         return
     prompt = prompts[picked]
@@ -87,7 +88,26 @@ async def _prompts(context: CommandContext, project: ProjectReview | None) -> li
     ]
 
 
-def _row(prompt: _Prompt) -> str:
+def _rows(prompts: Sequence[_Prompt]) -> list[str]:
+    """Each prompt with its number and time, as the text of several may be the same; with the date unless all are of today."""
+    times = [_time_of(prompt.message) for prompt in prompts]
+    today = datetime.now().astimezone().date()
+    form = "%H:%M" if all(time is None or time.date() == today for time in times) else "%Y-%m-%d %H:%M"
+    return [
+        f"{number:>2}  {time.strftime(form) if time else ''}  {_describe(prompt)}"
+        for number, prompt, time in zip(range(len(prompts), 0, -1), prompts, times, strict=True)
+    ]
+
+
+def _time_of(message: UserMessage) -> datetime | None:
+    """Local time; None for that of a file from elsewhere that has none."""
+    try:
+        return datetime.fromisoformat(message.timestamp).astimezone()
+    except ValueError:
+        return None
+
+
+def _describe(prompt: _Prompt) -> str:
     changed = f"  ({pluralize(len(prompt.files), 'file')} changed since)" if prompt.files else ""
     return f"{one_line(prompt.message.text, 70)}{changed}"
 
