@@ -19,6 +19,9 @@ from newel.text.sanitize import escape_line, sanitize
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 """Precedes the user's input."""
 
+TOLD = "Newel told the model:"
+"""Precedes a message that Newel sends in place of the user."""
+
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 SUBJECT = {

@@ -241,7 +241,11 @@ def test_what_the_model_was_told_is_no_prompt_of_the_user(with_model: Make) -> N
         terminal.wait_for("Noted.")
     with conversation(newel, "-c") as terminal:
         terminal.wait_for("── Resumed")
-        assert re.search(r"^The background command b[0-9a-f]{4} has ended", terminal.view, re.MULTILINE)
+        assert re.search(
+            r"^Newel told the model: The background command b[0-9a-f]{4} has ended",
+            terminal.view,
+            re.MULTILINE,
+        )
         terminal.type("/rewind", "Enter")
         terminal.wait_for("Esc cancels")
         listed = terminal.view.rpartition("── Resumed")[2]

@@ -115,7 +115,8 @@ def test_undos_before_a_kill_are_reported_afterwards(screen: str, newel: Newel) 
     assert [words.startswith("I have reviewed") for words in said(newel)] == [False, True, False]
 
 
-def test_the_notice_takes_one_line_of_the_screen(newel: Newel) -> None:
+def test_the_notice_takes_one_line_of_the_screen_and_is_no_prompt_of_the_user(newel: Newel) -> None:
+    """Otherwise a user reads words in their name that they have not said."""
     env = newel.environ | {"TERM": "xterm-256color"}
     terminal = Terminal([str(BIN / "newel")], newel.project, 120, 40, env)
     try:
@@ -128,8 +129,14 @@ def test_the_notice_takes_one_line_of_the_screen(newel: Newel) -> None:
         terminal.wait_for("Undone in 2 files")
         terminal.send("thanks\r")
         terminal.wait_for("Oh.")
-        notice = "I have reviewed your changes. Undone: what the run “make both” changed, in: - a.txt - b.txt Read these"
+        notice = "Newel told the model: I have reviewed your changes. Undone: what the run “make both” changed, in: - a.txt"
         assert f"\n{notice}" in terminal.screen.text
+        terminal.send("\x0f")
+        terminal.wait_for("\nNewel told the model: I have reviewed your changes.\nUndone: what")
+        terminal.send("q")
+        terminal.send("/branch\r")
+        terminal.wait_for("Go back to which message?")
+        assert "I have reviewed" not in terminal.screen.text.rpartition("Go back to which message?")[2]
     finally:
         terminal.close()
 

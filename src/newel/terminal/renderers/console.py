@@ -10,7 +10,15 @@ from newel.agent.messages import AssistantMessage, UserMessage
 from newel.terminal.renderers.base import COMPACTED, Renderer, RunSummary
 from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.stdout import TextSink
-from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration, shown_name
+from newel.text.format import (
+    ENDINGS,
+    TOLD,
+    command_of,
+    describe_call,
+    describe_retry,
+    format_duration,
+    shown_name,
+)
 from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
 
 ERROR_CODES = frozenset({"workspace_error", "session_damage"})
@@ -63,7 +71,7 @@ class ConsoleRenderer(Renderer):
         self.out.flush()
 
     def show_prompt(self, message: UserMessage, /) -> None:
-        self._line(f"{'' if message.is_notice else '> '}{sanitize(message.text)}")
+        self._line(f"{TOLD if message.is_notice else '>'} {sanitize(message.text)}")
         self.out.flush()
 
     def close(self) -> None:
@@ -79,7 +87,7 @@ class ConsoleRenderer(Renderer):
 
     def on_prompt(self, message: UserMessage) -> None:
         if self._echo:
-            self._line(f"> {sanitize(message.text)}")
+            self.show_prompt(message)
 
     def on_text(self, text: str) -> None:
         if not self._omit_answer:

@@ -17,7 +17,15 @@ from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import LiveScreen, Screen
 from newel.terminal.renderers.styles import Styles
-from newel.text.format import ENDINGS, describe_retry, format_duration, format_elapsed, one_line, short_number
+from newel.text.format import (
+    ENDINGS,
+    TOLD,
+    describe_retry,
+    format_duration,
+    format_elapsed,
+    one_line,
+    short_number,
+)
 from newel.text.sanitize import SanitizedStream, sanitize
 
 if TYPE_CHECKING:
@@ -147,7 +155,7 @@ class RichRenderer(LiveRenderer):
 
     def on_prompt(self, message: UserMessage) -> None:
         if message.is_notice:  # not words of the user
-            self.note(" ".join(message.text.split()), "aside")
+            self.note(" ".join([TOLD, *message.text.split()]), "aside")
             return
         self._print("user", styles.user_text(message.text))
         for attachment in message.attachments:

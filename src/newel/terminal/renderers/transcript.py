@@ -20,7 +20,7 @@ from newel.agent.messages import (
 )
 from newel.agent.transform import COMPACTION
 from newel.terminal.renderers.base import COMPACTED
-from newel.text.format import PROMPT, describe_call, one_line
+from newel.text.format import PROMPT, TOLD, describe_call, one_line
 from newel.text.json import as_list, as_str
 from newel.text.sanitize import escape_invisible, sanitize
 
@@ -57,8 +57,8 @@ def transcript_of(messages: Sequence[AppMessage]) -> list[Section]:
         match message:
             case UserMessage():
                 names = [f"  + {one_line(attachment.file_name)}" for attachment in message.attachments]
-                kind = "note" if message.is_notice else "user"
-                sections.append(Section(kind, "\n".join([message.text, *names])))
+                kind, told = ("note", f"{TOLD} ") if message.is_notice else ("user", "")
+                sections.append(Section(kind, "\n".join([told + message.text, *names])))
                 sections += [Section("call", attachment.only_text) for attachment in message.attachments]
             case AssistantMessage():
                 sections += _answer(message, results)

@@ -103,7 +103,9 @@ async def branch(context: CommandContext, _: str) -> None:
     entries = [
         (entry, message)
         for entry in agent.session.get_tree()
-        if isinstance(message := entry.said(), UserMessage | AssistantMessage) and message.text
+        if isinstance(message := entry.said(), UserMessage | AssistantMessage)
+        and message.text
+        and not (isinstance(message, UserMessage) and message.is_notice)
     ]
     if not entries:
         context.say("Nothing has been said yet.")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from newel.agent.events import AgentEvent, ErrorEvent, Retry
-from newel.agent.messages import ToolCall
+from newel.agent.events import AgentEvent, ErrorEvent, MessageEnd, Retry
+from newel.agent.messages import ToolCall, UserMessage
 from newel.terminal.renderers.console import ConsoleRenderer
 
 READ = ToolCall("1", "read", {"file_path": "a.py"})
@@ -48,6 +48,11 @@ def test_a_whole_run_reads_like_a_report(scene: Callable[..., Any]) -> None:
         "\n"
         "3.1k in · 420 out · $0.004 · 11 % of 32k · 6.2 s\n"
     )
+
+
+def test_words_of_newel_to_the_model_are_not_those_of_the_user() -> None:
+    notice = MessageEnd(message=UserMessage("I have reviewed your changes.", id="decided_1_a"))
+    assert shown([notice], echo=True) == "Newel told the model: I have reviewed your changes.\n"
 
 
 def test_a_failed_command_shows_its_exit_code_and_last_lines(scene: Callable[..., Any]) -> None:
