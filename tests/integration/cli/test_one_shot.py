@@ -107,6 +107,19 @@ def test_a_rejected_request_is_exit_code_1_without_a_traceback_or_the_key(with_m
     assert "sk-test" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("words", [["-q"], ["-p"], ["--output-format", "json"]])
+def test_each_error_on_standard_error_begins_with_the_name_of_the_program(
+    with_model: Make, words: list[str]
+) -> None:
+    """Otherwise nobody can tell in the log of a script which program failed."""
+    newel = with_model(scenario("x", {"fault": {"kind": "status", "status": 400, "message": "No"}}))
+    for options, reason in ((words, "(400): No."), ([*words, "--nonsense"], "no option --nonsense.")):
+        said = [line for line in newel(*options, "x").stderr.split("\n") if reason in line]
+        assert len(said) == 1
+        assert said[0].startswith("newel: ")
+    assert newel("-q", "x").stderr.count("\n") == 1
+
+
 @pytest.mark.slow  # five attempts with pauses
 def test_keys_are_not_in_the_environment_of_commands(with_model: Make) -> None:
     newel = with_model(scenario("env", bash("env"), {"content": "Done."}))

@@ -33,7 +33,7 @@ class ConsoleRenderer(Renderer):
 
     ``echo`` repeats the user's prompt, for a reader who has not just typed it. ``separate_runs`` sets an empty
     line between two runs. ``window`` returns the size of the model's context in tokens. ``omit_answer`` leaves out the
-    final answer, which is written elsewhere. ``errors`` is a separate sink for errors.
+    final answer, which is written elsewhere. ``errors`` is a separate sink for errors, where they begin with the name of the program.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class ConsoleRenderer(Renderer):
         self._separate_runs = separate_runs
         self._omit_answer = omit_answer
         self._errors = errors or out
+        self._program = "newel: " if errors else ""
         self._summary = RunSummary(window)
         self._stream = SanitizedStream()
         self._at_line_start = True
@@ -135,13 +136,13 @@ class ConsoleRenderer(Renderer):
         self._error(f"Warning: {sanitize(message)}")
 
     def on_error(self, message: str) -> None:
-        self._error(f"Error: {sanitize(message)}")
+        self._error(f"{'' if self._program else 'Error: '}{sanitize(message)}")
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         if event.reason != "done":
             self._write_held()
-            message = "" if event.reason == "error" else sanitize(event.message)
-            self._error(message or ENDINGS.get(event.reason, ""))
+        if event.reason not in {"done", "error"}:
+            self._error(sanitize(event.message) or ENDINGS.get(event.reason, ""))
         self._held_answer = ""
         self._empty_line()
         self._line(self._summary.text(event))
@@ -156,7 +157,7 @@ class ConsoleRenderer(Renderer):
     def _error(self, text: str) -> None:
         self._end_line()
         if text:
-            self._errors.write(f"{text}\n")
+            self._errors.write(f"{self._program}{text}\n")
             self._errors.flush()
 
     def _write_text(self, text: str) -> None:
