@@ -7,9 +7,10 @@ import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -113,7 +114,7 @@ async def serve_workbench(
                 tasks.start_soon(show_and_end)
 
             with anyio.CancelScope() as serving:
-                await serve(app, listener, announce=announce, closing=closing)
+                _say_stopped(await serve(app, listener, announce=announce, closing=closing), options)
 
 
 def _create_app(
@@ -303,6 +304,16 @@ def _review_telemetry(
         return [*configured_secrets(settings.home, settings.cwd, os.environ), *factory.secrets]
 
     return review_telemetry(settings, signals, secrets_now)
+
+
+def _say_stopped(ended_by: Signals | None, options: WebOptions) -> None:
+    """A closing line in a terminal, which has echoed ^C: the shell's prompt would follow it on the same line."""
+    if ended_by is None or not sys.stderr.isatty():
+        return
+    kept = "" if options.ephemeral else " Its tabs are kept."
+    start = "\n" if ended_by is Signals.SIGINT else ""
+    with suppress(OSError):  # the terminal may have gone
+        print(f"{start}newel: The workbench has stopped.{kept}", file=sys.stderr, flush=True)  # noqa: T201 — for the user
 
 
 def _announce(access: ServerAccess) -> None:

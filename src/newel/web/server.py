@@ -104,14 +104,16 @@ async def serve(
     closing: anyio.Event,
     request_timeout: int = REQUEST_TIMEOUT_S,
     ping: float = PING_INTERVAL_S,
-) -> None:
-    """Serve until SIGINT, SIGTERM or SIGHUP, or until cancelled; then end within two seconds, regardless of open connections.
+) -> signal.Signals | None:
+    """Serve until SIGINT, SIGTERM or SIGHUP, which is returned, or until cancelled; then end within two seconds, regardless of open
+    connections.
 
     ``announce`` is called as soon as connections are accepted. ``closing`` is set at the end, for streams that would not end by
     themselves. ``request_timeout`` and ``ping`` are in seconds. Must run in the main thread.
     """
     _allow_many_files()
     server = _Server(_config(app, request_timeout, ping), announce, closing)
+    ended_by: signal.Signals | None = None
 
     def end() -> None:
         server.should_exit = True
@@ -126,11 +128,13 @@ async def serve(
         tasks.start_soon(run)
         try:
             with receiver(_end_signals()) as signals:
-                async for _ in signals:
+                async for number in signals:
+                    ended_by = ended_by or number
                     server.force_exit = server.should_exit  # a second signal ends it at once
                     end()
         finally:
             end()
+    return ended_by
 
 
 class _Server(uvicorn.Server):

@@ -19,6 +19,7 @@ from newel.app.user_browser import open_in_browser
 from tests.integration.workbench.conftest import Bench
 from tests.served import begin, served, wait_until
 from tests.support import Newel, bash, scenario
+from tests.tmux import Tmux
 
 WithModel = Callable[..., Newel]
 TOKEN = "a-token-that-was-chosen-for-the-tests-of-commands"
@@ -216,6 +217,17 @@ def test_a_port_in_use_is_reported_with_a_remedy(with_model: WithModel, tmp_path
     assert code == 1
     assert f"Port {port} on 127.0.0.1 is in use" in words
     assert "--port" in words
+
+
+def test_ctrl_c_ends_with_a_line_of_its_own(with_model: WithModel) -> None:
+    """Otherwise the shell's prompt stands behind `^C`, and nothing says what became of the open tabs."""
+    newel = with_model(scenario("ping", {"content": "pong"}))
+    with Tmux(["sh"], newel.project, newel.environ | {"PS1": "$ "}, columns=100) as screen:
+        screen.type("newel web --port 0", "Enter")
+        screen.wait_for("/#token=")
+        screen.type("", "C-c")
+        screen.wait_for("^C\nnewel: The workbench has stopped. Its tabs are kept.\n")
+        assert screen.text.split("\n")[-1] in {"$", "#"}
 
 
 def test_a_second_workbench_of_the_same_folder_is_refused(with_model: WithModel) -> None:
