@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from newel.terminal.renderers.palette import truncate
+from newel.terminal.renderers.palette import truncate, wrap
 
 SEPARATOR = " · "
+
+
+def wrap_hints(text: str, columns: int) -> str:
+    """Wrap between words. A separator that has no room at the end of its row is left out."""
+    begin = SEPARATOR.lstrip()
+    rows = [row for line in text.split("\n") for row in wrap(line, columns)]
+    return "\n".join(row.removeprefix(begin) for row in rows)
 
 
 def fit_hints(line: str, columns: int) -> str:

@@ -16,8 +16,8 @@ from prompt_toolkit.formatted_text import AnyFormattedText
 
 from newel.agent.messages import Attachment
 from newel.config.keymap import Keymap
-from newel.terminal.renderers.palette import wrap
 from newel.terminal.ui.clipboard import PastedImages
+from newel.terminal.ui.hints import wrap_hints
 from newel.terminal.ui.history import search_history
 from newel.terminal.ui.line_reader import ENTER, QUIET_S
 from newel.terminal.ui.picker import Picker
@@ -224,7 +224,7 @@ class WaitingMode(WritingMode):
         self._question = question
 
     def above(self, columns: int, rows: int) -> AnyFormattedText:  # noqa: ARG002 — a question is short
-        return [("class:question", "\n".join(wrap(self._question, columns)))]
+        return [("class:question", wrap_hints(self._question, columns))]
 
     def hints(self) -> list[str]:
         return ["Pause typing to answer · Esc stops"]

@@ -14,6 +14,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.screen import terminal_size
 from newel.text.format import one_line
 from newel.text.lines import LineSplitter
 from newel.text.sanitize import escape_invisible
@@ -201,6 +202,16 @@ async def until_quiet(lines: LineReader) -> str:
     return f"Typed before the question, and not sent: {one_line(typed)}" if typed else ""
 
 
+def question_on(out: TextIO, question: str) -> str:
+    """A question, inert, and wrapped between words where ``out`` is a terminal."""
+    question = escape_invisible(question)
+    if not out.isatty():
+        return question
+    from newel.terminal.ui.hints import wrap_hints  # later: Rich's cells take time to load
+
+    return wrap_hints(question, terminal_size(out)[0])
+
+
 class TerminalAsk:
     """An ``AskLine`` on a terminal, where ``renderer`` shows the run and ``lines`` reads the input."""
 
@@ -213,7 +224,7 @@ class TerminalAsk:
         self, question: str, about: str, *, interrupting: bool = False, keys: str = ""
     ) -> str | None:
         """With ``keys``, as ``CommandUI.ask``."""
-        question = escape_invisible(question)
+        question = question_on(self._out, question)
         with self._renderer.paused(), self._pastes_marked():
             if not interrupting:
                 self._lines.forget_typed()  # typed before the question, so no answer to it

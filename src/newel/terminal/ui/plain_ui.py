@@ -17,7 +17,7 @@ from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.renderers.transcript import Section
 from newel.terminal.ui.editor import edit_file, editor_command
-from newel.terminal.ui.line_reader import LineReader, until_quiet
+from newel.terminal.ui.line_reader import LineReader, question_on, until_quiet
 from newel.terminal.ui.terminal_ui import THEMES, InputHandler
 from newel.text.format import one_line
 from newel.text.sanitize import escape_invisible, sanitize
@@ -62,7 +62,7 @@ class PlainUI:
         interrupting: bool = False,
         keys: str = "",  # noqa: ARG002 — lines are read
     ) -> str | None:
-        question = escape_invisible(question)
+        question = question_on(self._out, question)
         if not interrupting:
             self._lines.forget_typed()
         if about:

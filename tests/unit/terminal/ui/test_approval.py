@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from newel.agent.messages import ToolCall
 from newel.permissions.approval import Approval, ApprovalRequest
-from newel.terminal.ui.approval import Approver, describe_answer, present, understand
+from newel.terminal.ui.approval import QUESTION_WITH_RULE, Approver, describe_answer, present, understand
+from newel.terminal.ui.hints import SEPARATOR, wrap_hints
 
 
 @pytest.mark.parametrize("answer", ["y", "Y", " yes "])
@@ -44,6 +45,15 @@ def test_the_question_hides_nothing() -> None:
     assert text == (
         "Run a command in /src/shop on this machine:\n\n    ls ␛[8m; rm -rf ~␛[0m\n    <U+202E>gpj.exe\n"
     )
+
+
+@given(st.integers(20, 160))
+def test_no_row_of_the_question_begins_with_a_separator(columns: int) -> None:
+    """It reads like a list of which the first answers are no part."""
+    rows = wrap_hints(QUESTION_WITH_RULE, columns).split("\n")
+    assert not any(row.startswith(SEPARATOR.strip()) for row in rows)
+    answers = QUESTION_WITH_RULE.replace(SEPARATOR, " ").split()
+    assert " ".join(rows).replace(SEPARATOR.rstrip(), "").split() == answers
 
 
 LONG = "".join(f"line {number}\n" for number in range(200))
