@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -13,13 +12,13 @@ import msgspec
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.ports import AgentMode, Model, Provider, ToolCallMode
 from newel.app.extensions import open_server
-from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
+from newel.config.settings import EndpointSettings, ModelFacts, Settings
 from newel.providers.families import FAMILIES, Api
 from newel.providers.http.urls import is_loopback
 from newel.providers.model_server import ModelServer, find_window
 from newel.providers.retry import RetryLimits
 from newel.providers.structured.tool_call_mode import suitable_mode
-from newel.text.sanitize import redact_url, sanitize
+from newel.text.sanitize import redact_url
 
 if TYPE_CHECKING:
     from newel.config.hosts import HostModel
@@ -393,25 +392,6 @@ async def _expanded(settings: Settings, name: str, endpoint: EndpointSettings, s
 
             names = [model.id for model in load_catalog().models_at(endpoint.base_url)]
     return expanded_name(settings.models, name, names)
-
-
-def warn_of_project_server(settings: Settings) -> None:
-    """Warn of a project's server that is ignored, or that makes calls need approval because only the project names it."""
-    if message := project_server_notice(settings):
-        print(f"newel: {message}", file=sys.stderr)  # noqa: T201 — for the user
-
-
-def project_server_notice(settings: Settings) -> str:
-    """See ``warn_of_project_server``; empty if there is nothing to report."""
-    if settings.ignored is not None:
-        from newel.app.trusting import has_undecided_server, ignored_message
-
-        return ignored_message(settings.ignored) if has_undecided_server(settings) else ""
-    if settings.origins.get("approve") == ONLY_DOTENV and settings.endpoint:
-        url = redact_url(settings.endpoint.base_url)
-        message = f"only the .env of this folder names the server {url}, so calls need your approval"
-        return f"{sanitize(message)} (--approve auto lifts that)"
-    return ""
 
 
 def _join_models(names: list[str]) -> str:

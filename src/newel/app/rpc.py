@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from newel.agent.errors import NewelError
 from newel.app.agent_factory import AgentOptions, open_agent
-from newel.app.model_resolver import warn_of_project_server
+from newel.app.project_notices import warn_of_project
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import load_settings
 
@@ -36,7 +36,7 @@ async def _serve(options: AgentOptions) -> int:
     from newel.terminal.ui.approval import Approver
 
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    warn_of_project_server(settings)
+    warn_of_project(settings)
     approver = Approver()
     async with open_agent(settings, options, approver, approver.elicit) as agent:
         warn_of_sandbox(agent.sandbox_problem)

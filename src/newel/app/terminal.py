@@ -12,7 +12,8 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.extra_tools import IN_TERMINAL, for_conversation
 from newel.app.garbage import AT_START, AT_WORK, WHILE_TYPING, ModuleFreezer
-from newel.app.model_resolver import NoModelChosen, warn_of_project_server
+from newel.app.model_resolver import NoModelChosen
+from newel.app.project_notices import warn_of_project
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.keymap import Keymap
 from newel.config.settings import Settings, load_settings
@@ -114,7 +115,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     answered = options.asks_program if lines_in else json_in
     approver = _approver() if interactive or answered or watched else None
     elicit = approver.elicit if approver else None
-    warn_of_project_server(settings)
+    warn_of_project(settings)
     format_command = shell_command_for(settings.host)
     if interactive and not json_in:
         settings = for_conversation(settings, IN_TERMINAL)

@@ -17,7 +17,7 @@ import msgspec
 
 from newel.app.agent_place import AgentPlace, open_agent_place
 from newel.app.extensions import extensions_of
-from newel.app.model_resolver import project_server_notice, warn_of_project_server
+from newel.app.project_notices import project_notices, warn_of_project
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
@@ -80,7 +80,7 @@ async def serve_workbench(
     from newel.web.security import ServerAccess
     from newel.web.server import listen, serve
 
-    warn_of_project_server(settings)
+    warn_of_project(settings)
     extensions_of(settings)  # one that is left out is named now, not in the middle of a conversation
     async with AsyncExitStack() as stack:
         place = await stack.enter_async_context(open_agent_place(settings, attended=True))
@@ -155,7 +155,7 @@ def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) 
         sandbox_problem=settings.sandbox_problem,
         ephemeral=options.ephemeral,
         fleets=settings.engine.is_set(os.environ),
-        notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
+        notice="\n".join(filter(None, (*project_notices(settings), settings.sandbox_problem))),
     )
 
 

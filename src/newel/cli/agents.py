@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.model_resolver import warn_of_project_server
+from newel.app.project_notices import warn_of_project
 from newel.cli.options import (
     Parser,
     add_list_options,
@@ -59,7 +59,7 @@ def command_agent(arguments: Sequence[str]) -> int:
     )
     text = sys.stdin.read() if options.contract == "-" else options.contract
     contract = None if options.resume else contract_of(text, options)
-    warn_of_project_server(settings)
+    warn_of_project(settings)
     return anyio.run(_run_agent, settings, contract, options)
 
 

@@ -43,6 +43,33 @@ def test_a_projects_files_start_no_program_and_answer_no_question(with_model: Ma
         assert {path.name for path in newel.project.iterdir()} - before == {"tmux"}
 
 
+def test_settings_in_a_project_are_named_with_the_file_that_counts(with_model: Make) -> None:
+    """Otherwise somebody who is used to settings of a project waits for theirs to apply."""
+    newel = with_model(scenario("go", {"content": "Done."}))
+    own, other = (folder / ".newel" / "config.toml" for folder in (newel.home, newel.project))
+    for file in (own, other):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text('thinking = "off"\n')
+    done = newel("-p", "go")
+    assert done.stdout == "Done.\n"
+    assert f"newel: {other} is ignored: settings are read from {own} only" in done.stderr
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel")], newel.project, environ, columns=200) as terminal:
+        terminal.wait_for("Enter sends")
+        assert terminal.text.count("config.toml is ignored") == 1
+    other.unlink()
+    assert "ignored" not in newel("-p", "go").stderr
+
+
+def test_the_users_own_file_is_not_that_of_a_project(with_model: Make) -> None:
+    """A conversation in the home folder, whose settings count."""
+    newel = with_model(scenario("go", {"content": "Done."}))
+    file = newel.project / ".newel" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('thinking = "off"\n')
+    assert "ignored" not in newel("-p", "go", NEWEL_HOME=str(file.parent)).stderr
+
+
 def test_the_users_own_programs_import_nothing_of_a_project_and_get_no_keys(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("touch asked"), {"content": "Done."}))
     (newel.project / "json.py").write_text("import os\nos.system('touch imported')\n")
