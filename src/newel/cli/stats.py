@@ -24,6 +24,10 @@ from newel.text.format import format_cost, format_duration, join_names, short_fo
 from newel.text.json import to_json
 from newel.text.sanitize import escape_line
 
+_EPILOG: Final = (
+    "A run is a message of yours that a model answered. It takes one request to a model, and another one after each round of tool calls. "
+    "Summaries, subagents and the judge of a contract make requests, too."
+)
 _PERIOD: Final = re.compile(r"(\d{1,4})([dw])")
 _IN_PIPES: Final = 160
 """Columns where there is no terminal: nothing is left out."""
@@ -35,6 +39,7 @@ def command_stats(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="newel stats",
         description="Show what models and tools have used on this machine: tokens, cost, time, and calls that failed.",
+        epilog=_EPILOG,
     )
     parser.add_argument(
         "--by", choices=get_args(By), default="model", help="what a row is about (default: model)"
@@ -111,9 +116,9 @@ def _print(report: UsageReport) -> None:
 
 def _summary(report: UsageReport) -> list[tuple[str, str]]:
     total = report.total
-    counted = ((report.sessions, "session"), (total.runs, "run"), (total.requests, "request"))
+    sessions, runs = pluralize(report.sessions, "session"), pluralize(total.runs, "run")
     return [
-        ("use", ", ".join(pluralize(number, noun) for number, noun in counted)),
+        ("use", f"{sessions}, {runs} with {pluralize(total.requests, 'request')} to models"),
         ("tokens", _tokens(total)),
         ("cost", _cost(report)),
         ("time", _time(total)),

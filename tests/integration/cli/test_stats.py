@@ -96,6 +96,15 @@ def test_a_run_is_counted_with_its_tokens_cost_time_and_calls(with_model: Make) 
     assert [(row["name"], row["counts"]["calls"]) for row in tools] == [("bash", 2)]
 
 
+def test_more_requests_than_messages_are_explained(with_model: Make) -> None:
+    """Otherwise a user of one message looks for who sent the others."""
+    newel = with_model(scenario("go", bash("true"), {"content": "Done."}))
+    newel("go")
+    assert "1 session, 1 run with 2 requests to models\n" in newel("stats").stdout
+    explained = " ".join(newel("stats", "--help").stdout.split())
+    assert "one request to a model, and another one after each round of tool calls" in explained
+
+
 def test_an_unknown_price_is_told_and_not_counted_as_nothing(with_model: Make) -> None:
     newel = with_model()
     write_session(
