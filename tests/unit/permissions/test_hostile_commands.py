@@ -290,6 +290,16 @@ async def test_git_is_not_asked_about_where_there_is_no_repository(
             assert (await judge_command(command, RuleSet(), view)).effect == "none", command
 
 
+async def test_git_is_asked_about_if_the_environment_names_a_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a tool does that sets variables for a project."""
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))
+    (tmp_path / "project").mkdir()
+    view = view_of(tmp_path / "project", tmp_path)
+    assert (await judge_command("git status", RuleSet(), view)).effect == "none"
+
+
 BARE: Final = "git init -q --bare {} && git -C {} config core.bare false && git -C {} config core.worktree ."
 
 IN_THE_WAY: Final = {

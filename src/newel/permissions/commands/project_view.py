@@ -44,6 +44,11 @@ class ViewedFiles(Protocol):
     @property
     def run_git(self) -> RunGit: ...
 
+    @property
+    def names_repository(self) -> bool:
+        """Whether the environment of commands names a repository, so that git looks for none."""
+        ...
+
     async def in_thread(self, work: Callable[[], bool], /) -> bool:
         """Do work that uses the other methods."""
         ...
@@ -77,6 +82,10 @@ class LocalViewedFiles:
     @property
     def home(self) -> str:
         return os.path.expanduser("~")  # noqa: PTH111 — an unknown home stays as it is
+
+    @property
+    def names_repository(self) -> bool:
+        return "GIT_DIR" in os.environ
 
     async def in_thread(self, work: Callable[[], bool], /) -> bool:
         return await anyio.to_thread.run_sync(work)
@@ -154,6 +163,8 @@ class WorkspaceView:
         """Whether neither the folder nor one above it has a ``.git`` or is itself a folder of git. What git says would not do: it also
         finds none if a setting forbids one, which the command's own environment may allow.
         """
+        if self._files.names_repository:
+            return False
         folders = [folder]
         while (above := posixpath.dirname(folders[-1])) != folders[-1]:
             folders.append(above)

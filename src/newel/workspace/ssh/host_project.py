@@ -58,6 +58,10 @@ class HostViewedFiles:
     def run_git(self) -> RunGit:
         return self._shell.run_git
 
+    @property
+    def names_repository(self) -> bool:
+        return False  # the environment of a login names none, unless its user wants that
+
     async def in_thread(self, work: Callable[[], T], /) -> T:
         return await self._bridge.run_in_thread(work)
 
