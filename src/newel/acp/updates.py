@@ -21,7 +21,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.text.format import describe_call, one_line
+from newel.text.format import TOLD, describe_call, one_line
 from newel.text.json import as_list, as_str
 from newel.tools import todo
 
@@ -121,6 +121,8 @@ class UpdateTranslator:
         """Show the messages of a session that was loaded."""
         for message in messages:
             match message:
+                case UserMessage() if message.is_notice:
+                    self.note(f"{TOLD} {message.text}")
                 case UserMessage():
                     for block in user_blocks(message):
                         self._send(p.UserMessageChunk(content=block, message_id=message.id))

@@ -39,13 +39,13 @@ async def try_model(endpoint: EndpointSettings, client: ModelServer, name: str) 
         loading = " The server may still be loading it." if is_loopback(endpoint.base_url) else ""
         return ModelTrial(None, f"{untested}: {name} did not answer within {TIMEOUT_S:g} s.{loading}")
     except KeyRejected as error:
-        return ModelTrial(False, f"{error}{remedy(endpoint, error)}", error.reason)
+        return ModelTrial(False, str(error), error.reason)
     except (RateLimited, RequestRejected) as error:
         if error.status not in {401, 402, 403, 404}:  # some reject so short an answer, or are busy
             return ModelTrial(None, f"{untested}. {error}")
-        return ModelTrial(False, f"{error}{remedy(endpoint, error)}")
+        return ModelTrial(False, str(error))
     except ProviderError as error:
-        return ModelTrial(False, f"{error}{remedy(endpoint, error)}")
+        return ModelTrial(False, f"{error}{remedy(error)}")
     return ModelTrial(True, f"{name} answers {'with this key' if endpoint.api_key else 'without a key'}")
 
 
@@ -53,12 +53,8 @@ async def _ignore(_: object) -> None:
     """The answer does not matter."""
 
 
-def remedy(endpoint: EndpointSettings, error: NewelError) -> str:
-    """What to do about an error, on a line of its own; empty if the error says so itself."""
-    if isinstance(error, ProviderError) and error.status in {401, 403}:
-        if endpoint.api_key is None:
-            return "\nNo key is set for it: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
-        return ""
+def remedy(error: NewelError) -> str:
+    """What to do about an error, on a line of its own; empty if the server answered, as its message says that."""
     if isinstance(error, ProviderError) and error.status:
-        return ""  # the server answered, and its message says why
+        return ""
     return f"\nCheck that the server is running and that the base URL is right. {ADDRESSES}"

@@ -169,7 +169,7 @@ def _reach(
         except ProviderError as error:
             if error.status in {404, 405, 501}:
                 return key, []  # it has no list
-            say(f"{error}{remedy(endpoint, error)}")
+            say(f"{error}{remedy(error)}")
             return None
         except ConfigError as error:
             say(str(error))

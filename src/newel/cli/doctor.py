@@ -156,7 +156,7 @@ async def _server(settings: Settings) -> list[Check]:
         try:
             names = await client.models()
         except NewelError as error:
-            return [*checks, Check(BAD, "connection", f"{error}{remedy(endpoint, error)}")]
+            return [*checks, Check(BAD, "connection", f"{error}{remedy(error)}")]
         return checks + await _answers(settings, endpoint, client, names)
 
 

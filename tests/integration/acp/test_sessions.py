@@ -171,6 +171,20 @@ async def test_a_session_goes_on_in_another_process(with_model: WithModel) -> No
         assert len(newel.requests[-1]["messages"]) > 5
 
 
+async def test_what_newel_told_the_model_is_not_shown_as_words_of_the_user(with_model: WithModel) -> None:
+    newel = with_model(scenario("make it", writing("a.txt", "one\n"), {"content": "Made it."}))
+    async with editing(newel, "--approve", "auto") as ide:
+        await ide.new_session()
+        await ide.prompt("make it")
+        assert newel("undo", "--yes").returncode == 0
+        await ide.prompt("make it")
+        session = ide.session
+    async with editing(newel) as ide:
+        await ide.agent.load_session(cwd=str(newel.project), session_id=session, mcp_servers=[])
+        assert ide.editor.text("user_message_chunk") == "make itmake it"
+        assert "Newel told the model: I have reviewed your changes." in ide.editor.text("agent_thought_chunk")
+
+
 async def test_resuming_does_not_repeat_the_conversation(with_model: WithModel) -> None:
     newel = with_model(scenario("hello", {"content": "Hello!"}))
     async with editing(newel) as ide:
