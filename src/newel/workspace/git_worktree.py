@@ -82,12 +82,15 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
 
 async def remove_if_unchanged(project: TrackedWorkspace, worktree: Worktree) -> bool:
     """Remove a worktree and its branch if it has no commit and no file that the commit has not, ignored ones included. Git refuses, too, if
-    there is something. Returns whether it is gone.
+    there is something, and wherever there are submodules. Returns whether it is gone.
     """
     place = project.at(worktree.path)
     head = await _git(place, "rev-parse", "HEAD")
-    status = await _git(place, "status", "--porcelain", "--ignored", "--ignore-submodules=none")
-    if head.exit_code or status.exit_code or head.stdout.strip() != worktree.commit or status.stdout.strip():
+    # The agent may have left settings there, above all in a submodule.
+    if head.exit_code or head.stdout.strip() != worktree.commit or await _find_program(place):
+        return False
+    status = await _git(place, "status", "--porcelain", "--ignored", "--ignore-submodules=all")
+    if status.exit_code or status.stdout.strip():
         return False
     if (await _git(project, "worktree", "remove", worktree.path)).exit_code:
         return False
@@ -96,18 +99,24 @@ async def remove_if_unchanged(project: TrackedWorkspace, worktree: Worktree) -> 
 
 
 async def _refuse_programs(project: TrackedWorkspace) -> None:
-    """Raises ``WorktreeError`` if the repository's own settings name a program that git would run for files that it writes or compares.
-    The user's own, such as Git LFS, may run.
+    """Raises ``WorktreeError`` if git would run a program that the repository's own settings name."""
+    if found := await _find_program(project):
+        raise WorktreeError(
+            f"No worktree is created, as the settings of the repository itself {found}, which Newel does not run. "
+            "Start without one, or create it with `git worktree add` and start in it."
+        )
+
+
+async def _find_program(project: TrackedWorkspace) -> str:
+    """What says that the repository's own settings name a program that git would run for files that it writes or compares; empty if they
+    name none. The user's own, such as Git LFS, may run.
     """
     done = await _git(project, "config", "--show-scope", "--name-only", "--get-regexp", _PROGRAMS)
     settings = (line.partition("\t") for line in done.stdout.splitlines())
     own = [name for scope, _, name in settings if scope not in {"system", "global", "command"}]
-    if own or done.exit_code not in (0, NOT_SET):
-        what = f"name a program for that ({escape_line(own[0], 80)})" if own else "cannot be read"
-        raise WorktreeError(
-            f"No worktree is created, as the settings of the repository itself {what}, which Newel does not run. "
-            "Start without one, or create it with `git worktree add` and start in it."
-        )
+    if own:
+        return f"name a program for that ({escape_line(own[0], 80)})"
+    return "" if done.exit_code in (0, NOT_SET) else "cannot be read"
 
 
 async def _make(project: TrackedWorkspace, folder: str) -> None:

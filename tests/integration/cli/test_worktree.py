@@ -65,6 +65,25 @@ def test_a_file_that_git_ignores_is_not_deleted(with_model: Make) -> None:
     assert (worktrees(newel)[0] / "a.log").exists()
 
 
+def test_what_a_command_leaves_in_a_submodule_runs_nothing_outside_of_the_sandbox(
+    with_model: Make, tmp_path: Path
+) -> None:
+    """Newel itself looks whether anything has changed, outside."""
+    commands = (
+        "cd lib && git init -q && echo x > f && git add f && git -c user.name=A -c user.email=a@b commit -qm x",
+        f"git config filter.x.clean 'touch {tmp_path}/ran; cat' && echo '* filter=x' > .git/info/attributes && touch f",
+    )
+    newel = in_repository(with_model(scenario("", bash(" && ".join(commands)), {"content": "Done."})))
+    commit = git(newel.project, "rev-parse", "HEAD").strip()
+    git(newel.project, "update-index", "--add", "--cacheinfo", f"160000,{commit},lib")
+    git(newel.project, "commit", "-qm", "Submodule")
+    done = newel("--worktree", "look", "--sandbox", "workspace")
+    assert done.stdout == "Done.\n", done.stderr
+    (place,) = worktrees(newel)
+    assert "filter" in (place / "lib" / ".git" / "config").read_text()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_conversation_shows_where_it_works(with_model: Make) -> None:
     newel = in_repository(with_model(scenario("", {"content": "Done."})))
     with Tmux([str(BIN / "newel"), "--worktree"], newel.project, newel.environ, columns=140) as screen:

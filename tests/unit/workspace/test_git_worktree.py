@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from newel.workspace.git_worktree import Worktree, WorktreeError, make_worktree
+from newel.workspace.git_worktree import Worktree, WorktreeError, make_worktree, remove_if_unchanged
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.tracked import TrackedWorkspace
@@ -172,3 +172,55 @@ async def test_a_projects_name_is_never_run_as_a_command(of: Open, shop: Path, t
         == "First"
     )
     assert {path.name for path in odd.iterdir()} == {".git", "src"}
+
+
+async def test_an_unchanged_worktree_is_removed_and_one_with_a_change_is_kept(
+    of: Open, shop: Path, tmp_path: Path
+) -> None:
+    project = of(shop)
+    made = await make_worktree(project, f"{tmp_path}/home/worktrees", "x")
+    folder = tmp_path / "home" / "worktrees" / "shop-x"
+    new = folder / "new.txt"
+    new.write_text("work")
+    assert not await remove_if_unchanged(project, made)
+    new.unlink()
+    assert await remove_if_unchanged(project, made)
+    assert not folder.exists()
+
+
+async def test_a_submodule_of_a_worktree_runs_nothing_when_the_worktree_is_looked_at(
+    of: Open, shop: Path, tmp_path: Path
+) -> None:
+    """A command in the sandbox cannot change the worktree's `.git`, but that of a submodule."""
+    library = tmp_path / "library"
+    shutil.copytree(shop, library)
+    git(shop, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "lib")
+    git(shop, "commit", "-qm", "Second")
+    project = of(shop)
+    made = await make_worktree(project, f"{tmp_path}/home/worktrees", "x")
+    inside = tmp_path / "home" / "worktrees" / "shop-x" / "lib"
+    git(library, "clone", "-q", ".", str(inside))
+    set_filter(inside, tmp_path)
+    assert not await remove_if_unchanged(project, made)
+    assert not (tmp_path / "ran").exists()
+    assert inside.exists()
+
+
+async def test_a_filter_that_was_set_meanwhile_does_not_run_when_the_worktree_is_looked_at(
+    of: Open, shop: Path, tmp_path: Path
+) -> None:
+    """Without a whole sandbox, a command can change the settings of the repository."""
+    project = of(shop)
+    made = await make_worktree(project, f"{tmp_path}/home/worktrees", "x")
+    set_filter(shop, tmp_path)
+    (Path(made.path) / "src" / "a.py").touch()
+    assert not await remove_if_unchanged(project, made)
+    assert not (tmp_path / "ran").exists()
+
+
+def set_filter(repository: Path, place: Path) -> None:
+    """Have git run a program for each file of a repository that it compares."""
+    git(repository, "config", "filter.x.clean", f"touch {place}/ran; cat")
+    (repository / ".git" / "info" / "attributes").write_text("* filter=x\n")
+    for file in repository.rglob("*.py"):
+        file.touch()
