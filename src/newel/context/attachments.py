@@ -40,7 +40,7 @@ class AttachableFiles(msgspec.Struct, frozen=True):
 
 
 async def load_attachment(workspace: Workspace, path: str, *, name: str | None = None) -> Attachment:
-    """Load a file, or the listing of a folder. ``path`` is absolute; ``name`` is its name for the model, by default the path.
+    """Load a file, or the listing of a folder. ``path`` is real; ``name`` is its name for the model, by default the path.
 
     An image (PNG, JPEG, GIF, WebP, recognized by its first bytes, up to 20 MiB) is scaled down if it is too large for a model;
     ``size`` is that of the file. Of other files ``extracted_text`` holds at most 256 KiB. Raises ``WorkspaceError`` for other
@@ -76,7 +76,8 @@ async def _image(workspace: Workspace, path: str, name: str, kind: str, head: He
         )
     data = head.data
     if len(data) < head.size:
-        data += await workspace.read_bytes(path, start=len(data), size=MAX_IMAGE_BYTES - len(data))
+        rest = MAX_IMAGE_BYTES - len(data)
+        data += await workspace.read_bytes(path, start=len(data), size=rest, nofollow=True)
     return await _decoded(data, name, kind, PurePosixPath(path).name, head.size)
 
 
@@ -104,7 +105,7 @@ async def _decoded(data: bytes, name: str, kind: str, file_name: str, size: int)
 
 
 async def _listing(workspace: Workspace, folder: str, name: str) -> Attachment:
-    entries = await workspace.list(folder, limit=MAX_SCANNED)
+    entries = await workspace.list(folder, limit=MAX_SCANNED, nofollow=True)
     listed = entries[:MAX_ENTRIES]
     lines = [entry.name + ("/" if entry.kind == "directory" else "") for entry in listed] or ["(empty)"]
     if len(entries) > MAX_ENTRIES:

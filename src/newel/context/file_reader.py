@@ -46,10 +46,10 @@ class Head(msgspec.Struct, frozen=True):
 
 
 async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
-    """Read the first ``limit`` bytes of a regular file, following links, with one request, or two for a longer file. ``path``
-    is absolute. Raises ``WorkspaceError``.
+    """Read the first ``limit`` bytes of a regular file with one request, or two for a longer file. ``path`` is real: if a link is in it by
+    now, this is not the file that was judged. Raises ``WorkspaceError``.
     """
-    data = await workspace.read_bytes(path, size=limit + 1)
+    data = await workspace.read_bytes(path, size=limit + 1, nofollow=True)
     if len(data) <= limit:
         return Head(data, len(data))
     info = await workspace.stat(path)

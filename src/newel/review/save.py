@@ -17,6 +17,7 @@ import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 import anyio
@@ -193,7 +194,7 @@ class DiskSync:
         if node is None:
             return PlannedFile(text_hash(()))
         if node.is_file:
-            data = await self.workspace.read_bytes(where, size=LARGEST + 1)
+            data = await self.workspace.read_bytes(where, size=LARGEST + 1, nofollow=True)
             if len(data) > LARGEST:
                 return await self._read_large(known.review, where, stat.S_IMODE(node.mode))
             if len(data) <= SMALL:
@@ -210,7 +211,8 @@ class DiskSync:
         """The state of a large file that is as the ledger has it, by its hash: such a change can be undone. Raises ``NotText``."""
         base = file_of(review.base)
         digest, start = hashlib.sha256(), 0
-        while base.is_plain and (piece := await self.workspace.read_bytes(where, start=start, size=LARGEST)):
+        read = partial(self.workspace.read_bytes, where, size=LARGEST, nofollow=True)
+        while base.is_plain and (piece := await read(start=start)):
             await anyio.to_thread.run_sync(digest.update, piece)
             start += len(piece)
         found = PlannedFile(f"sha256:{digest.hexdigest()}", mode)

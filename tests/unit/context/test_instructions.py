@@ -114,7 +114,7 @@ def test_unreadable_files_are_reported_and_skipped(tmp_path: Path) -> None:
     write(tmp_path / "home" / "AGENTS.md", "user")
     user, loop, pipe, binary = find(shop / "api" / "v1", tmp_path / "home")
     assert user.text == "user"
-    assert "symbolic links" in (loop.problem or "")
+    assert "symbolic link" in (loop.problem or "")
     assert "not a regular file" in (pipe.problem or "")
     assert "not a text file" in (binary.problem or "")
     assert describe([user, loop]) == "AGENTS.md 0.1k (not all could be read)"

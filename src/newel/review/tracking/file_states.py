@@ -53,7 +53,7 @@ async def read_state(workspace: TrackedWorkspace, ledger: Ledger, path: str) -> 
         return FileSnapshot(EMPTY, node.mode)
     data = node.target
     if node.is_file:
-        data = await workspace.read_bytes(where, size=LARGEST + 1)
+        data = await workspace.read_bytes(where, size=LARGEST + 1, nofollow=True)
     if len(data) > LARGEST:
         raise too_large(path)
     blob = (await anyio.to_thread.run_sync(ledger.put_blobs, [data]))[0]
