@@ -121,12 +121,12 @@ def _split(arguments: Sequence[str], known: ReadingProgram) -> _Arguments | None
             operands.append(word)
             plain += not was_value
             continue
-        # Letters, at most one of them with a number or a text right behind it.
-        letters = re.match(r"-[A-Za-z0-9]*", word)
+        # Letters, at most one of them with a number or a text right behind it. The dot is a letter of `rg`.
+        letters = re.match(r"-[A-Za-z0-9.]*", word)
         is_known = (
             word.partition("=")[0] in known.long
             if word.startswith("--")
-            else letters is not None and set(letters[0][1:]) <= set(known.short + "0123456789")
+            else letters is not None and set(letters[0][1:]) <= set(known.short + "0123456789.")
         )
         if not is_known:
             return None
