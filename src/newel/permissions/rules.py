@@ -302,25 +302,37 @@ def _quoted(word: str) -> str:
 
 def fits(pattern: str, word: str) -> bool:
     """Whether a word matches a pattern in which only ``*`` is special."""
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), word, re.DOTALL) is not None
+    first, *more = map(re.escape, pattern.split("*"))
+    return re.fullmatch(first + _stars(more, "."), word, re.DOTALL) is not None
 
 
 def expression(pattern: str) -> str:
     """A regular expression for the absolute paths that a pattern matches, and everything below them."""
-    parts: list[str] = []
-    for part in re.split(_WILD, pattern.rstrip("/")):
-        match part:
-            case "**/":
-                parts.append("(?:.*/)?")
-            case "**":
-                parts.append(".*")
-            case "*":
-                parts.append("[^/]*")
-            case "?":
-                parts.append("[^/]")
-            case _:
-                parts.append(re.escape(part))
-    return f"{''.join(parts)}(?:/.*)?"
+    first, *more = re.split(_FOLDERS, pattern.rstrip("/"))
+    parts = [("", first), *zip(more[::2], more[1::2], strict=True)]
+    whole = "".join(f"(?>{_SHORTEST[folders]}{_names(names)})" for folders, names in parts[:-1])
+    folders, names = parts[-1]
+    return f"(?s:{whole}{_SHORTEST[folders]}{_names(names, is_last=True)}(?:/.*)?)"
+
+
+_FOLDERS: Final = r"((?<![^/])\*\*/|\*\*)"
+_SHORTEST: Final = {"": "", "**/": "(?:.*?/)??", "**": ".*?"}
+
+
+def _names(text: str, *, is_last: bool = False) -> str:
+    """The expression for what is between two ``**``, or behind the last one."""
+    first, *more = (re.escape(part).replace(r"\?", "[^/]") for part in text.split("*"))
+    return first + _stars(more, "[^/]", is_last=is_last)
+
+
+def _stars(parts: Sequence[str], character: str, *, is_last: bool = True) -> str:
+    """The expression for the parts of a pattern that each stand behind a ``*``, which matches any number of a ``character``.
+
+    Each but the last one is sought once, at the first place: no later one leaves more for the rest. A pattern may be a stranger's, and to
+    try all places takes hours.
+    """
+    shortest = [f"(?>{character}*?{part})" for part in parts]
+    return "".join([*shortest[:-1], f"{character}*{parts[-1]}"] if parts and is_last else shortest)
 
 
 def describe_rules(rules: Sequence[str]) -> str:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
+from functools import cache
+
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError
-from newel.permissions.rules import CommandRule, PathRule, ToolRule, describe_rules, parse_rule
+from newel.permissions.rules import (
+    CommandRule,
+    PathRule,
+    ToolRule,
+    describe_rules,
+    expression,
+    fits,
+    parse_rule,
+)
 from newel.tools.selection import OWN_NAMES
+from tests.properties import examples
 
 
 @pytest.mark.parametrize(
@@ -104,6 +117,59 @@ def test_a_rule_matches_whole_words(rule: str, command: str, matches: bool) -> N
     parsed = parse_rule(f"bash({rule})")
     assert isinstance(parsed, CommandRule)
     assert parsed.matches(command.split()) is matches
+
+
+def matches_path(pattern: str, path: str) -> bool:
+    """What a pattern matches, tried out place by place."""
+
+    @cache
+    def fits_from(at: int, place: int) -> bool:
+        later = range(place, len(path) + 1)
+        if at == len(pattern):
+            return place == len(path) or path[place] == "/"
+        if pattern.startswith("**/", at) and (at == 0 or pattern[at - 1] == "/"):
+            starts = [each for each in later if each == place or path[each - 1] == "/"]
+            return any(fits_from(at + 3, each) for each in starts)
+        if pattern.startswith("**", at):
+            return any(fits_from(at + 2, each) for each in later)
+        if pattern[at] == "*":
+            return any(fits_from(at + 1, each) for each in later if "/" not in path[place:each])
+        if place == len(path):
+            return False
+        is_same = path[place] != "/" if pattern[at] == "?" else path[place] == pattern[at]
+        return is_same and fits_from(at + 1, place + 1)
+
+    return fits_from(0, 0)
+
+
+@settings(max_examples=examples(1000), deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", "/", "/", "*", "**", "**/", "?", "\n"]), max_size=9).map("".join),
+    st.text("ab/\n", max_size=12),
+)
+def test_a_pattern_matches_the_paths_that_it_describes(pattern: str, path: str) -> None:
+    pattern = pattern.rstrip("/")
+    assert (re.fullmatch(expression(pattern), path) is not None) == matches_path(pattern, path)
+
+
+@settings(max_examples=examples(500), deadline=None)
+@given(st.text("ab*", max_size=9), st.text("ab\n", max_size=12))
+def test_a_star_in_a_word_matches_any_characters(pattern: str, word: str) -> None:
+    assert fits(pattern, word) == fnmatchcase(word, pattern)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("wild", ["*a", "**a", "/**/a*", "**/*a"])
+def test_no_pattern_of_a_project_takes_long(wild: str) -> None:
+    """A project's own rules hold without trust: the start must not wait for them."""
+    assert not fits(wild * 50 + "*b", "a" * 4000)
+    for path in ("/" + "a" * 4000, "/a" * 2000):
+        assert not re.fullmatch(expression(wild * 50 + "*b"), path)
+
+
+def test_a_rule_for_a_folder_holds_for_names_with_line_ends() -> None:
+    assert re.fullmatch(expression("/p/private/**"), "/p/private/a\nb/c")
+    assert re.fullmatch(expression("**/*.pem"), "/p/a\nb/c.pem")
 
 
 def test_rules_are_described_in_words() -> None:
