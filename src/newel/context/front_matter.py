@@ -7,7 +7,7 @@ can read, they read alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -18,9 +18,9 @@ MAX_CHARACTERS: Final = 32_000
 _BLOCK = r"(?s)---[ \t]*\n(?P<fields>.*?)(?:^---[ \t]*(?:\n|\Z))"
 _UNCLOSED = r"---[ \t]*\n(?:name|description):"
 """A line ``---`` may also be a rule between paragraphs, which is not followed by such a field."""
-_FIELD = r"(?P<name>[A-Za-z][\w-]*):(?: +(?P<value>.*?))? *"
+_FIELD = r"(?P<name>[A-Za-z][\w-]*):(?: +(?P<value>.*))?"
 _QUOTED = r""""(?P<double>[^"\\]*)"|'(?P<single>[^']*)'"""
-_LOOSE = r"(?m)^(?P<name>[A-Za-z][\w-]*): +(?P<value>[^\s\"'|>#].*?)[ \t]*$"
+_LOOSE = r"(?m)^(?P<name>[A-Za-z][\w-]*): +(?P<value>[^\s\"'|>#](?:.*[^ \t\n])?)[ \t]*$"
 _NO_PLAIN_TEXT = r":(?: |\Z)| #|\A[\[{&*!%@`?-]"
 
 NO_END: Final = "the line `---` that ends it is missing"
@@ -90,7 +90,7 @@ def _read_plain(source: str) -> dict[str, Any] | None:
             return None
         if not line.strip(" ") or line.startswith("#"):
             continue
-        field = re.fullmatch(_FIELD, line)
+        field = re.fullmatch(_FIELD, line.rstrip(" "))
         if field is None or field["name"] in fields:
             return None
         name, value = field["name"], field["value"] or ""
@@ -148,9 +148,14 @@ def _load_yaml(source: str) -> object:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(source, loader)  # noqa: S506 — both loaders are safe
+        events = cast("Iterator[yaml.Event]", yaml.parse(source, loader))  # pyright: ignore[reportUnknownMemberType] — not typed
+        alias = next((event for event in events if isinstance(event, yaml.AliasEvent)), None)
+        if alias is None:
+            return yaml.load(source, loader)  # noqa: S506 — both loaders are safe
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise _YamlError(error.problem or "it is no valid YAML", mark.line + 2 if mark else 1) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _YamlError(f"it is no valid YAML: {str(error).partition(chr(10))[0]}", 1) from None
+    # A few lines of aliases stand for more than any memory holds.
+    raise _YamlError("it has an alias, such as `*name`", alias.start_mark.line + 2)

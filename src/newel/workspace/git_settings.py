@@ -14,7 +14,9 @@ MAX_SETTINGS: Final = 64 << 10
 MAX_INCLUDED: Final = 50
 """Files of git's settings that others include."""
 
-_SETTING: Final = rb"(?im)(?:^|\])\s*(path|hookspath|excludesfile|attributesfile)\s*=\s*\"?([^\"\n;#]+)"
+_SETTING: Final = (
+    rb"(?im)(?:^|\])[^\S\n]*+(path|hookspath|excludesfile|attributesfile)[^\S\n]*+=[^\S\n]*+\"?([^\"\n;#]+)"
+)
 
 
 class NamedFiles(NamedTuple):

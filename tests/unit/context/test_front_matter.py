@@ -5,10 +5,12 @@ else.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import cast
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from newel.context.front_matter import MAX_CHARACTERS, split_front_matter
@@ -57,12 +59,30 @@ def test_fields_are_read_as_they_are_meant(source: str, fields: dict[str, object
         ("[" * 5_000, 2, "nesting depth"),
         ("a: " + "x" * MAX_CHARACTERS, 1, "32,000 characters"),
         ("a: 2026-99-99", 1, "no valid YAML"),
+        ("a:\n- &x [1]\n- *x", 4, "alias"),
     ],
 )
 def test_a_problem_has_a_line(source: str, line: int, problem: str) -> None:
     found = split_front_matter(front(source))
     assert problem in found.problem
     assert (found.problem_line, dict(found.fields)) == (line, {})
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "source",
+    [
+        "\n".join(f"a{n}:\n- &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]" for n in range(20))
+        + "\nname:\n- *a19\nargument-hint:\n- *a19",
+        "name: x" + " " * 30_000 + "y:",
+        "name: x" + " \t" * 15_000 + "y: [",
+        "name:" + " " * 30_000 + "\tx",
+    ],
+)
+def test_no_file_of_a_project_takes_long(source: str) -> None:
+    """Prompts of a project are read without trust, at each start."""
+    found = split_front_matter(front(source))
+    assert len(found.hint) + len(str(found.fields.get("name"))) < 100_000
 
 
 @pytest.mark.parametrize(
@@ -93,6 +113,8 @@ def test_what_is_read_without_the_library_is_what_the_library_reads(lines: list[
     source = "\n".join(lines)
     try:
         expected = yaml.safe_load(f"{source}\n")
+        events = cast("Iterator[yaml.Event]", yaml.parse(source))  # pyright: ignore[reportUnknownMemberType] — not typed
+        assume(not any(isinstance(event, yaml.AliasEvent) for event in events))
     except (yaml.YAMLError, ValueError):
         return
     if isinstance(expected, dict) and "---" not in source and "\r" not in source:

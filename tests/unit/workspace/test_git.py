@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from newel.workspace.git import STALL_S, run_git
+from newel.workspace.git_settings import MAX_SETTINGS, NamedFiles, find_named_files
 from tests.requirements import require_program
 
 PLACES = ("HEAD", "config", "commondir", "info/exclude", "packed-refs", "index", "objects/info/alternates")
@@ -64,6 +65,14 @@ def test_empty_rules_may_be_a_link_to_the_null_device(project: Path) -> None:
     exclude.unlink(missing_ok=True)
     exclude.symlink_to(os.devnull)
     assert run_git(str(project), "status", "--porcelain") == b""
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", [b"\n", b"]\n", b"path ", b"path = \n"])
+def test_no_settings_take_long(text: bytes) -> None:
+    """They are looked through before each call of git."""
+    found = find_named_files(["config"], "/home/me", lambda _: text * (MAX_SETTINGS // len(text)))
+    assert found == NamedFiles([], [], [])
 
 
 def test_a_repository_that_is_a_pipe_is_not_read(project: Path) -> None:

@@ -82,7 +82,7 @@ DOWNLOADS: Final = (
 ENVIRONMENTS: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables that name an environment of Python which the user has activated."""
 
-GIT_FILE: Final = r'(?im)^\s*(?:path|excludesfile|attributesfile|template)\s*=\s*"?(~?/[^"\n;#]+)'
+GIT_FILE: Final = r'(?im)^[^\S\n]*+(?:path|excludesfile|attributesfile|template)\s*=\s*"?(~?/[^"\n;#]+)'
 """A file that git's settings name."""
 
 MAX_SETTINGS: Final = 64 << 10
