@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from newel.permissions.commands.judge import judge_command
-from newel.permissions.commands.parse import parse
+from newel.permissions.commands.parse import MAX_TEXT, parse
 from newel.permissions.rules import RuleSet, parse_rule
 from tests.properties import examples
 from tests.unit.permissions.test_hostile_commands import view_of
@@ -349,3 +350,12 @@ def test_bash_runs_nothing_but_the_commands_of_a_plain_text(
     ]
     assert {*ran} <= {*plain}
     assert not list((stubs / "work").iterdir())
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["{", "`", "a;", "'a' ", "(", "a\n"])
+def test_a_long_command_is_parsed_in_a_time_that_grows_with_it(text: str) -> None:
+    """It holds up the whole program, and a model may write any."""
+    began = time.process_time()
+    parse(text * (MAX_TEXT // len(text)))
+    assert time.process_time() - began < 2

@@ -111,7 +111,7 @@ def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], dep
         return False
     root = _parser().parse(data).root_node
     is_plain = not root.has_error and _UNUSUAL.search(text) is None and not _skips_text(root, data)
-    for node in _nodes(root):
+    for node, parent in _nodes(root):
         if node.type == "command":
             words = tuple(_words(node))
             commands += [words, *_started(words)]
@@ -122,9 +122,9 @@ def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], dep
             plain.append(literal)
         for script in _hidden_scripts(node) if depth < MAX_DEPTH else ():
             _collect(script, commands, [], depth + 1)
-        if node.type == "raw_string" and node.parent is not None and node.parent.type in _EVALUATING:
+        if node.type == "raw_string" and parent is not None and parent.type in _EVALUATING:
             _collect_evaluated(_text(node), commands, depth)
-        is_plain &= _is_plain(node)
+        is_plain &= _is_plain(node, parent)
     if root.has_error:
         commands.append((None,))  # what bash makes of it is anybody's guess
     if "\\\n" in text and depth < MAX_DEPTH:  # bash joins the lines, also within a word
@@ -181,18 +181,19 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def _nodes(root: Node) -> Iterator[Node]:
-    waiting = [root]
+def _nodes(root: Node) -> Iterator[tuple[Node, Node | None]]:
+    """All nodes, each with its parent, which the parser would have to look for from the root."""
+    waiting: list[tuple[Node, Node | None]] = [(root, None)]
     while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(node.children)
+        node, parent = waiting.pop()
+        yield node, parent
+        waiting += [(child, node) for child in reversed(node.children)]
 
 
 def _skips_text(root: Node, data: bytes) -> bool:
     """Whether the parser took something for space between words that is none: a backslash, above all."""
     at = 0
-    for node in _nodes(root):
+    for node, _ in _nodes(root):
         if node.child_count == 0 or node.type in {"string", "raw_string"}:
             if data[at : node.start_byte].strip(b" \t\n"):
                 return True
@@ -200,7 +201,7 @@ def _skips_text(root: Node, data: bytes) -> bool:
     return bool(data[at:].strip(b" \t\n"))
 
 
-def _is_plain(node: Node) -> bool:
+def _is_plain(node: Node, parent: Node | None) -> bool:
     if node.is_missing or node.is_error:
         return False
     if node.type == "word" and b"\\" in (node.text or b""):
@@ -211,7 +212,7 @@ def _is_plain(node: Node) -> bool:
         return False  # one word for bash
     if node.type == "file_redirect":
         return _SAFE_REDIRECT.fullmatch(_text(node)) is not None
-    inside_redirect = node.parent is not None and node.parent.type == "file_redirect"
+    inside_redirect = parent is not None and parent.type == "file_redirect"
     return inside_redirect or node.type in _PLAIN or node.type in _WORDS or node.type in _TOKENS
 
 

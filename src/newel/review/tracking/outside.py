@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-_PATH: Final = re.compile(r"[^\s'\"`;|&<>()=]*/[^\s'\"`;|&<>()]+|(?<!\S)~(?!\S)|\$\w+|\$\{\w+\}")
+_PATH: Final = re.compile(
+    r"(?<![^\s'\"`;|&<>()=])[^\s'\"`;|&<>()=]*/[^\s'\"`;|&<>()]+|(?<!\S)~(?!\S)|\$\w+|\$\{\w+\}"
+)
 
 MAX_COMMAND: Final = 1 << 16
 MAX_PATHS: Final = 64

@@ -68,7 +68,7 @@ AT_ONCE = 8
 """Lines that are painted without a pause."""
 
 _EMPTY = re.compile(r"(?:\x1b\[[0-9;]*m)*")
-_TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_TRAILING_SPACE = re.compile(r"(?<! ) +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
 class Styles:

@@ -59,3 +59,11 @@ def test_texts_of_different_widths_can_be_painted_in_turns() -> None:
     assert in_turns == whole
     assert len([line for line in whole if line == whole[2]]) == 20
     assert "\x1b[" in whole[2]
+
+
+@pytest.mark.timeout(10)
+def test_a_line_of_code_with_a_wide_gap_is_painted_at_once() -> None:
+    """A model may write any number of spaces, and nobody can stop Newel while it paints them."""
+    gap = " " * 20_000
+    (line,) = styles.Styles({}).markdown(f"```\nx{gap}y  \n```", 80)
+    assert Text.from_ansi(line).plain == f"x{gap}y"
