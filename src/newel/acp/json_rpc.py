@@ -16,7 +16,7 @@ from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
 from newel.concurrency import task_group
-from newel.text.json import decode_json
+from newel.text.json import decode_json, to_json
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -73,7 +73,6 @@ class _Incoming(msgspec.Struct):
 
 
 _incoming = msgspec.json.Decoder(_Incoming)
-_encode = msgspec.json.Encoder().encode
 
 
 def read_params(params: msgspec.Raw, kind: type[T]) -> T:
@@ -214,7 +213,7 @@ class JsonRpcConnection:
     def _send(self, message: dict[str, Any]) -> None:
         if not self._is_open:
             return
-        data = _encode(message) + b"\n"
+        data = to_json(message) + b"\n"
         self._unsent_bytes += len(data)
         if self._unsent_bytes > MAX_UNSENT:
             raise BrokenPipeError("the client does not read what it is sent")

@@ -28,6 +28,7 @@ from newel.acp.protocol import ExitStatus
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.providers.families import FAMILIES
 from newel.workspace.disk.dir_fd import open_place
+from newel.workspace.glob import is_text
 from newel.workspace.port import (
     ABSENT,
     CommandResult,
@@ -202,7 +203,8 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             raise stale(path, digest, expect)
 
     def _is_inside(self, path: str) -> bool:
-        return path.startswith(self.root.rstrip("/") + "/")
+        """Whether the client may be given a path: one of the project, whose name can be sent."""
+        return path.startswith(self.root.rstrip("/") + "/") and is_text(path)
 
     # -- commands ---------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -242,3 +243,21 @@ async def test_live_output_is_shown_without_terminals(with_model: WithModel) -> 
         (newel.project / "go").touch()
         await running
         assert "late" in str(ide.editor.call()["content"])
+
+
+@pytest.mark.parametrize(
+    "change", [tool("write", file_path="link", content="new\n"), replacing("link", "old", "new")]
+)
+async def test_a_file_whose_name_is_no_text_is_changed_without_the_editor(
+    with_model: WithModel, change: dict[str, Any]
+) -> None:
+    """The editor would be told another name, and would change that file."""
+    newel = with_model(scenario("change", change, DONE))
+    file = newel.project / os.fsdecode(b"bad\xff.txt")
+    file.write_text("old\n")
+    (newel.project / "link").symlink_to(file.name)
+    async with editing(newel, "--approve", "auto") as ide:
+        await ide.new_session()
+        await ide.prompt("change")
+        assert ide.editor.written == []
+    assert file.read_text() == "new\n"
