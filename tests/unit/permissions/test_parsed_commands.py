@@ -353,9 +353,18 @@ def test_bash_runs_nothing_but_the_commands_of_a_plain_text(
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("text", ["{", "`", "a;", "'a' ", "(", "a\n"])
+@pytest.mark.parametrize("text", ["{", "`", "a;", "'a' ", "(", "a\n", "git run ", "xargs a ", "eval 'sh x' "])
 def test_a_long_command_is_parsed_in_a_time_that_grows_with_it(text: str) -> None:
     """It holds up the whole program, and a model may write any."""
     began = time.process_time()
-    parse(text * (MAX_TEXT // len(text)))
+    parsed = parse(text * (MAX_TEXT // len(text)))
     assert time.process_time() - began < 2
+    assert sum(map(len, parsed.commands)) < 5_000_000
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("start", ["git run " * 40, "xargs " + "a " * 1000])
+async def test_what_is_too_long_to_be_looked_through_is_asked_about(tmp_path: Path, start: str) -> None:
+    rules = RuleSet(deny=(parse_rule("bash(rm *)"),))
+    judged = await judge_command(f"{start}sh -c 'sh -c \"rm x\"'", rules, view_of(tmp_path, tmp_path))
+    assert judged.effect in {"ask", "deny"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,6 +24,12 @@ MAX_TEXT: Final = 20_000
 
 MAX_DEPTH: Final = 4
 """How deep a command in an argument of another one is looked for."""
+
+MAX_PARSED: Final = 4 * MAX_TEXT
+"""Bytes that are parsed for one command, with all commands in its arguments."""
+
+MAX_STARTED: Final = 200
+"""Words of a program that starts others, at which the other one may begin."""
 
 Words = tuple[str | None, ...]
 """The words of a simple command, the program first. None is a word that is only known when the command runs."""
@@ -96,40 +102,55 @@ class ParsedCommand(NamedTuple):
 
 def parse(text: str) -> ParsedCommand:
     """The simple commands of a text. Never raises."""
-    commands: list[Words] = []
+    search = _Search()
     plain: list[tuple[str, ...]] = []
-    is_plain = _collect(text, commands, plain, 0)
-    return ParsedCommand(commands, plain if is_plain else [])
+    is_plain = search.collect(text, plain)
+    return ParsedCommand(search.commands, plain if is_plain else [])
 
 
-def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], depth: int) -> bool:
-    """Append the simple commands in a text; whether it is plain."""
-    seen = _BEYOND_LATIN.sub(_UNREAD, text) if "{" in text else text
-    data = seen.encode("utf-8", "surrogatepass")
-    if len(data) > MAX_TEXT or "\0" in text:
-        commands.append((None,))
-        return False
-    root = _parser().parse(data).root_node
-    is_plain = not root.has_error and _UNUSUAL.search(text) is None and not _skips_text(root, data)
-    for node, parent in _nodes(root):
-        if node.type == "command":
-            words = tuple(_words(node))
-            commands += [words, *_started(words)]
-            for script in _scripts(words) if depth < MAX_DEPTH else ():
-                _collect(script, commands, [], depth + 1)
-            literal = tuple(word for word in words if word is not None)
-            is_plain &= bool(literal) and len(literal) == len(words)
-            plain.append(literal)
-        for script in _hidden_scripts(node) if depth < MAX_DEPTH else ():
-            _collect(script, commands, [], depth + 1)
-        if node.type == "raw_string" and parent is not None and parent.type in _EVALUATING:
-            _collect_evaluated(_text(node), commands, depth)
-        is_plain &= _is_plain(node, parent)
-    if root.has_error:
-        commands.append((None,))  # what bash makes of it is anybody's guess
-    if "\\\n" in text and depth < MAX_DEPTH:  # bash joins the lines, also within a word
-        _collect(text.replace("\\\n", ""), commands, [], depth + 1)
-    return is_plain
+class _Search:
+    """Finds the simple commands in a text. One of which nothing is known stands for what is too long to be looked through."""
+
+    def __init__(self) -> None:
+        self.commands: list[Words] = []
+        self._room = MAX_PARSED
+
+    def collect(self, text: str, plain: list[tuple[str, ...]], depth: int = 0) -> bool:
+        """Append the simple commands in a text; whether it is plain."""
+        seen = _BEYOND_LATIN.sub(_UNREAD, text) if "{" in text else text
+        data = seen.encode("utf-8", "surrogatepass")
+        self._room -= len(data)
+        if len(data) > MAX_TEXT or self._room < 0 or "\0" in text:
+            self.commands.append((None,))
+            return False
+        root = _parser().parse(data).root_node
+        is_plain = not root.has_error and _UNUSUAL.search(text) is None and not _skips_text(root, data)
+        for node, parent in _nodes(root):
+            if node.type == "command":
+                words = tuple(_words(node))
+                self.commands += [words, *_started(words)]
+                self._collect_all(_scripts(words), depth)
+                literal = tuple(word for word in words if word is not None)
+                is_plain &= bool(literal) and len(literal) == len(words)
+                plain.append(literal)
+            self._collect_all(_hidden_scripts(node), depth)
+            if node.type == "raw_string" and parent is not None and parent.type in _EVALUATING:
+                self._collect_all(_evaluated(_text(node)), depth)
+            is_plain &= _is_plain(node, parent)
+        if root.has_error:
+            self.commands.append((None,))  # what bash makes of it is anybody's guess
+        if "\\\n" in text:  # bash joins the lines, also within a word
+            self._collect_all([text.replace("\\\n", "")], depth)
+        return is_plain
+
+    def _collect_all(self, scripts: Iterable[str], depth: int) -> None:
+        """Append the commands of texts within another one."""
+        if depth == MAX_DEPTH:
+            return
+        for script in scripts:
+            self.collect(script, [], depth + 1)
+            if self._room < 0:
+                return
 
 
 def _hidden_scripts(node: Node) -> Iterator[str]:
@@ -167,10 +188,10 @@ def _redirections(node: Node) -> Iterator[tuple[int, int]]:
         yield node.start_byte, node.end_byte
 
 
-def _collect_evaluated(text: str, commands: list[Words], depth: int) -> None:
-    """Append the commands in the index of an array, which bash evaluates although it is quoted."""
-    if depth < MAX_DEPTH and ("$(" in text or "`" in text):
-        _collect(': "{}"'.format(text.strip("'")), commands, [], depth + 1)
+def _evaluated(text: str) -> Iterator[str]:
+    """The index of an array, which bash evaluates although it is quoted."""
+    if "$(" in text or "`" in text:
+        yield ': "{}"'.format(text.strip("'"))
 
 
 @cache
@@ -276,7 +297,9 @@ def _started(words: Words) -> Iterator[Words]:
     """What another program may start: each rest of its arguments, as its options are not known. Of ``git`` the subcommand."""
     name = program(words)
     if name in programs().starters:
-        for at in range(1, len(words)):
+        if len(words) > MAX_STARTED:
+            yield (None,)
+        for at in range(1, min(len(words), MAX_STARTED)):
             if words[at] is None or not str(words[at]).startswith("-"):
                 yield words[at:]
                 if name in _APPENDING:
