@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
+import subprocess
+import sys
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from newel.agent.errors import StaleFile
+from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import ToolCall
 from newel.agent.ports import ToolResult
 from newel.context.attachments import load_attachment
@@ -21,6 +24,7 @@ from newel.review.tracking.file_states import read_state
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import FileNode, Workspace
 from newel.workspace.ssh.workspace import SshWorkspace
+from tests.forked import killed
 from tests.host_connection import anyio_backend, connection
 
 __all__ = ["anyio_backend", "connection"]
@@ -80,6 +84,39 @@ async def test_a_file_of_a_prompt_is_the_one_that_was_judged(workspace: Workspac
         await read_head(workspace, path, 100)
     with pytest.raises(StaleFile):
         await load_attachment(workspace, path)
+
+
+SWAPS = """
+import os, sys
+file, secret = sys.argv[1:]
+while os.getppid() == int(os.environ["PARENT"]):
+    os.symlink(secret, file + ".link")
+    os.rename(file + ".link", file)
+    with open(file + ".new", "w") as new:
+        new.write("a")
+    os.rename(file + ".new", file)
+"""
+
+
+async def test_a_file_that_is_a_link_for_moments_is_not_followed(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    """On a host a shell looks at the path, and then opens it."""
+    secret, file = tmp_path / "secret", tmp_path / "a"
+    secret.write_text(SECRET)
+    file.write_text("a")
+    seen: set[bytes] = set()
+    with killed(
+        subprocess.Popen(  # noqa: ASYNC220 — it starts at once
+            [sys.executable, "-c", SWAPS, str(file), str(secret)],
+            env={**os.environ, "PARENT": str(os.getpid())},
+            text=True,
+        )
+    ):
+        for _ in range(400):
+            with suppress(WorkspaceError):
+                seen.add((await read_head(workspace, str(file), 100)).data)
+    assert seen == {b"a"}
 
 
 async def test_the_instructions_of_a_folder_are_those_that_were_judged(restless: RestlessFolder) -> None:

@@ -65,7 +65,7 @@ newel_list() { # folder, limit, nofollow or empty: prints kind/name/ of each ent
   printf %s "$newel_o"
 }
 
-newel_read() { # path, first byte (from 1), limit or - for all
+newel_readable() { # path: fails if it is no file that can be read
   if ! [ -f "$1" ]; then
     [ -d "$1" ] && return 10
     [ -e "$1" ] && return 11
@@ -73,21 +73,35 @@ newel_read() { # path, first byte (from 1), limit or - for all
     return 1
   fi
   [ -r "$1" ] || return 14
-  case $2,$3 in
-    1,-) cat -- "$1" 2>&1 ;;
-    1,*) head -c "$3" -- "$1" 2>&1 ;;
-    *,-) tail -c "+$2" -- "$1" 2>&1 ;;
-    *) tail -c "+$2" -- "$1" | head -c "$3" ;;
+}
+
+newel_read() { # path, first byte (from 1), limit or - for all
+  newel_readable "$1" && newel_part "$2" "$3" <"$1"
+}
+
+newel_part() { # first byte, limit or -: prints a part of the input
+  case $1,$2 in
+    1,-) cat 2>&1 ;;
+    1,*) head -c "$2" 2>&1 ;;
+    *,-) tail -c "+$1" 2>&1 ;;
+    *) tail -c "+$1" | head -c "$2" ;;
   esac
 }
 
 newel_read_there() ( # name, first byte, limit or -, folder, its parts: as newel_read, but fails if a link is in the path
-  f=./$1 first=$2 most=$3 resolved=1 make=
+  name=$1 first=$2 most=$3 resolved=1 make=
   shift 3
   newel_enter "$@" || exit
-  [ -L "$f" ] && exit 12
-  newel_read "$f" "$first" "$most"
+  [ -L "./$name" ] && exit 12
+  newel_readable "./$name" || exit
+  exec <"./$name"
+  newel_is_input "$name" || exit 12
+  newel_part "$first" "$most"
 )
+
+newel_is_input() { # name: whether the input is the file of that name here. There may have been a link for a moment; Linux shows it
+  ! [ -e /proc/self/fd/0 ] || [ "$(readlink -n /proc/self/fd/0 && echo .)" = "${PWD%/}/$1." ]
+}
 
 newel_take() { # count: prints that many bytes of the input
   [ "$1" = 0 ] || head -c "$1"
