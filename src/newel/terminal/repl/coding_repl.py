@@ -228,7 +228,7 @@ class CodingRepl(Repl[CommandContext]):
             else:
                 self._session_queue.replace_input()
         except NewelError as error:
-            self.ui.renderer.note(f"Error: {error}")
+            self.show_error(error.code, str(error))
             self.put_back([prompt])
             return
         if self._is_prompting and not self.is_command(text) and self._group is not None:
@@ -401,7 +401,7 @@ class CodingRepl(Repl[CommandContext]):
         try:
             self._session_queue.settle(waiting)
         except NewelError as error:
-            self.ui.renderer.note(f"Error: {error}")
+            self.show_error(error.code, str(error))
         self._offer_left()
         self._status.folder.look()
         self.ui.refresh()

@@ -293,11 +293,14 @@ class Repl(Generic[Context]):
         try:
             await action(*arguments)
         except NewelError as error:
-            self.ui.renderer.note(f"Error: {self.localize(str(error))}")
+            self.show_error(error.code, self.localize(str(error)))
         except OSError:  # the screen itself
             raise
         except Exception as error:  # noqa: BLE001 — an error must not end the conversation
-            self.ui.renderer.note(f"Error: {type(error).__name__}: {error}")
+            self.show_error("internal", f"{type(error).__name__}: {error}")
+
+    def show_error(self, code: str, message: str) -> None:
+        self.ui.renderer.handle(ErrorEvent(code=code, message=message))
 
     async def _run_job(self, prompt: Prompt) -> None:
         if parsed := self._commands.find(prompt.typed):
