@@ -95,6 +95,15 @@ def test_a_run_is_undone_and_redone_below_it_in_the_default_mode(
     assert path.read_text() == AFTER
 
 
+def test_large_numbers_of_a_run_are_readable(workbench: Make) -> None:
+    bench = workbench(scenarios(answering("go", bash("seq 1234 > lines.txt"), {"content": "Done."})))
+    page = bench.page()
+    open_chat(page)
+    say(page, "go")
+    expect(changes(page).locator(".changes-head")).to_contain_text("+1,234")
+    expect(changes(page).locator(".line-counts").last).to_have_text("+1,234")
+
+
 def test_a_partial_undo_says_what_was_not_undone_and_why(talked: tuple[Workbench, Page, Path]) -> None:
     _, page, path = talked
     changed = AFTER.replace("dry_run=True", "dry_run=None")

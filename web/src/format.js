@@ -75,7 +75,10 @@ const revealOnOneLine = (text) => onOneLine(reveal(text));
 const brief = (value) =>
   typeof value === "string" ? JSON.stringify(value.slice(0, 200)) : JSON.stringify(value)?.slice(0, 200);
 
-export const pluralize = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+/** 12345 → "12,345". */
+export const formatNumber = (count) => count.toLocaleString("en");
+
+export const pluralize = (count, word) => `${formatNumber(count)} ${word}${count === 1 ? "" : "s"}`;
 
 // Numbers are formatted as in src/newel/text/format.py; tests/fixtures/number_formats.json holds both to it.
 
@@ -102,6 +105,10 @@ export function formatBytes(bytes) {
   const [divisor, unit] = bytes < 999_950 ? [1e3, "kB"] : bytes < 999_950_000 ? [1e6, "MB"] : [1e9, "GB"];
   return `${round(bytes / divisor, 1).toFixed(1)} ${unit}`;
 }
+
+/** "+1,300 −12", without zeros. */
+export const formatLineCounts = (added, removed) =>
+  [added && `+${formatNumber(added)}`, removed && `−${formatNumber(removed)}`].filter(Boolean).join(" ");
 
 /** A program's or server's message as a sentence. */
 export function toSentence(text) {
@@ -209,7 +216,7 @@ export function diffLines(diff) {
 function changed(diff) {
   const lines = diffLines(diff);
   const count = (kind) => lines.filter((line) => line.kind === kind).length;
-  return [count("add") && `+${count("add")}`, count("del") && `−${count("del")}`].filter(Boolean).join(" ");
+  return formatLineCounts(count("add"), count("del"));
 }
 
 /** A past time, in ms since 1970: "10:42", "yesterday 18:03", "12 Mar 18:03", "12 Mar 2024". */

@@ -1,14 +1,16 @@
 // What a run of a conversation has changed, at the end of its turn: "3 files +14 −3", with Review, Undo and Redo.
 
 import { fill, h, icon, setAttr } from "./dom.js";
-import { pluralize, revealPath } from "./format.js";
+import { formatLineCounts, formatNumber, pluralize, revealPath } from "./format.js";
 import { describeDecisions, totalsOf } from "./review/changes.js";
 
 const MAX_LISTED = 6; // files of a run that are listed
 
-/** "+14 −3"; null for no lines. */
+/** "+14 −3", without zeros; false for no lines. */
 const lines = ({ added, removed }) =>
-  added + removed > 0 && h("span", { class: "line-counts" }, h("span", { class: "added" }, `+${added}`), " ", h("span", { class: "removed" }, `−${removed}`));
+  added + removed > 0 && h("span", { class: "line-counts" },
+    added > 0 && h("span", { class: "added" }, formatLineCounts(added, 0)), added > 0 && removed > 0 && " ",
+    removed > 0 && h("span", { class: "removed" }, formatLineCounts(0, removed)));
 
 /** The decisions on a run's hunks that say more than that all of them are in the files. */
 const decisions = (counts) => (counts.pending || counts.accepted || counts.rejected ? describeDecisions(counts) : "");
@@ -24,7 +26,7 @@ export class ChangesView {
     if (change === this.change) return;
     this.change = change;
     const { files, is_undone: isUndone, kept_files: kept = [] } = change;
-    const undone = kept.length ? `${files.length - kept.length} undone, ${kept.length} not` : "undone";
+    const undone = kept.length ? `${formatNumber(files.length - kept.length)} undone, ${formatNumber(kept.length)} not` : "undone";
     const totals = totalsOf(files);
     const waits = totals.pending > 0;
     setAttr(this.el, "data-waits", waits);

@@ -1,7 +1,7 @@
 // The row of tabs: title, state, unread marker, close.
 
 import { fill, h, icon, reconcile, setAttr } from "./dom.js";
-import { plain, pluralize } from "./format.js";
+import { formatNumber, plain, pluralize } from "./format.js";
 
 const STATES = {
   idle: null,
@@ -112,7 +112,7 @@ export class Tabs {
     fill(button.title, plain(tab.title), folder && h("span", { class: "tab-folder" }, ` ${folder}`));
     setAttr(button.el, "title", tab.hint || null);
     fill(button.state, tab.isDirty && h("span", { class: "dirty" }, h("span", { class: "sr-only" }, "not saved")),
-      tab.waits > 0 && h("span", { class: "count", title: `${pluralize(tab.waits, "hunk")} to review` }, String(tab.waits), h("span", { class: "sr-only" }, " to review")),
+      tab.waits > 0 && h("span", { class: "count", title: `${pluralize(tab.waits, "hunk")} to review` }, formatNumber(tab.waits), h("span", { class: "sr-only" }, " to review")),
       badge(tab, stopping), tab.isUnread && h("span", { class: "unread" }, h("span", { class: "sr-only" }, "unread")));
     setAttr(button.el, "aria-selected", isActive);
     button.el.tabIndex = isActive ? 0 : -1;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatBytes, formatCost, formatCount, describeRetry, formatUsage, describeModel,
+  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatBytes, formatCost, formatCount, formatLineCounts, describeRetry, formatUsage, describeModel,
 } from "../src/format.js";
 
 test("a model's known details are one line", () => {
@@ -94,7 +94,7 @@ test("a time of today shows the time, an earlier one the day, too", () => {
 
 test("numbers are those of the terminal", () => {
   const cases = JSON.parse(readFileSync(new URL("../../tests/fixtures/number_formats.json", import.meta.url), "utf8"));
-  const formatters = { counts: formatCount, durations_ms: formatDuration, sizes_bytes: formatBytes, costs_usd: formatCost, usage: formatUsage };
+  const formatters = { counts: formatCount, durations_ms: formatDuration, sizes_bytes: formatBytes, costs_usd: formatCost, line_counts: ([added, removed]) => formatLineCounts(added, removed), usage: formatUsage };
   for (const [kind, format] of Object.entries(formatters)) {
     assert.deepEqual(cases[kind].map(([value]) => [value, format(value)]), cases[kind]);
   }

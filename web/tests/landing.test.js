@@ -37,6 +37,7 @@ test("a run's changes are shown at the end of its turn", () => {
 test("the outcome of hunks is shown, also if it is no longer known", () => {
   const files = [{ pending: 1, accepted: 0, applied: 2, rejected: 0 }, { pending: 1, accepted: 1, applied: 0, rejected: 1 }];
   assert.equal(describeDecisions(totalsOf(files)), "2 to decide · 1 accepted, unsaved · 2 kept · 1 rejected");
+  assert.equal(describeDecisions({ pending: 12345, accepted: 0, applied: 1000, rejected: 0 }), "12,345 to decide · 1,000 kept");
   assert.equal(describeDecisions(totalsOf([])), "changed since");
 });
 

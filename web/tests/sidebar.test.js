@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatContextRow, toRequest, withRow } from "../src/review/prompt-context.js";
-import { describeCounts, formatLineCounts } from "../src/review/sidebar-file.js";
+import { describeCounts, countLines } from "../src/review/sidebar-file.js";
 import { describeHunk, formatPlace } from "../src/review/hunk-format.js";
 import { previewPatch } from "../src/review/sidebar-hunk.js";
 
@@ -24,7 +24,7 @@ test("a hunk shows its first changed lines, with hidden characters escaped", () 
 
 test("counts and places are phrases", () => {
   assert.equal(describeCounts({ pending: 2, unsaved: 1, conflicts: 2, pending_conflicts: 1 }), "2 to decide · 1 to save · 1 conflict");
-  assert.equal(formatLineCounts([{ patch: "@@ -1 +1 @@\n-a\n+b\n" }, { patch: "@@ -3,0 +4 @@\n+c\n" }]), "+2 −1");
+  assert.equal(countLines([{ patch: "@@ -1 +1 @@\n-a\n+b\n" }, { patch: "@@ -3,0 +4 @@\n+c\n" }]), "+2 −1");
   assert.deepEqual([[5, 5], [5, 7], [5, 4]].map(([start_line, end_line]) => formatPlace({ start_line, end_line })), ["line 5", "lines 5–7", "before line 5"]);
 });
 

@@ -166,6 +166,6 @@ def count_changes(diffs: Iterable[str]) -> str:
 
 
 def line_counts(added: int, removed: int) -> str:
-    """``+13 -12``, without zeros."""
-    parts = [f"+{added}" if added else "", f"{MINUS}{removed}" if removed else ""]
+    """``+1,300 -12``, without zeros."""
+    parts = [f"+{added:,}" if added else "", f"{MINUS}{removed:,}" if removed else ""]
     return " ".join(part for part in parts if part)

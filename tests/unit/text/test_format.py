@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.messages import Usage
-from newel.diff.unified import DiffLine, changed_lines, changes
+from newel.diff.unified import DiffLine, changed_lines, changes, line_counts
 from newel.terminal.renderers.call_outcome import last_lines
 from newel.text.format import (
     describe_call,
@@ -44,6 +44,10 @@ CASES: Final[dict[str, list[Any]]] = json.loads(
 )
 def test_numbers_are_those_of_the_page(kind: str, formatter: Callable[[float], str]) -> None:
     assert [[value, formatter(value)] for value, _ in CASES[kind]] == CASES[kind]
+
+
+def test_line_counts_are_those_of_the_page() -> None:
+    assert [[counts, line_counts(*counts)] for counts, _ in CASES["line_counts"]] == CASES["line_counts"]
 
 
 def test_the_meter_is_that_of_the_page() -> None:

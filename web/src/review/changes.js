@@ -1,5 +1,7 @@
 // The changes made by a conversation's runs and their decisions, for its transcript.
 
+import { formatNumber } from "../format.js";
+
 const MAX_RUNS = 200; // runs of a conversation whose changes are listed, the latest
 const NO_CHANGES = [];
 
@@ -7,8 +9,8 @@ const sum = (files, name) => files.reduce((all, file) => all + file[name], 0);
 
 /** The decisions on a run's hunks: "2 to decide · 1 accepted, unsaved · 1 kept · 1 rejected". */
 export const describeDecisions = ({ pending, accepted, applied, rejected }) =>
-  [pending && `${pending} to decide`, accepted && `${accepted} accepted, unsaved`, applied && `${applied} kept`, rejected && `${rejected} rejected`]
-    .filter(Boolean).join(" · ") || "changed since";
+  [[pending, "to decide"], [accepted, "accepted, unsaved"], [applied, "kept"], [rejected, "rejected"]]
+    .filter(([count]) => count > 0).map(([count, words]) => `${formatNumber(count)} ${words}`).join(" · ") || "changed since";
 
 export const totalsOf = (files) =>
   Object.fromEntries(["pending", "accepted", "applied", "rejected", "added", "removed"].map((name) => [name, sum(files, name)]));

@@ -1,7 +1,7 @@
 // A rendered patch: file heads, hunks, lines with numbers and signs. Its content is always text.
 
 import { h } from "../dom.js";
-import { reveal, revealPath } from "../format.js";
+import { formatNumber, reveal, revealPath } from "../format.js";
 import { changedInDiff, cutAt } from "../word-diff.js";
 import { pagedList } from "./paged-list.js";
 import { parsePatch } from "./patch.js";
@@ -23,7 +23,7 @@ const NOTE_LABELS = [
 export function printable(text) {
   const cut = text.length > MAX_LINE_LENGTH;
   const words = reveal(cut ? text.slice(0, MAX_LINE_LENGTH) : text.replace(/\r$/, ""));
-  return cut ? `${words}… (${(text.length - MAX_LINE_LENGTH).toLocaleString("en")} more characters)` : words;
+  return cut ? `${words}… (${formatNumber(text.length - MAX_LINE_LENGTH)} more characters)` : words;
 }
 
 /** A text with its changed words marked. */

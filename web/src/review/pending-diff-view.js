@@ -2,7 +2,7 @@
 // page, and only visible files are read.
 
 import { h, icon, onceClicked, setText, setAttr } from "../dom.js";
-import { plain, pluralize, reveal, revealPath } from "../format.js";
+import { formatNumber, plain, pluralize, reveal, revealPath } from "../format.js";
 import { KEEP_FILE, describePendingDecision, describeSkipped, formatPlace, isSplittable, keepLabel } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
@@ -362,6 +362,6 @@ export class PendingDiffView {
 }
 
 const countOf = ({ pending, accepted, unsaved, rejected, pending_conflicts: conflicts }) => [
-  pending > 0 && `${pending} to decide`, conflicts > 0 && pluralize(conflicts, "conflict"), accepted > 0 && `${accepted} accepted`,
-  unsaved > accepted && `${unsaved - accepted} yours`, rejected > 0 && `${rejected} rejected`,
+  pending > 0 && `${formatNumber(pending)} to decide`, conflicts > 0 && pluralize(conflicts, "conflict"), accepted > 0 && `${formatNumber(accepted)} accepted`,
+  unsaved > accepted && `${formatNumber(unsaved - accepted)} yours`, rejected > 0 && `${formatNumber(rejected)} rejected`,
 ].filter(Boolean).join(" · ");

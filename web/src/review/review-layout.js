@@ -2,7 +2,7 @@
 
 import { confirm } from "../dialog.js";
 import { fill, h, icon, iconButton, setText, setAttr } from "../dom.js";
-import { pluralize, reveal, revealPath } from "../format.js";
+import { formatNumber, pluralize, reveal, revealPath } from "../format.js";
 import { localStore } from "../local-storage.js";
 import { ReviewApi } from "./api.js";
 import { RunChanges } from "./changes.js";
@@ -169,7 +169,7 @@ export class ReviewLayout {
     this.counted = pending;
     const { files, hunks, conflicts } = countPending(pending);
     setAttr(this.buttons.review, "title", files > 0 ? `${pluralize(hunks, "hunk")} to decide, ${pluralize(files, "file")} to review` : null);
-    fill(this.count, this.questions > 0 && [icon("question"), h("span", { class: "sr-only" }, pluralize(this.questions, "question"))], files > 0 && [hunks > 0 ? String(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
+    fill(this.count, this.questions > 0 && [icon("question"), h("span", { class: "sr-only" }, pluralize(this.questions, "question"))], files > 0 && [hunks > 0 ? formatNumber(hunks) : icon("check"), h("span", { class: "sr-only" }, hunks > 0 ? " to decide" : " to save")],
       conflicts > 0 && [icon("warn"), h("span", { class: "sr-only" }, pluralize(conflicts, "conflict"))]);
     this.changed();
   }

@@ -1,6 +1,6 @@
 // How far the review has come: its progress, the next undecided hunk, and what is left to save. Pure functions.
 
-import { pluralize } from "../format.js";
+import { formatNumber, pluralize } from "../format.js";
 
 /** Whether all hunks are decided, and there is something to save. `pending` are PendingFiles. */
 export const isReviewed = (pending) => (pending ?? []).length > 0 && pending.every((file) => file.pending === 0);
@@ -20,7 +20,7 @@ export function saveLabel(pending) {
 }
 
 /** "12 of 40 decided"; "" if there is nothing to decide. */
-export const describeProgress = ({ decided, total }) => (total > 0 ? `${decided.toLocaleString("en")} of ${total.toLocaleString("en")} decided` : "");
+export const describeProgress = ({ decided, total }) => (total > 0 ? `${formatNumber(decided)} of ${formatNumber(total)} decided` : "");
 
 /** What to announce when the last hunk was decided; "" if that did not just happen. */
 export function describeEnd(before, pending) {

@@ -1,7 +1,7 @@
 // A file in the list of pending changes: its counts, and its hunks when unfolded.
 
 import { fill, h, icon, keepFocus, onceClicked, reconcile, setAttr, setText, showButton } from "../dom.js";
-import { pluralize, revealPath } from "../format.js";
+import { formatLineCounts, formatNumber, pluralize, revealPath } from "../format.js";
 import { describeChange } from "./change-labels.js";
 import { HunkRow } from "./sidebar-hunk.js";
 import { isOpen } from "./pending-decisions.js";
@@ -12,13 +12,13 @@ const PAGE_SIZE = 50; // hunks that are shown at first
 
 /** The counts of a file: "2 to decide · 1 to save · 1 rejected · 1 conflict". */
 export const describeCounts = ({ pending, unsaved, rejected, pending_conflicts: conflicts }) =>
-  [pending > 0 && `${pending} to decide`, unsaved > 0 && `${unsaved} to save`, rejected > 0 && `${rejected} rejected`, conflicts > 0 && pluralize(conflicts, "conflict")]
+  [pending > 0 && `${formatNumber(pending)} to decide`, unsaved > 0 && `${formatNumber(unsaved)} to save`, rejected > 0 && `${formatNumber(rejected)} rejected`, conflicts > 0 && pluralize(conflicts, "conflict")]
     .filter(Boolean).join(" · ");
 
 const describeMove = ({ pending }) => (pending > 0 ? "1 to decide" : "1 to save");
 
 /** How many lines hunks add and remove: "+3 −1". */
-export function formatLineCounts(hunks) {
+export function countLines(hunks) {
   let [added, removed] = [0, 0];
   for (const { patch } of hunks) {
     for (const line of patch.split("\n")) {
@@ -26,7 +26,7 @@ export function formatLineCounts(hunks) {
       else if (line.startsWith("-")) removed += 1;
     }
   }
-  return [added && `+${added}`, removed && `−${removed}`].filter(Boolean).join(" ");
+  return formatLineCounts(added, removed);
 }
 
 export class FileRow {
@@ -99,7 +99,7 @@ export class FileRow {
     if (problem !== this.problem) this.say(problem);
     this.problem = problem;
     if (!view?.hunks) return;
-    if (view !== this.view) setText(this.lines, formatLineCounts(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
+    if (view !== this.view) setText(this.lines, countLines(view.hunks.filter((hunk) => hunk.state !== "applied" && hunk.state !== "rejected")));
     this.view = view;
     this.#hunks();
   }

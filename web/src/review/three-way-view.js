@@ -1,7 +1,7 @@
 // A file in three versions: before a run, as proposed by the run, and now.
 
 import { fill, h, setText, setAttr } from "../dom.js";
-import { pluralize, revealPath } from "../format.js";
+import { formatNumber, pluralize, revealPath } from "../format.js";
 import { AutoRefresh } from "./auto-refresh.js";
 import { paired, parsePatch, sizeOf } from "./patch.js";
 import { pagedList } from "./paged-list.js";
@@ -91,7 +91,7 @@ function describeComparison(before, after, files) {
   if (files.length === 0) return "No differences.";
   if (files.some((file) => file.isBinary)) return "Binary files differ.";
   const { added, removed } = sizeOf(files);
-  const count = `${pluralize(added, "line")} added, ${removed.toLocaleString("en")} removed.`;
+  const count = `${pluralize(added, "line")} added, ${formatNumber(removed)} removed.`;
   if (before === null) return `The file did not exist before the run. ${count}`;
   if (after === null) return `The file does not exist on the other side. ${count}`;
   return added + removed > 0 ? count : "Only the file mode differs.";

@@ -1,7 +1,7 @@
 // The checkpoints: each run with its time and changes, and its rollback.
 
 import { fill, h, icon, setText, setAttr, showButton } from "../dom.js";
-import { formatTime, pluralize, reveal, revealPath } from "../format.js";
+import { formatNumber, formatTime, pluralize, reveal, revealPath } from "../format.js";
 import { totalsOf } from "./changes.js";
 import { changedPaths, CheckpointPages } from "./checkpoint-pages.js";
 import { AutoRefresh } from "./auto-refresh.js";
@@ -19,7 +19,7 @@ export const kindOf = ({ job_id: run, session_id: session }) =>
 /** Describe the open hunks of a run. */
 function describeOpenHunks({ files }) {
   const { pending, accepted } = totalsOf(files);
-  return pending > 0 ? `${pending} to decide` : accepted > 0 && `${accepted} accepted, unsaved`;
+  return pending > 0 ? `${formatNumber(pending)} to decide` : accepted > 0 && `${formatNumber(accepted)} accepted, unsaved`;
 }
 
 export class Timeline extends AutoRefresh {

@@ -1,7 +1,7 @@
 // The project's folders and files. Only unfolded folders are read, and only visible rows are in the page.
 
 import { fill, h, icon, setAttr } from "../dom.js";
-import { pluralize, revealPath } from "../format.js";
+import { formatNumber, pluralize, revealPath } from "../format.js";
 import { localStore } from "../local-storage.js";
 import { findFile } from "./quick-open.js";
 import { foldersOf, join, rowsOf, step, findByPrefix, indexPending } from "./tree-rows.js";
@@ -215,7 +215,7 @@ function marksView({ below, pending, unsaved, conflicts }) {
   return [
     below > 0 && mark("below", "", `${pluralize(below, "file")} below to review`),
     conflicts > 0 && mark("conflict", icon("warn"), pluralize(conflicts, "conflict")),
-    pending > 0 && mark("waits", `${pending}±`, `${pluralize(pending, "hunk")} to review`),
+    pending > 0 && mark("waits", `${formatNumber(pending)}±`, `${pluralize(pending, "hunk")} to review`),
     pending === 0 && unsaved > 0 && mark("accepted", icon("check"), `${pluralize(unsaved, "hunk")} to save`),
   ];
 }
