@@ -104,6 +104,17 @@ def test_large_numbers_of_a_run_are_readable(workbench: Make) -> None:
     expect(changes(page).locator(".line-counts").last).to_have_text("+1,234")
 
 
+def test_the_files_of_a_run_are_in_natural_order(workbench: Make) -> None:
+    make = "for n in 10 2 1; do echo > f$n; done"
+    bench = workbench(scenarios(answering("go", bash(make), {"content": "Done."})), "--approve", "review")
+    page = bench.page()
+    open_chat(page)
+    say(page, "go")
+    expect(changes(page).locator("li .mono")).to_have_text(["f1", "f2", "f10"])
+    page.evaluate("location.hash = '#/pending'")
+    expect(page.locator(".pending-path")).to_have_text(["f1", "f2", "f10"])
+
+
 def test_a_partial_undo_says_what_was_not_undone_and_why(talked: tuple[Workbench, Page, Path]) -> None:
     _, page, path = talked
     changed = AFTER.replace("dry_run=True", "dry_run=None")

@@ -34,7 +34,7 @@ const LAYERS = {
   ],
   values: [
     "draft-files", "fleet/fleet-state", "format", "highlight", "hmac", "local-storage", "patience", "render-throttle", "server-sent-events", "theme", "theme-init", "word-diff", "review/change-labels",
-    "review/editor-keys", "review/hunk-format", "review/patch", "review/review-progress", "review/routes", "review/splices", "review/text-hash",
+    "review/editor-keys", "review/hunk-format", "review/patch", "review/path-order", "review/review-progress", "review/routes", "review/splices", "review/text-hash",
   ],
 };
 

@@ -58,6 +58,7 @@ test("the next undecided file is found in both directions, decided ones are skip
   assert.equal(nextUndecidedFile(files, "a", -1), "e");
   assert.equal(nextUndecidedFile(files, "e", -1), "d");
   assert.equal(nextUndecidedFile(files, "c", 1), "d"); // a file without changes
+  assert.equal(nextUndecidedFile([file("f2", { pending: 1 }), file("f10", { pending: 1 })], "f3", 1), "f10"); // as they are listed
   assert.equal(nextUndecidedFile([open, accepted], "a", 1), null);
   assert.equal(nextUndecidedFile(null, "a", -1), null);
 });

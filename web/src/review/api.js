@@ -1,6 +1,7 @@
 // The requests of docs/review-api.md, one method each.
 
 import { HttpApi } from "../http-api.js";
+import { inOrder } from "./path-order.js";
 
 const QUICK = { isQuick: true }; // a request that a healthy server answers quickly
 
@@ -9,6 +10,9 @@ export const rootOf = (id) => id.split(".").at(-1);
 
 /** A file whose hunks are identified by their first ids, which are stable; `seen_id` identifies the current text. */
 const known = (view) => ({ ...view, hunks: view.hunks.map((hunk) => ({ ...hunk, hunk_id: rootOf(hunk.hunk_id), seen_id: hunk.hunk_id })) });
+
+/** An answer whose files and conflicts are in natural order; those of the server are sorted by their bytes, as git does. */
+const sorted = (answer) => ({ ...answer, files: inOrder(answer.files), ...(answer.conflicts && { conflicts: inOrder(answer.conflicts) }) });
 
 export class ReviewApi extends HttpApi {
   /** `confirmOverwrite(words)` asks the user before a save that replaces lines which others changed on the disk. */
@@ -41,7 +45,7 @@ export class ReviewApi extends HttpApi {
   apply = (session, job, hunks) => this.post("apply", { session_id: session, job_id: job, accepted_hunk_ids: hunks });
 
   /** {files, runs}: the files with pending changes, and the runs that made them. */
-  pending = () => this.get("pending");
+  pending = () => this.get("pending").then(sorted);
   /** A file at its current or a given revision. */
   file = (path, rev = null) => this.get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
   /** A stamp that changes when the file on disk changes. */
@@ -75,12 +79,13 @@ export class ReviewApi extends HttpApi {
   find = (query) => this.get("find", { query });
   /** {checkpoints, more}: the latest first, those before the checkpoint `before`, or of one session. */
   checkpoints = ({ limit = 100, before = "", session = "" } = {}) =>
-    this.get("checkpoints", { limit, ...(before && { before }), ...(session && { session_id: session }) });
-  checkpoint = (id) => this.get(`checkpoints/${encodeURIComponent(id)}`);
+    this.get("checkpoints", { limit, ...(before && { before }), ...(session && { session_id: session }) })
+      .then((page) => ({ ...page, checkpoints: page.checkpoints.map(sorted) }));
+  checkpoint = (id) => this.get(`checkpoints/${encodeURIComponent(id)}`).then(sorted);
   diff3 = (id, path) => this.get(`checkpoints/${encodeURIComponent(id)}/diff3`, { file_path: path });
   rollback = (id, { mode, hunks = [], dryRun = false }) =>
     this.post(`checkpoints/${encodeURIComponent(id)}/rollback`, { mode, hunk_ids: hunks, dry_run: dryRun }, { again: dryRun })
-      .then((done) => ({ ...done, buffers: done.buffers.map(known) }));
+      .then((done) => ({ ...sorted(done), buffers: done.buffers.map(known) }));
 
   /** What undoing or redoing a run in the files would change, or with its `files` doing it: {files, conflicts}. */
   undoRun = (id, request) => this.#rewind(`checkpoints/${encodeURIComponent(id)}/undo`, request);
@@ -90,6 +95,6 @@ export class ReviewApi extends HttpApi {
 
   #rewind(path, { dryRun = false, files = [] }, more = {}) {
     const seen = files.map(({ file_path, rev }) => ({ file_path, rev }));
-    return this.post(path, { ...more, dry_run: dryRun, files: seen }, { again: dryRun });
+    return this.post(path, { ...more, dry_run: dryRun, files: seen }, { again: dryRun }).then(sorted);
   }
 }

@@ -1,6 +1,7 @@
 // How far the review has come: its progress, the next undecided hunk, and what is left to save. Pure functions.
 
 import { formatNumber, pluralize } from "../format.js";
+import { comparePaths } from "./path-order.js";
 
 /** Whether all hunks are decided, and there is something to save. `pending` are PendingFiles. */
 export const isReviewed = (pending) => (pending ?? []).length > 0 && pending.every((file) => file.pending === 0);
@@ -40,7 +41,7 @@ export function nextOf(items, index, by, isWanted) {
 /** The next file after `path` (`by` −1: before it) with undecided hunks, around the end; null if no other has any. */
 export function nextUndecidedFile(pending, path, by) {
   const others = (pending ?? []).filter((file) => file.pending > 0 && file.file_path !== path);
-  const isBehind = (file) => file.file_path > path;
+  const isBehind = (file) => comparePaths(file.file_path, path) > 0;
   const next = by > 0 ? others.find(isBehind) ?? others[0] : others.findLast((file) => !isBehind(file)) ?? others.at(-1);
   return next?.file_path ?? null;
 }

@@ -1,6 +1,6 @@
 // The state of the project's review: the pending changes and the open files.
 //
-//   pending   the files of GET /pending, sorted by name; null until they are loaded
+//   pending   the files of GET /pending, in natural order; null until they are loaded
 //   runs      the runs that made their hunks, the oldest first
 //   progress  how many hunks of these runs are decided: {decided, total}
 //   files     by path: the latest FileView of each file that is held, with a `problem` if it could not be read

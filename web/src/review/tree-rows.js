@@ -1,8 +1,9 @@
 // The rows of the file tree: folder entries and pending changes. Pure functions.
 
-const sorted = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+import { compareNames } from "./path-order.js";
+
 const order = (one, other) =>
-  (one.kind === "directory" ? 0 : 1) - (other.kind === "directory" ? 0 : 1) || sorted.compare(one.name, other.name);
+  (one.kind === "directory" ? 0 : 1) - (other.kind === "directory" ? 0 : 1) || compareNames(one.name, other.name);
 
 const NO_FILE = "none"; // the hash of no file
 
