@@ -115,6 +115,30 @@ def test_the_files_of_a_run_are_in_natural_order(workbench: Make) -> None:
     expect(page.locator(".pending-path")).to_have_text(["f1", "f2", "f10"])
 
 
+@pytest.mark.parametrize("mode", ["auto", "review"])
+def test_a_moved_file_is_one_row_of_its_run(workbench: Make, mode: str) -> None:
+    move = answering("go", bash("mv plan.md schedule.md"), {"content": "Done."})
+    bench = workbench(scenarios(move), "--approve", mode)
+    (bench.newel.project / "plan.md").write_text("measure\ncut\n")
+    page = bench.page(**NARROW)
+    open_chat(page)
+    say(page, "go")
+    row = changes(page).get_by_role("listitem")
+    expect(row).to_contain_text("plan.md → schedule.md moved")
+    assert find_flaws(page) == []
+    if mode == "review":
+        expect(row).to_contain_text("1 to decide")
+        return
+    changes(page).get_by_role("button", name="Review").click()
+    shown = page.get_by_role("dialog", name="Changes of this run")
+    expect(shown.locator(".rollback-body")).to_have_text("plan.md → schedule.md moved, unchanged")
+    assert find_flaws(page) == []
+    shown.get_by_role("button", name="Close").last.click()
+    changes(page).get_by_role("button", name="Undo").click()
+    page.get_by_role("dialog", name="Undo this run").get_by_role("button", name="Undo", exact=True).click()
+    expect(row).to_have_text("plan.md → schedule.md ")
+
+
 def test_a_partial_undo_says_what_was_not_undone_and_why(talked: tuple[Workbench, Page, Path]) -> None:
     _, page, path = talked
     changed = AFTER.replace("dry_run=True", "dry_run=None")

@@ -3,6 +3,7 @@
 import { dialogHead, openDialog } from "./dialog.js";
 import { fill, h, setText } from "./dom.js";
 import { pluralize, reveal, revealPath } from "./format.js";
+import { rowsOf } from "./review/changes.js";
 import { patchView } from "./review/patch-view.js";
 import { conflictsView, filesView } from "./review/rollback.js";
 
@@ -41,8 +42,9 @@ export const openRun = ({ api, change, undo }) =>
   openDialog({
     label: "Changes of this run", kind: "rollback",
     build(close) {
-      const { checkpoint_id: id, files, is_undone: isUndone, title } = change;
-      const views = files.map(({ file_path: path }, index) => {
+      const { checkpoint_id: id, is_undone: isUndone, title } = change;
+      const views = rowsOf(change).map(({ file: { file_path: path }, from }, index) => {
+        if (from) return h("p", {}, h("span", { class: "mono" }, `${revealPath(from.file_path)} → ${revealPath(path)}`), " ", h("span", { class: "dim" }, "moved, unchanged"));
         const place = h("div", {});
         const load = async () => {
           if (!details.open || place.firstChild) return;

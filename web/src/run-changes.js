@@ -2,7 +2,7 @@
 
 import { fill, h, icon, setAttr } from "./dom.js";
 import { formatLineCounts, formatNumber, pluralize, revealPath } from "./format.js";
-import { describeDecisions, totalsOf } from "./review/changes.js";
+import { describeDecisions, rowsOf, totalsOf } from "./review/changes.js";
 
 const MAX_LISTED = 6; // files of a run that are listed
 
@@ -27,7 +27,7 @@ export class ChangesView {
     this.change = change;
     const { files, is_undone: isUndone, kept_files: kept = [] } = change;
     const undone = kept.length ? `${formatNumber(files.length - kept.length)} undone, ${formatNumber(kept.length)} not` : "undone";
-    const totals = totalsOf(files);
+    const [totals, rows] = [totalsOf(files), rowsOf(change)];
     const waits = totals.pending > 0;
     setAttr(this.el, "data-waits", waits);
     const hadFocus = this.el.contains(document.activeElement);
@@ -41,15 +41,17 @@ export class ChangesView {
         h("span", { class: "spacer" }),
         button("Review", "reviewRun", waits ? "primary" : "quiet"),
         isUndone ? button("Redo", "redoRun", "quiet") : button("Undo", "undoRun", "quiet")),
-      h("ul", { class: "changes-files" }, ...files.slice(0, MAX_LISTED).map((file) => this.#file(file, isUndone, kept.includes(file.file_path))),
-        files.length > MAX_LISTED && h("li", { class: "dim" }, `and ${pluralize(files.length - MAX_LISTED, "more file")}`)));
+      h("ul", { class: "changes-files" }, ...rows.slice(0, MAX_LISTED).map((row) => this.#file(row, isUndone, kept.includes(row.file.file_path))),
+        rows.length > MAX_LISTED && h("li", { class: "dim" }, `and ${pluralize(rows.length - MAX_LISTED, "more file")}`)));
     if (hadFocus) this.el.querySelector("button").focus();
   }
 
-  #file(file, isUndone, isKept) {
-    const name = revealPath(file.file_path);
+  #file({ file, from }, isUndone, isKept) {
+    const name = [from, file].filter(Boolean).map((each) => revealPath(each.file_path)).join(" → ");
+    const current = from && isUndone && !isKept ? from : file;
+    const facts = isKept ? "not undone: changed since" : isUndone ? "" : [from && "moved", decisions(file)].filter(Boolean).join(" · ");
     return h("li", {},
-      h("button", { type: "button", class: "link mono", title: name, onclick: () => this.actions.openFile(file.file_path) }, name), " ",
-      h("span", { class: "dim" }, isKept ? "not undone: changed since" : isUndone ? "" : decisions(file)), " ", (!isUndone || isKept) && lines(file));
+      h("button", { type: "button", class: "link mono", title: name, onclick: () => this.actions.openFile(current.file_path) }, name), " ",
+      h("span", { class: "dim" }, facts), " ", !from && (!isUndone || isKept) && lines(file));
   }
 }

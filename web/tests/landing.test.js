@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { setAttr } from "../src/dom.js";
-import { RunChanges, describeDecisions, totalsOf, withChanges } from "../src/review/changes.js";
+import { RunChanges, describeDecisions, rowsOf, totalsOf, withChanges } from "../src/review/changes.js";
 import { dialogueOf } from "../src/review/job-view.js";
 import { outcomeOf } from "../src/review/job-list.js";
 import { originOf } from "../src/review/run-origin.js";
@@ -39,6 +39,16 @@ test("the outcome of hunks is shown, also if it is no longer known", () => {
   assert.equal(describeDecisions(totalsOf(files)), "2 to decide · 1 accepted, unsaved · 2 kept · 1 rejected");
   assert.equal(describeDecisions({ pending: 12345, accepted: 0, applied: 1000, rejected: 0 }), "12,345 to decide · 1,000 kept");
   assert.equal(describeDecisions(totalsOf([])), "changed since");
+});
+
+test("a file that a run moved is one row, unless something else became of its new name", () => {
+  const file = (file_path, fields = {}) => ({ file_path, pending: 0, accepted: 0, applied: 1, rejected: 0, added: 0, removed: 0, ...fields });
+  const rows = (old, now, kept_files = []) =>
+    rowsOf({ files: [file("a", { moved_to: "b", ...old }), file("b", { moved_from: "a", ...now }), file("c")], kept_files })
+      .map(({ file: each, from }) => [from?.file_path ?? null, each.file_path]);
+  assert.deepEqual(rows(), [["a", "b"], [null, "c"]]);
+  assert.deepEqual(rows({ applied: 0, rejected: 1 }), [[null, "a"], [null, "b"], [null, "c"]]);
+  assert.deepEqual(rows({}, {}, ["b"]), [[null, "a"], [null, "b"], [null, "c"]]);
 });
 
 test("a conversation's changes are read again only after a change, and keep their identity otherwise", async () => {

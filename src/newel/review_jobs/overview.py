@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 from anyio.to_thread import run_sync
@@ -18,6 +18,7 @@ from newel.review.model.patch import patch_size
 from newel.review.serialize import runs_of
 from newel.review.store.hunk_runs import HunkRuns, hunk_runs
 from newel.review.store.ledger import Checkpoint, Ledger, Revision
+from newel.review.store.line_counts import recorded_lines
 from newel.review.undo_order import UndoOrder
 from newel.review_jobs.responses import (
     CheckpointList,
@@ -30,6 +31,10 @@ from newel.review_jobs.responses import (
 
 EMPTY: Final = text_hash(lines_of(b""))
 """Empty files are never paired as moves."""
+
+NO_FILE: Final = text_hash(())
+
+MovableFile = TypeVar("MovableFile", PendingFile, FileCounts)
 
 
 class _CachedFile(NamedTuple):
@@ -154,15 +159,37 @@ class Overview:
     ) -> CheckpointSummary:
         run = checkpoint.run
         paths = [file.path for file in checkpoint.files]
+        files = [self._runs_of(path, revs.get(path)).get(run) or _no_hunks(path) for path in paths]
         return CheckpointSummary(
             checkpoint_id=checkpoint.id,
             session_id=checkpoint.session,
             job_id=run,
             created_at=checkpoint.created,
             title=checkpoint.title,
-            files=tuple(self._runs_of(path, revs.get(path)).get(run) or _no_hunks(path) for path in paths),
+            files=tuple(_name_moves(files, self._moves(checkpoint, files))),
             is_undone=order.is_undone(checkpoint),
             kept_files=self._kept_files(checkpoint, order),
+        )
+
+    def _moves(self, checkpoint: Checkpoint, files: Sequence[FileCounts]) -> Mapping[str, str]:
+        """The old names of files that a run moved, by the new ones. The journal is read only if there may be any."""
+        pairs = list(zip(checkpoint.files, files, strict=True))
+        gone = {before.path for before, file in pairs if before.blob and not file.added}
+        new = {before.path for before, file in pairs if not before.blob and not file.removed}
+        if not gone or not new:
+            return {}
+        steps = {
+            path: [step for step in steps if step.kind in {"record", "propose"}]
+            for path, steps in recorded_lines(self._ledger, checkpoint.run).items()
+        }
+        changes = {path: (own[0].hash_before, own[-1].hash_after) for path, own in steps.items() if own}
+        return _find_moves(
+            [
+                (path, before)
+                for path, (before, after) in changes.items()
+                if path in gone and after == NO_FILE
+            ],
+            [(path, after) for path, (before, after) in changes.items() if path in new and before == NO_FILE],
         )
 
     def _kept_files(self, checkpoint: Checkpoint, order: UndoOrder) -> tuple[str, ...]:
@@ -246,26 +273,40 @@ def _line_counts(review: FileReview) -> tuple[Counter[str], Counter[str]]:
     return added, removed
 
 
-def _with_moves(files: Sequence[_CachedFile]) -> list[PendingFile]:
-    """The files; a deleted and a created one with the same content are a move if no third file has that content."""
-    deleted: dict[str, list[str]] = {}
-    created: dict[str, list[str]] = {}
-    for cached in files:
-        if cached.file.kind != "file":
-            continue
-        if cached.file.change == "deleted":
-            deleted.setdefault(cached.file.base_file_hash, []).append(cached.file.file_path)
-        elif cached.file.change == "created":
-            created.setdefault(cached.after, []).append(cached.file.file_path)
-    pairs = [(deleted[content], created[content]) for content in deleted.keys() & created.keys() - {EMPTY}]
-    targets = {old[0]: new[0] for old, new in pairs if len(old) == len(new) == 1}
-    sources = {new: old for old, new in targets.items()}
-    return [
-        msgspec.structs.replace(
-            file, moved_from=sources.get(file.file_path), moved_to=targets.get(file.file_path)
-        )
-        for file in (cached.file for cached in files)
+def _find_moves(deleted: Iterable[tuple[str, str]], created: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    """The old names of moved files, by the new ones. Each file is a path and the hash of its content. A deleted and a created file
+    with the same content are a move if no third file has that content.
+    """
+    old_names, new_names = _by_content(deleted), _by_content(created)
+    pairs = [
+        (old_names[content], new_names[content]) for content in old_names.keys() & new_names.keys() - {EMPTY}
     ]
+    return {new[0]: old[0] for old, new in pairs if len(old) == len(new) == 1}
+
+
+def _by_content(files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path, content in files:
+        found.setdefault(content, []).append(path)
+    return found
+
+
+def _with_moves(files: Sequence[_CachedFile]) -> Iterator[PendingFile]:
+    plain = [cached for cached in files if cached.file.kind == "file"]
+    deleted = [
+        (each.file.file_path, each.file.base_file_hash) for each in plain if each.file.change == "deleted"
+    ]
+    created = [(each.file.file_path, each.after) for each in plain if each.file.change == "created"]
+    return _name_moves([cached.file for cached in files], _find_moves(deleted, created))
+
+
+def _name_moves(files: Sequence[MovableFile], sources: Mapping[str, str]) -> Iterator[MovableFile]:
+    """The files, with the other name of those that were moved."""
+    targets = {old: new for new, old in sources.items()}
+    for file in files:
+        source, target = sources.get(file.file_path), targets.get(file.file_path)
+        is_moved = source is not None or target is not None
+        yield msgspec.structs.replace(file, moved_from=source, moved_to=target) if is_moved else file
 
 
 def _mode(lines: Lines) -> str | None:

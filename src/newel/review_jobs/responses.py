@@ -334,7 +334,8 @@ class FoundFiles(Payload, frozen=True):
 
 class FileCounts(Payload, frozen=True):
     """The hunks of a run in a file: undecided, accepted but not saved, rejected, saved; and the lines that all but the rejected ones
-    add and remove. Hunks that a later edit replaced are not counted.
+    add and remove. Hunks that a later edit replaced are not counted. In a list of checkpoints, a file that the run deleted and one that it
+    created with the same content are a move: ``moved_to`` and ``moved_from`` name the other.
     """
 
     file_path: str
@@ -344,6 +345,8 @@ class FileCounts(Payload, frozen=True):
     applied: int
     added: int
     removed: int
+    moved_from: str | None = None
+    moved_to: str | None = None
 
 
 class CheckpointSummary(Payload, frozen=True):

@@ -15,6 +15,20 @@ export const describeDecisions = ({ pending, accepted, applied, rejected }) =>
 export const totalsOf = (files) =>
   Object.fromEntries(["pending", "accepted", "applied", "rejected", "added", "removed"].map((name) => [name, sum(files, name)]));
 
+/** The files of a run as rows: {file, from}. A move is one, with the deleted file as `from`, if the same became of both. */
+export function rowsOf({ files, kept_files: kept = [] }) {
+  const known = new Map(files.map((file) => [file.file_path, file]));
+  const isSame = (one, other) =>
+    ["pending", "accepted", "applied", "rejected"].every((state) => one[state] === other[state]) && kept.includes(one.file_path) === kept.includes(other.file_path);
+  const sourceOf = (file) => {
+    const from = known.get(file.moved_from);
+    return from && isSame(file, from) ? from : null;
+  };
+  const rows = files.map((file) => ({ file, from: sourceOf(file) }));
+  const gone = new Set(rows.map(({ from }) => from));
+  return rows.filter(({ file }) => !gone.has(file));
+}
+
 /**
  * Insert the changes of the runs into the entries of a conversation, each at the end of its turn: [key, item]. `changes` are
  * CheckpointSummaries, the oldest first; those older than the first entry are left out.
