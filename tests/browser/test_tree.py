@@ -13,6 +13,7 @@ from playwright.sync_api import Locator, Page
 from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws
 from tests.browser.expecting import expect
 from tests.browser.proposals import add_file, ask, proposal_scenarios, propose, replace_line
+from tests.browser.review_scenarios import file, hunks
 
 Make = Callable[..., Workbench]
 
@@ -86,14 +87,14 @@ def test_pending_files_are_marked_including_proposed_ones(workbench: Make) -> No
     item(page, "src").click()
     item(page, "deep").click()
     expect(item(page, "app.py")).to_contain_text("2 hunks to review")
-    file = next(
+    pending = next(
         each for each in ask(page, "GET", "pending")["files"] if each["file_path"] == "guide/index.md"
     )
     body = {
         "file_path": "guide/index.md",
-        "rev": file["rev"],
+        "rev": pending["rev"],
         "action": "accept",
-        "hunk_id": file["hunk_ids"][0],
+        "hunk_id": pending["hunk_ids"][0],
     }
     ask(page, "POST", "decide", body)
     expect(item(page, "index.md")).to_contain_text("1 hunk to save")
@@ -114,6 +115,29 @@ def test_expanded_folders_survive_a_reload_and_new_files_appear_without_losing_f
     page.evaluate("dispatchEvent(new Event('focus'))")
     expect(item(page, "new.py")).to_be_visible()
     expect(item(page, "main.py")).to_have_count(0)
+
+
+def test_changes_on_the_disk_appear_while_the_page_is_visible_and_cost_nothing_while_it_is_hidden(
+    workbench: Make,
+) -> None:
+    bench, page = begun(workbench)
+    project = bench.newel.project
+    propose(page, WORDS)
+    item(page, "src").click()
+    expect(hunks(page, "src/deep/app.py").first).to_be_visible()
+    (project / "src" / "new.py").write_text("new\n")
+    expect(item(page, "new.py")).to_be_visible()
+    (project / "src" / "deep" / "app.py").write_text("mine\n")
+    expect(file(page, "src/deep/app.py")).to_contain_text("conflict")
+    asked: list[str] = []
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    page.wait_for_timeout(1_000)  # the last answer
+    page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    (project / "src" / "later.py").write_text("later\n")
+    page.wait_for_timeout(4_000)
+    assert not {"stamps", "tree"} & {url.partition("?")[0] for url in asked}
+    page.evaluate("delete document.hidden")
+    expect(item(page, "later.py")).to_be_visible()
 
 
 def test_a_folder_of_thousands_of_files_renders_few_rows(workbench: Make) -> None:

@@ -29,7 +29,7 @@ const LAYERS = {
   ],
   state: [
     "actions", "fleet/fleet-api", "http-api", "notifications", "page-login", "page-state", "polling", "router", "socket", "store", "transcript", "review/api", "review/auto-refresh",
-    "review/checkpoint-pages", "review/editor-deciding", "review/editor-sync", "review/job-state", "review/pending-decisions",
+    "review/checkpoint-pages", "review/disk-watch", "review/editor-deciding", "review/editor-sync", "review/job-state", "review/pending-decisions",
     "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],
   values: [

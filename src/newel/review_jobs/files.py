@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -10,13 +12,14 @@ from anyio.to_thread import run_sync
 from newel.review.model.file_lines import MAX_TEXT, Content, content_of
 from newel.review.model.file_review import FileReview, buffer
 from newel.review.model.history import earlier
-from newel.review.paths import checked_path
+from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.save import LARGEST, DiskSync, NotAFile
 from newel.review.serialize import change_log, file_view
 from newel.review.store.ledger import Ledger
 from newel.review_jobs.errors import TooLarge
-from newel.review_jobs.responses import ChangeLog, FileKind, FileStamp, FileState
+from newel.review_jobs.responses import ChangeLog, FileKind, FileState, Stamps
 from newel.workspace.port import FileInfo, Workspace
+from newel.workspace.walk import below
 
 MAX_CONTENT_BYTES: Final = 8 << 20
 """The largest file that ``content`` returns."""
@@ -109,11 +112,17 @@ class ReviewFiles:
         state = await self.state_of(await self.get(name))
         return msgspec.structs.replace(state, kind=kind, size=size, content=None)
 
-    async def stamp(self, path: str) -> FileStamp:
-        """A cheap stamp that changes with the file on the disk, for windows that poll."""
-        name, info = await self._stat(path)
-        stamp = "none" if info is None else f"{info.kind} {info.mode:o} {info.size} {info.modified_ns}"
-        return FileStamp(file_path=name, stamp=stamp)
+    async def stamps(self, paths: Sequence[str]) -> Stamps:
+        """Stamps that change with files and folders on the disk, for windows that poll: one request to the host, and nothing is read."""
+        inside: list[str] = []
+        for path in paths:
+            with suppress(OutsideProject):
+                if path:
+                    check_name(self._workspace.root, path)
+                inside.append(path)
+        infos = await self._workspace.stats([below(self._workspace, path) for path in inside])
+        found = dict(zip(inside, infos, strict=True))
+        return Stamps(stamps=tuple(_stamp(found.get(path)) for path in paths))
 
     async def content(self, path: str, *, base: bool) -> bytes:
         """A file's bytes in its buffer, or in the ``base``: the disk as the ledger knows it. Raises ``NotAFile`` if there
@@ -130,6 +139,10 @@ class ReviewFiles:
         if size > MAX_CONTENT_BYTES:
             raise TooLarge(f"{name} has {size} bytes; the limit is {MAX_CONTENT_BYTES}.")
         return await run_sync(self.ledger.blob, content.blob) if content.blob else content.data
+
+
+def _stamp(info: FileInfo | None) -> str:
+    return f"{info.kind} {info.mode:o} {info.size} {info.modified_ns}" if info else "none"
 
 
 def _file_state(ledger: Ledger, review: FileReview) -> FileState:

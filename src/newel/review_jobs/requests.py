@@ -15,6 +15,7 @@ RollbackMode = Literal["hard_all", "scoped_selected"]
 Name = Annotated[str, Meta(max_length=4096)]
 """A path or id in a request."""
 MAX_IDS = 100_000
+MAX_STAMPS = 1_000
 """Hunks in one request."""
 MAX_FILES = 10_000
 """Files in one request."""
@@ -125,6 +126,12 @@ class EditRequest(Request, frozen=True):
     file_path: Name
     rev: int
     splices: list[Splice]
+
+
+class StampsRequest(Request, frozen=True):
+    """Paths of files and folders, relative to the project; an empty one is its root."""
+
+    paths: Annotated[list[str], Meta(max_length=MAX_STAMPS)]
 
 
 class UndoRequest(Request, frozen=True):

@@ -310,11 +310,12 @@ class FolderEntry(Payload, frozen=True):
     ignored: bool
 
 
-class FileStamp(Payload, frozen=True):
-    """``stamp`` changes with the file on the disk; it is ``none`` if there is no file."""
+class Stamps(Payload, frozen=True):
+    """A stamp for each path, in the order of the request. It changes with the file on the disk, and that of a folder with its names;
+    ``none``: nothing is there, or it is not in the project.
+    """
 
-    file_path: str
-    stamp: str
+    stamps: tuple[str, ...]
 
 
 class FolderView(Payload, frozen=True):

@@ -330,6 +330,26 @@ def test_the_configured_limits_are_reported_to_clients(tmp_path: Path) -> None:
             assert (status, answer["error"]["code"]) == (409, "too_many")
 
 
+def test_the_stamps_of_files_and_folders_change_with_the_disk(tmp_path: Path) -> None:
+    with review(tmp_path) as at:
+        project = at.newel.project
+        (project / "sub").mkdir()
+        paths = ["a.md", "sub", "", "missing", "../outside"]
+        before = at.post("/stamps", paths=paths)["stamps"]
+        assert at.post("/stamps", paths=paths)["stamps"] == before
+        assert before[3:] == ["none", "none"]
+        (project / "a.md").write_text("longer than it was before\n")
+        (project / "sub" / "new").touch()
+        after = at.post("/stamps", paths=paths)["stamps"]
+        assert [one == other for one, other in zip(before, after, strict=True)] == [
+            False,
+            False,
+            True,
+            True,
+            True,
+        ]
+
+
 def test_an_ephemeral_review_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     with review(tmp_path, "--ephemeral") as at:
         job = at.settled(at.start("Translate"))

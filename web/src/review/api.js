@@ -48,8 +48,8 @@ export class ReviewApi extends HttpApi {
   pending = () => this.get("pending").then(sorted);
   /** A file at its current or a given revision. */
   file = (path, rev = null) => this.get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
-  /** A stamp that changes when the file on disk changes. */
-  stamp = (path) => this.get("stamp", { file_path: path }, { again: false }).then(({ stamp }) => stamp);
+  /** Stamps that change with files, and with the names in folders, on the disk. */
+  stamps = (paths) => this.post("stamps", { paths }, { again: false }).then(({ stamps }) => stamps);
   /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base" (the file on disk). */
   content = (path, of) => this.get("content", { file_path: path, of }, { as: "arrayBuffer" });
   changeLog = (path) => this.get("change_log", { file_path: path });

@@ -7,6 +7,7 @@ import { localStore } from "../local-storage.js";
 import { ReviewApi } from "./api.js";
 import { RunChanges } from "./changes.js";
 import { ThreeWayView } from "./three-way-view.js";
+import { DiskWatch } from "./disk-watch.js";
 import { FleetApi } from "../fleet/fleet-api.js";
 import { FleetJobView } from "../fleet/fleet-job-view.js";
 import { FleetList } from "../fleet/fleet-list.js";
@@ -27,7 +28,6 @@ import { FileTree } from "./tree.js";
 import { UnsentEdits } from "./unsent-edits.js";
 import { PendingDecisions } from "./pending-decisions.js";
 
-const FILE_POLL_INTERVAL = 1_500; // ms between checks of the file that is shown
 const WIDE = matchMedia("(min-width: 900.02px)"); // below that width the columns are sheets
 
 export class ReviewLayout {
@@ -86,20 +86,15 @@ export class ReviewLayout {
     WIDE.addEventListener("change", () => this.#columns());
     addEventListener("beforeunload", (event) => this.tabs().some((tab) => tab.isDirty) && event.preventDefault());
     this.#columns();
-    this.stamps = new Map(); // of files that were shown, by path
-    setInterval(() => this.#pollShownFile(), FILE_POLL_INTERVAL);
-  }
-
-  /** Check whether the file that is shown has changed on disk. */
-  async #pollShownFile() {
-    const { kind, path } = (this.has(this.activeId()) && parsePlace(this.activeId())) || {};
-    if (kind !== "file" || document.hidden || !this.review.get().isUp || this.isPolling) return;
-    this.isPolling = true;
-    const stamp = await this.api.stamp(path).catch(() => null); // the next check tells
-    this.isPolling = false;
-    if (stamp === null || stamp === this.stamps.get(path)) return;
-    this.stamps.set(path, stamp);
-    this.review.touch([path]);
+    this.disk = new DiskWatch({
+      api: this.api,
+      isUp: () => this.review.get().isUp,
+      paths: () => ({ files: this.review.held(), folders: this.tree.shownFolders() }),
+      changed: ({ files, folders }) => {
+        if (files.length > 0) this.review.touch(files);
+        if (folders.length > 0) this.tree.again(folders);
+      },
+    });
   }
 
   // -- the columns ----------------------------------------------------------------------------------

@@ -81,6 +81,9 @@ export function createReview({ api }) {
       }, BATCH_DELAY);
     },
 
+    /** The files that are held. */
+    held: () => [...held.keys()],
+
     /** Keep a file's view up to date until the returned function is called. */
     hold(path) {
       held.set(path, (held.get(path) ?? 0) + 1);

@@ -9,7 +9,7 @@ import { VirtualList } from "./virtual-list.js";
 
 const ROW = 28; // px, until it is measured
 const TYPING_TIMEOUT = 700; // ms within which typed letters form one prefix
-const MIN_READ_INTERVAL = 1_000; // ms between reads caused by the window getting the focus
+const MIN_READ_INTERVAL = 1_000; // ms between reads of what another program may have changed
 const MAX_OPEN = 500; // unfolded folders that are remembered
 
 export class FileTree {
@@ -17,6 +17,7 @@ export class FileTree {
     Object.assign(this, { api, review, openFile, announce });
     this.folders = new Map(); // by path: the answer of the server, or {problem}
     this.reading = new Set();
+    this.stale = new Set(); // folders that wait to be read again
     const last = localStore.get("tree");
     this.open = new Set(last?.open ?? []);
     this.at = last?.at ?? null;
@@ -75,11 +76,21 @@ export class FileTree {
     this.#draw();
   }
 
-  /** Read the unfolded folders again. */
-  again() {
-    if (this.el.offsetParent === null || this.timer) return;
-    this.timer = setTimeout(() => (this.timer = null), MIN_READ_INTERVAL);
-    for (const folder of ["", ...this.open]) if (this.#isInSight(folder)) this.#read(folder);
+  /** The folders whose entries are shown. */
+  shownFolders = () => (this.el.offsetParent === null ? [] : ["", ...this.open].filter(this.#isInSight));
+
+  /** Read folders again, by default all that are shown; soon, if that has just been done. */
+  again(folders = this.shownFolders()) {
+    for (const folder of folders) this.stale.add(folder);
+    if (this.timer) return;
+    const shown = this.shownFolders().filter((folder) => this.stale.has(folder));
+    this.stale.clear();
+    if (shown.length === 0) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      this.again([]);
+    }, MIN_READ_INTERVAL);
+    for (const folder of shown) this.#read(folder);
   }
 
   async #read(folder) {

@@ -241,9 +241,15 @@ async def get_file(
     return Json(await service.files.state(file_path, rev))
 
 
-@router.get("/stamp", **_route(responses.FileStamp, "Check whether a file on the disk has changed"))
-async def get_stamp(file_path: FilePath, service: Service) -> Response:
-    return Json(await service.files.stamp(file_path))
+@router.post(
+    "/stamps",
+    **_route(
+        responses.Stamps, "Check whether files and folders on the disk have changed", requests.StampsRequest
+    ),
+)
+async def get_stamps(request: Request, service: Service) -> Response:
+    body = await _read(request, requests.StampsRequest)
+    return Json(await service.files.stamps(body.paths))
 
 
 @router.get("/content", **_route(bytes, "Get a file's bytes"))
