@@ -132,7 +132,8 @@ async def test_an_undo_killed_before_it_wrote_a_file_is_completed_and_not_undone
 FULL = """
 import resource, sys, anyio
 from pathlib import Path
-from newel.review.save import DiskSync, SaveFailed
+from newel.review.save import DiskSync
+from newel.review.save_outcome import SaveFailed
 from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
 
@@ -157,7 +158,8 @@ import os, sys, anyio
 from pathlib import Path
 from newel.review.model.edits import edit
 from newel.review.model.file_review import Layer
-from newel.review.save import DiskSync, SaveFailed
+from newel.review.save import DiskSync
+from newel.review.save_outcome import SaveFailed
 from newel.review.store.ledger import Ledger
 from newel.review.model.file_lines import lines_of
 from newel.workspace.local import LocalWorkspace

@@ -93,11 +93,14 @@ class FilePlan(Wire, frozen=True, kw_only=True):
 
 
 class RollbackPlan(Wire, frozen=True, kw_only=True):
-    """A planned rollback. ``run`` is its own run, which its own checkpoint belongs to. ``files`` are those that it changes."""
+    """A planned rollback. ``run`` is its own run, which its own checkpoint belongs to, ``intent`` that of its save. ``files`` are those
+    that it changes.
+    """
 
     checkpoint: str
     mode: Mode
     run: str
+    intent: str
     hunk_ids: tuple[str, ...] = ()
     files: tuple[FilePlan, ...] = ()
     conflicts: tuple[RevertConflict, ...] = ()
@@ -204,8 +207,9 @@ class Checkpoints:
         """
         checkpoint = await anyio.to_thread.run_sync(self.get, checkpoint_id)
         refreshed = refreshed or await self._saver.refresh_all(before.path for before in checkpoint.files)
+        run = f"rollback_{new_id()[:16]}"
         plan = RollbackPlan(
-            checkpoint=checkpoint_id, mode=mode, run=f"rollback_{new_id()[:16]}", hunk_ids=tuple(hunk_ids)
+            checkpoint=checkpoint_id, mode=mode, run=run, intent=run, hunk_ids=tuple(hunk_ids)
         )
         return await anyio.to_thread.run_sync(self._fill, plan, checkpoint, refreshed)
 
@@ -256,7 +260,7 @@ class Checkpoints:
         """Apply a plan to the buffers; ``DiskSync.save`` writes them to the disk. Raises ``StaleRevision`` if a file's review has changed
         since the plan; then nothing has changed.
 
-        ``save``: the caller saves at once, and ends the intent ``plan.run``; if it dies, ``DiskSync.recover`` does.
+        ``save``: the caller saves at once, and ends ``plan.intent``; if it dies, ``DiskSync.recover`` does.
         """
         folders = await missing(self._saver.workspace, [file.path for file in plan.files])
         return await anyio.to_thread.run_sync(self._roll_back_all, plan, save, folders)
@@ -281,7 +285,7 @@ class Checkpoints:
             ]
             if save:
                 files = [planned_write(review, self.restoring_hunks(plan, review)) for review in reviews]
-                self._ledger.begin_saving(SaveIntent(id=plan.run, files=tuple(files)))
+                self._ledger.begin_saving(SaveIntent(id=plan.intent, run=plan.run, files=tuple(files)))
             return reviews
 
     def _begin_rollback(self, run: str, of: Checkpoint) -> Checkpoint:
@@ -291,7 +295,12 @@ class Checkpoints:
         is_redo = bool(of.about) and not of.is_redo
         title = f"{'Redo' if is_redo else 'Undo'} of {about}"
         new_checkpoint = msgspec.structs.replace(
-            self._checkpoint_for(run, of.session, title), about=about, is_redo=is_redo, of=of.id
+            self._checkpoint_for(run, of.session, title),
+            about=about,
+            is_redo=is_redo,
+            of=of.id,
+            is_partial=False,
+            is_stopped=False,
         )
         self._ledger.add_checkpoint(new_checkpoint)
         return new_checkpoint

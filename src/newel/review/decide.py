@@ -42,7 +42,7 @@ from newel.review.model.history import Kind
 from newel.review.model.hunk_text import with_text
 from newel.review.model.patch import file_patch, patch_of_hunk
 from newel.review.project import ProjectReview
-from newel.review.save import SaveFailed, SaveResult
+from newel.review.save_outcome import SaveFailed, SaveResult
 from newel.review.save_plans import overwrites
 from newel.review.serialize import HunkKind, View, hunk_kind
 from newel.review.store.ledger import Checkpoint, Ledger

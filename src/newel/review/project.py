@@ -8,7 +8,7 @@ saved = await project.apply(plan)
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,10 +23,11 @@ from newel.review.last_run import LastRun
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind
 from newel.review.model.file_review import FileReview, ReviewError, root_of, stems_from
-from newel.review.model.history import NothingToUndo, made_by
+from newel.review.model.history import HistoryEntry, NothingToUndo, made_by
 from newel.review.model.patch import file_patch
 from newel.review.revert import restore_intact
-from newel.review.save import DiskSync, RefreshResult, SaveResult
+from newel.review.save import DiskSync, RefreshResult
+from newel.review.save_outcome import SaveProgress, SaveResult, SaveStopped
 from newel.review.serialize import (
     CheckpointFile,
     CheckpointHunk,
@@ -56,7 +57,7 @@ class ProjectReview:
 
     async def recover(self) -> None:
         """Complete the saves of killed processes. Raises ``LedgerError``."""
-        runs = [intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)]
+        runs = [intent.run or intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)]
         await self.saver.recover()
         if runs:
             checkpoints = await anyio.to_thread.run_sync(self.ledger.checkpoints_of_runs, runs)
@@ -135,7 +136,9 @@ class ProjectReview:
         is_rest = order.is_partly_rolled_back(checkpoint)
         find = partial(hunk_ids, self.ledger, checkpoint, is_rest, refreshed.reviews)
         if hunks := await anyio.to_thread.run_sync(find):
-            return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks, refreshed)
+            plan = await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks, refreshed)
+            stopped = order.stopped(checkpoint)
+            return msgspec.structs.replace(plan, run=stopped.run) if stopped else plan
         name = checkpoint.title or checkpoint.id
         if order.is_undone(checkpoint):
             raise NothingToUndo(
@@ -198,9 +201,9 @@ class ProjectReview:
         how_many = f"{len(matches)} checkpoints begin with" if matches else "There is no checkpoint"
         raise UnknownCheckpoint(f"{how_many} {checkpoint_id}. `newel checkpoints` lists them.")
 
-    async def apply(self, plan: RollbackPlan) -> list[SaveResult]:
-        """Apply a plan to the files. A file that cannot be written is unchanged, and the undo can be repeated. Raises as
-        ``DiskSync.save``.
+    async def apply(self, plan: RollbackPlan, progress: SaveProgress | None = None) -> list[SaveResult]:
+        """Apply a plan to the files. A file that cannot be written is unchanged, and the undo can be repeated, which completes one that was
+        stopped by its ``progress``. Raises as ``DiskSync.save``.
         """
         saved: list[SaveResult] = []
         with anyio.CancelScope(shield=True):  # it is completed or dropped, never left halfway
@@ -209,16 +212,18 @@ class ProjectReview:
                 lambda: {review.path: self.checkpoints.restoring_hunks(plan, review) for review in reviews}
             )
             try:
-                saved += await self.saver.save(chosen)
+                saved += await self.saver.save(chosen, progress=progress)
             except LedgerError:
                 raise  # it is unknown which files were marked as written: `DiskSync.recover` completes the save
-            except (ReviewError, WorkspaceError):
+            except (ReviewError, WorkspaceError) as error:
                 await anyio.to_thread.run_sync(self._drop, chosen)
-                await anyio.to_thread.run_sync(self._leave_the_rest, plan)
-                await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
+                await anyio.to_thread.run_sync(
+                    partial(self._leave_the_rest, plan, is_stopped=isinstance(error, SaveStopped))
+                )
+                await anyio.to_thread.run_sync(self.ledger.end_saving, plan.intent)
                 raise
             await anyio.to_thread.run_sync(self._mark_partial, plan)
-            await anyio.to_thread.run_sync(self.ledger.end_saving, plan.run)
+            await anyio.to_thread.run_sync(self.ledger.end_saving, plan.intent)
         return saved
 
     def _mark_partial(self, plan: RollbackPlan) -> None:
@@ -230,18 +235,20 @@ class ProjectReview:
         if is_partial:
             self._leave_the_rest(plan)
 
-    def _leave_the_rest(self, plan: RollbackPlan) -> None:
-        """A file could not be read or written: the next undo completes this one."""
+    def _leave_the_rest(self, plan: RollbackPlan, *, is_stopped: bool = False) -> None:
+        """A file could not be read or written, or the user stopped: the next undo completes this one."""
         if own_checkpoint := self.ledger.checkpoint_of_run(plan.run):
-            self.ledger.add_checkpoint(msgspec.structs.replace(own_checkpoint, is_partial=True))
+            left = msgspec.structs.replace(own_checkpoint, is_partial=True, is_stopped=is_stopped)
+            self.ledger.add_checkpoint(left)
 
     def _drop(self, chosen: dict[str, list[str]]) -> None:
         """Remove hunks that could not be written from the buffers."""
-        for path, ids in chosen.items():
-            if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
-                # The file changed meanwhile: the hunks stay in review.
-                with contextlib.suppress(NothingToUndo):
-                    self.ledger.undo(path)
+        with self.ledger.batch():
+            for path, ids in chosen.items():
+                if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
+                    # The file changed meanwhile: the hunks stay in review.
+                    with contextlib.suppress(NothingToUndo):
+                        self.ledger.undo(path)
 
 
 class LastRunWithoutRecord(NothingToUndo):
@@ -277,13 +284,20 @@ def hunk_ids(
         can_go |= bool(shown)
         ids += shown
         if applied_ids and (is_rest or not can_go):
-            wanted = set(applied_ids)
-            whole = restore_intact(review, partial(ledger.entries, path=before.path), wanted)
-            intact = [hunk.id for hunk in whole.applied if hunk.id in wanted and hunk.intact]
+            intact = intact_hunks(review, partial(ledger.entries, path=before.path), applied_ids)
             can_go |= bool(intact)
             applied_ids = intact if is_rest else applied_ids
         ids += applied_ids
     return ids if can_go else []
+
+
+def intact_hunks(
+    review: FileReview, read: Callable[[], Sequence[HistoryEntry]], applied_ids: Sequence[str]
+) -> list[str]:
+    """Those of the saved hunks that can be undone; ``read`` reads the file's history."""
+    wanted = set(applied_ids)
+    whole = restore_intact(review, read, wanted)
+    return [hunk.id for hunk in whole.applied if hunk.id in wanted and hunk.intact]
 
 
 def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str], list[str]]:

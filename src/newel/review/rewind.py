@@ -21,9 +21,9 @@ from newel.review.model.file_review import FileReview, StaleRevision, buffer
 from newel.review.model.history import HistoryEntry, NothingToUndo, entry
 from newel.review.model.patch import file_patch
 from newel.review.model.rebase import saved
-from newel.review.project import ProjectReview, hunks_in, restored_hunks
+from newel.review.project import ProjectReview, hunks_in, intact_hunks, restored_hunks
 from newel.review.revert import FileHistory, HunkNames, RevertConflict, revert_hunks
-from newel.review.save import SaveResult
+from newel.review.save_outcome import SaveProgress, SaveResult
 from newel.review.store.ledger import Checkpoint
 from newel.review.undo_order import UndoOrder
 
@@ -34,6 +34,12 @@ class RewindPlan(NamedTuple):
     runs: Sequence[Checkpoint]
     files: Sequence[FilePlan]
     conflicts: Sequence[RevertConflict]
+
+    @property
+    def writes(self) -> int:
+        """How many files the undos write; one that several runs have changed counts for each."""
+        paths = {file.path for file in self.files}
+        return sum(before.path in paths for checkpoint in self.runs for before in checkpoint.files)
 
 
 class RewindResult(NamedTuple):
@@ -57,10 +63,12 @@ async def plan_rewind(project: ProjectReview, runs: Sequence[Checkpoint]) -> Rew
     problems: dict[str, str] = {}
     for checkpoint in runs:
         problems |= (await project.refresh(checkpoint)).problems
-    return await anyio.to_thread.run_sync(_plan, project, runs, problems)
+    return await anyio.to_thread.run_sync(_plan, project, runs, problems, await project.order())
 
 
-def _plan(project: ProjectReview, runs: Sequence[Checkpoint], problems: dict[str, str]) -> RewindPlan:
+def _plan(
+    project: ProjectReview, runs: Sequence[Checkpoint], problems: dict[str, str], order: UndoOrder
+) -> RewindPlan:
     paths = dict.fromkeys(before.path for checkpoint in runs for before in checkpoint.files)
     files: list[FilePlan] = []
     conflicts = [RevertConflict(path=path, reason=reason) for path, reason in problems.items()]
@@ -71,7 +79,8 @@ def _plan(project: ProjectReview, runs: Sequence[Checkpoint], problems: dict[str
         simulated = _SimulatedFile(review, project.ledger.entries(path=path))
         for checkpoint in runs:
             if any(before.path == path for before in checkpoint.files):
-                simulated.undo(checkpoint, restored_hunks(project.ledger, checkpoint))
+                is_rest = order.is_partly_rolled_back(checkpoint)
+                simulated.undo(checkpoint, restored_hunks(project.ledger, checkpoint), is_rest=is_rest)
         conflicts += simulated.conflicts
         before, after = buffer(review), buffer(simulated.review)
         if before != after:
@@ -89,10 +98,13 @@ class _SimulatedFile:
         self.conflicts: list[RevertConflict] = []
         self._entries = [each for each in entries if each.rev <= review.rev]
 
-    def undo(self, checkpoint: Checkpoint, restored: set[str]) -> None:
+    def undo(self, checkpoint: Checkpoint, restored: set[str], *, is_rest: bool) -> None:
+        """``is_rest``: an earlier undo has left a part, and hunks that cannot be undone are none of it."""
         before = self.review
         history = FileHistory.of(self._entries, checkpoint.run)
         shown, applied = hunks_in(before, checkpoint.run, restored)
+        if is_rest:
+            applied = intact_hunks(before, lambda: self._entries, applied)
         step = revert_hunks(before, history, checkpoint.run, HunkNames([*shown, *applied]))
         self.conflicts += step.conflicts
         if step.after is before:
@@ -110,8 +122,11 @@ class _SimulatedFile:
         self._entries.append(change)
 
 
-async def apply_rewind(project: ProjectReview, plan: RewindPlan) -> RewindResult:
-    """Undo the runs of a plan. If that ends early, some of them are undone, each as a whole. Raises ``StaleRevision`` if a file has
+async def apply_rewind(
+    project: ProjectReview, plan: RewindPlan, progress: SaveProgress | None = None
+) -> RewindResult:
+    """Undo the runs of a plan. If that ends early, some of them are undone, and the next rewind goes on; only one that was stopped by its
+    ``progress``, or could not write a file, is undone in part. Raises ``StaleRevision`` if a file has
     changed since the plan; then nothing has changed. Raises as ``ProjectReview.apply``.
     """
     for checkpoint in plan.runs:
@@ -128,5 +143,5 @@ async def apply_rewind(project: ProjectReview, plan: RewindPlan) -> RewindResult
             continue
         conflicts += undo.conflicts
         if undo.files:
-            written += await project.apply(undo)
+            written += await project.apply(undo, progress)
     return RewindResult(written, conflicts)

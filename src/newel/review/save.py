@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import StaleFile, WorkspaceError
-from newel.agent.messages import Wire, new_id
+from newel.agent.messages import new_id
 from newel.concurrency import map_concurrently
 from newel.review.file_writer import FileWriter
 from newel.review.folders import parents, remove_empty
@@ -33,6 +33,7 @@ from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
 from newel.review.model.file_review import Conflict, FileReview, ReviewError, StaleRevision
 from newel.review.model.rebase import rebased, saved
 from newel.review.paths import OutsideProject, check_name, checked_path
+from newel.review.save_outcome import SaveFailed, SaveProgress, SaveResult, SaveStopped
 from newel.review.save_plans import (
     NotText,
     OverwritesDisk,
@@ -73,21 +74,8 @@ class NotAFile(ReviewError):
     """The path names a directory or a device."""
 
 
-class SaveFailed(ReviewError):
-    """A file could not be written, and is unchanged. ``saved`` are the files of the same save that were written."""
-
-    def __init__(self, message: str, saved: Sequence[SaveResult] = ()) -> None:
-        super().__init__(message)
-        self.saved = tuple(saved)
-
-
-class SaveResult(Wire, frozen=True, kw_only=True):
-    """A saved file: the number of written hunks, and of hunks left in the review, including rejected ones."""
-
-    path: str
-    applied: int
-    left: int
-    review: FileReview
+class _Stopped(Exception):
+    """The user has stopped the save between two files."""
 
 
 class RefreshResult(NamedTuple):
@@ -271,6 +259,7 @@ class DiskSync:
         *,
         revs: Mapping[str, int] | None = None,
         overwrite: Collection[str] = (),
+        progress: SaveProgress | None = None,
     ) -> list[SaveResult]:
         """Write the hunks of each path (None: the accepted ones) to the disk, whatever their state; the others stay in review.
         ``revs`` are the revisions that the caller knows. Hunks that were saved before are skipped, so a repeated call is safe.
@@ -278,7 +267,8 @@ class DiskSync:
 
         First all files are checked. If one differs from its review, the review is updated from the disk, and ``Conflict`` is raised;
         after that, ``StaleRevision``, ``UnknownHunk`` or ``OverwritesDisk``, no file has changed. If a file cannot be written,
-        ``SaveFailed`` is raised: its ``saved`` are written, all others are unchanged. A save that has begun to write is not cancelled.
+        ``SaveFailed`` is raised: its ``saved`` are written, all others are unchanged. A save that has begun to write is not cancelled, but
+        can be stopped by its ``progress``, which raises ``SaveStopped``.
         """
         known_reviews: dict[str, FileReview] = {}
         plans: list[SavePlan] = []
@@ -300,10 +290,10 @@ class DiskSync:
         ]:
             raise OverwritesDisk(unconfirmed)
         with anyio.CancelScope(shield=True):
-            for saved_file in await self._execute(plans):
+            for saved_file in await self._execute(plans, progress or SaveProgress()):
                 known_reviews[saved_file.path] = saved_file.review
         counts = {plan.saving.path: len(plan.saving.ids) for plan in plans}
-        return [_saved_file(known_reviews[path], counts.get(path, 0)) for path in chosen]
+        return [SaveResult.of(known_reviews[path], counts.get(path, 0)) for path in chosen]
 
     async def _check(self, chosen: tuple[str, Collection[str] | None]) -> tuple[FileReview, list[str], bool]:
         """The review of a file, updated from the disk if a save would write it; its hunks to be saved; whether the disk differed."""
@@ -328,7 +318,7 @@ class DiskSync:
             await anyio.to_thread.run_sync(self._ledger.blob, plan.blob)  # fail before anything is written
         return [plan]
 
-    async def _execute(self, plans: Sequence[SavePlan]) -> list[SaveResult]:
+    async def _execute(self, plans: Sequence[SavePlan], progress: SaveProgress) -> list[SaveResult]:
         if not plans:
             return []
         plans = sort_plans(plans)
@@ -339,12 +329,16 @@ class DiskSync:
         done: dict[str, SaveResult] = {}
         try:
             for group in independent_groups(await self._writer.open_folders(plans, self._where)):
-                await self._write_group(group, done)
+                await self._write_group(group, done, progress)
                 if removes and not group[0].after.exists:
                     await self._remove_empty_folders([group[0].saving], planned_paths, opened)
             await self._writer.shut_folders(plans, self._where)
         except LedgerError:
             raise  # the next process marks what was written
+        except _Stopped:
+            await self._leave_the_rest(plans, done)
+            await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
+            raise SaveStopped([*done.values()], len(plans)) from None
         except (WorkspaceError, ReviewError) as error:
             await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
             if isinstance(error, WorkspaceError):
@@ -355,27 +349,40 @@ class DiskSync:
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return list(done.values())
 
-    async def _write_group(self, plans: Sequence[SavePlan], done: dict[str, SaveResult]) -> None:
+    async def _leave_the_rest(self, plans: Sequence[SavePlan], done: Collection[str]) -> None:
+        """Leave no trace of files that are not ``done``: folders that were opened for them, and folders that are empty now."""
+        left = [plan._replace(after=plan.before) for plan in plans if plan.saving.path not in done]
+        written = [plan for plan in plans if plan.saving.path in done]
+        with suppress(ReviewError, WorkspaceError):  # the next refresh of the folder reports the problem
+            await self._writer.shut_folders([*written, *left] if written else [], self._where)
+        await self._remove_empty_folders(plan.saving for plan in written)
+
+    async def _write_group(
+        self, plans: Sequence[SavePlan], done: dict[str, SaveResult], progress: SaveProgress
+    ) -> None:
         """Write files that do not depend on each other at once; after an error the rest one by one, as a full disk may have room for one
-        new file at a time.
+        new file at a time. Raises ``_Stopped``.
         """
         errors: dict[str, WorkspaceError | ReviewError] = {}
 
         async def write(plan: SavePlan) -> None:
             try:
                 done[plan.saving.path] = await self._write(plan)
+                progress.advance()
             except LedgerError:
                 raise
             except (WorkspaceError, ReviewError) as error:
                 errors.setdefault(plan.saving.path, error)
 
         async def write_unless_failed(plan: SavePlan) -> None:
-            if not errors:
+            if not errors and not progress.is_stopped:
                 await write(plan)
 
         await map_concurrently(write_unless_failed, plans, MAX_CONCURRENT_FILES)
         for plan in plans:
             if plan.saving.path not in done:
+                if progress.is_stopped:
+                    raise _Stopped
                 await write(plan)
             if plan.saving.path not in done:
                 raise errors[plan.saving.path]
@@ -397,7 +404,7 @@ class DiskSync:
         review = await anyio.to_thread.run_sync(self._mark, plan)
         if not plan.after.is_like(file_of(review.base)):  # the hunk was edited meanwhile
             review = await self.refresh(path)
-        return _saved_file(review, len(plan.saving.ids))
+        return SaveResult.of(review, len(plan.saving.ids))
 
     def _mark(self, plan: SavePlan, *, rev: int | None = None) -> FileReview:
         """Mark the hunks of a written file as saved, unless that was done already."""
@@ -479,7 +486,7 @@ class DiskSync:
         if review.rev == saving.rev:  # nothing has changed since the save began
             return [await self._write(plan_save(review, saving.ids)._replace(saving=saving))]
         is_saved = {hunk.id for hunk in review.applied}.issuperset(saving.ids)
-        return [_saved_file(review, len(saving.ids))] if is_saved else []
+        return [SaveResult.of(review, len(saving.ids))] if is_saved else []
 
     async def _is_between(self, saving: PlannedWrite) -> bool:
         """Whether one kind was removed for another that does not exist yet: it takes two steps."""
@@ -489,7 +496,3 @@ class DiskSync:
             return False
         disk = await self._read_state(known, await self._absolute(known))
         return plan_save(review, saving.ids).changes_kind and not disk.exists
-
-
-def _saved_file(review: FileReview, applied: int) -> SaveResult:
-    return SaveResult(path=review.path, applied=applied, left=len(review.hunks), review=review)

@@ -66,6 +66,13 @@ class UndoOrder:
         """Whether an undo has left a part of it: some hunks were named, or a file could not be written."""
         return checkpoint.id in self._partly
 
+    def stopped(self, checkpoint: Checkpoint) -> Checkpoint | None:
+        """The latest checkpoint, if it is a rollback of this one that the user has stopped: to complete it is the same rollback, so one
+        redo brings all of it back.
+        """
+        latest = self.checkpoints[0] if self.checkpoints else None
+        return latest if latest and latest.is_stopped and latest.of == checkpoint.id else None
+
     def before(self, checkpoint: Checkpoint) -> Checkpoint | None:
         """The next one that an undo, or for an undo a redo, would be about."""
         others = self.to_redo if is_undo(checkpoint) else self.to_undo

@@ -19,7 +19,7 @@ from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest
 from newel.review.model.history import NothingToUndo
-from newel.review.save import SaveFailed
+from newel.review.save_outcome import SaveFailed
 from newel.workspace.local import LocalWorkspace
 from tests.integration.review.recorded_agent import recorded_agent, recorder_of
 from tests.review_bench import calls, says

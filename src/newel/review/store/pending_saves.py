@@ -27,9 +27,12 @@ class PlannedWrite(Wire, frozen=True, kw_only=True):
 
 
 class SaveIntent(Wire, frozen=True, kw_only=True):
-    """A pending save of one file or several. The next process finishes it after a crash."""
+    """A pending save of one file or several. The next process finishes it after a crash. ``run`` is that of the rollback it belongs to; it
+    may have several, one after another. An id names one save only.
+    """
 
     id: str
+    run: str = ""
     files: tuple[PlannedWrite, ...]
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from newel.review.project import ProjectReview, RunFile, RunView
     from newel.review.revert import RevertConflict
     from newel.review.run_summaries import RunCounts
-    from newel.review.save import SaveResult
+    from newel.review.save_outcome import SaveResult
     from newel.review.store.ledger import Checkpoint
 
 SHORT = DiffLimit(60, 100_000)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from newel.agent.errors import NewelError
 from newel.review.checkpoints import RollbackPlan
 from newel.review.project import recent_runs
-from newel.review.save import SaveFailed
+from newel.review.save_outcome import SaveFailed
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedRun
 from newel.review.tracking.recording_workspace import RecorderRegistry
