@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,6 +138,37 @@ def test_a_moved_file_is_one_row_of_its_run(workbench: Make, mode: str) -> None:
     changes(page).get_by_role("button", name="Undo").click()
     page.get_by_role("dialog", name="Undo this run").get_by_role("button", name="Undo", exact=True).click()
     expect(row).to_have_text("plan.md → schedule.md ")
+
+
+def test_a_long_undo_shows_its_progress_and_is_stopped_and_completed(workbench: Make) -> None:
+    make = answering("go", bash("for n in $(seq 400); do echo $n > $n.txt; done"), {"content": "Done."})
+    bench = workbench(scenarios(make))
+    page = bench.page(**NARROW)
+    open_chat(page)
+    say(page, "go")
+
+    def left() -> int:
+        return len(list(bench.newel.project.glob("*.txt")))
+
+    changes(page).get_by_role("button", name="Undo").click()
+    dialog = page.get_by_role("dialog", name="Undo this run")
+    expect(dialog).to_contain_text("400 files would change.")
+    dialog.get_by_role("button", name="Undo", exact=True).click()
+    expect(dialog.get_by_role("status")).to_contain_text(re.compile(r"Undoing [1-9]\d* of 400 files …"))
+    stop = dialog.get_by_role("button", name="Stop")
+    expect(stop).to_be_focused()
+    stop.click()
+    expect(dialog.get_by_role("status")).to_contain_text("Undo again to complete it.")
+    assert 0 < left() < 400
+    expect(dialog.get_by_role("status")).to_contain_text(f"Stopped after {400 - left()} of 400 files.")
+    expect(dialog.get_by_role("status")).to_contain_text(f"{left()} files would change.")
+    expect(stop).to_be_hidden()
+    assert find_flaws(page) == []
+    dialog.get_by_role("button", name="Undo", exact=True).click()
+    expect(dialog).to_have_count(0, timeout=30_000)
+    assert left() == 0
+    expect(changes(page).locator(".changes-head")).to_contain_text("400 files undone")
+    bench.complaints[:] = [each for each in bench.complaints if "409" not in each]  # the browser logs it
 
 
 def test_a_partial_undo_says_what_was_not_undone_and_why(talked: tuple[Workbench, Page, Path]) -> None:

@@ -2,7 +2,7 @@
 
 import { dialogHead, openDialog } from "./dialog.js";
 import { fill, h, setText } from "./dom.js";
-import { pluralize, reveal, revealPath } from "./format.js";
+import { formatNumber, pluralize, reveal, revealPath } from "./format.js";
 import { rowsOf } from "./review/changes.js";
 import { patchView } from "./review/patch-view.js";
 import { conflictsView, filesView } from "./review/rollback.js";
@@ -10,12 +10,13 @@ import { conflictsView, filesView } from "./review/rollback.js";
 const KEPT = "Your own later edits stay.";
 const INITIALLY_OPEN = 3; // files of a run whose changes are unfolded at first
 const MAX_NAMED = 5; // files that a message names
+const PROGRESS_INTERVAL = 500; // ms until the progress is shown first, and between two looks at it
 const WAYS = [["both", "The conversation and the files"], ["talk", "The conversation only"], ["files", "The files only"]];
 
 /** Undo a run in the files; resolves when the dialog is closed. */
 export const openUndo = ({ api, change, announce }) =>
   openPlan({
-    title: "Undo this run", yes: "Undo", announce, done: "undone", about: reveal(change.title),
+    title: "Undo this run", yes: "Undo", doing: "Undoing", api, announce, done: "undone", about: reveal(change.title),
     words: `The files will be as if this run had not changed them. ${KEPT} You can redo it.`,
     ask: (request) => api.undoRun(change.checkpoint_id, request),
   });
@@ -23,7 +24,7 @@ export const openUndo = ({ api, change, announce }) =>
 /** Redo a run that was undone. */
 export const openRedo = ({ api, change, announce }) =>
   openPlan({
-    title: "Redo this run", yes: "Redo", announce, done: "restored", about: reveal(change.title),
+    title: "Redo this run", yes: "Redo", doing: "Redoing", api, announce, done: "restored", about: reveal(change.title),
     words: `The changes of this run come back. ${KEPT}`,
     ask: (request) => api.redoRun(change.checkpoint_id, request),
   });
@@ -31,9 +32,9 @@ export const openRedo = ({ api, change, announce }) =>
 /**
  * Go back to before a message of a conversation. `goBack()` moves the conversation and resolves to whether it did.
  */
-export const openRewind = ({ ask, message, goBack, announce }) =>
+export const openRewind = ({ api, ask, message, goBack, announce }) =>
   openPlan({
-    title: "Go back to before this message", yes: "Go back", announce, done: "undone", about: reveal(message), ways: true, goBack, ask,
+    title: "Go back to before this message", yes: "Go back", doing: "Undoing", api, announce, done: "undone", about: reveal(message), ways: true, goBack, ask,
     words: `Later messages are kept, and can be brought back. ${KEPT} What MCP tools did, or commands outside the project, is not undone.`,
   });
 
@@ -68,10 +69,13 @@ export const openRun = ({ api, change, undo }) =>
     },
   });
 
+/** A name for an operation, which the page can ask about. */
+const newOperation = () => `undo-${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
+
 const openPlan = (given) => openDialog({ label: given.title, kind: "rollback", build: (close) => new PlanDialog({ ...given, close }).begin() });
 
 class PlanDialog {
-  /** `ask({dryRun, files})` plans or does it; with `ways` the conversation goes back, too, by `goBack()`. */
+  /** `ask({dryRun, files, operation})` plans or does it; with `ways` the conversation goes back, too, by `goBack()`. */
   constructor(given) {
     Object.assign(this, given);
     this.way = this.ways ? "talk" : "files";
@@ -81,6 +85,7 @@ class PlanDialog {
     this.choice = h("fieldset", { class: "rollback-ways", hidden: true }, h("legend", { class: "sr-only" }, "What goes back"));
     this.cancelButton = h("button", { type: "button", class: "primary", autofocus: true, onclick: () => this.close() }, "Cancel");
     this.confirmButton = h("button", { type: "button", class: "danger", disabled: true, onclick: () => this.#execute() }, this.yes);
+    this.stopButton = h("button", { type: "button", hidden: true }, "Stop");
   }
 
   begin() {
@@ -88,7 +93,7 @@ class PlanDialog {
     return [
       dialogHead(this.title, this.close), h("p", { class: "dim words" }, this.about || "Untitled run"), this.choice, h("p", {}, this.words),
       h("div", { class: "rollback-body", tabindex: "0", role: "group", "aria-label": "Preview" }, this.note, this.shown),
-      h("div", { class: "row" }, this.cancelButton, this.confirmButton),
+      h("div", { class: "row" }, this.cancelButton, this.stopButton, this.confirmButton),
     ];
   }
 
@@ -148,14 +153,54 @@ class PlanDialog {
   /** Change the files as they were shown; returns the server's answer, or null if that was not done. */
   async #undoFiles() {
     const { files } = this.plan;
+    const operation = newOperation();
+    const progress = this.#follow(operation);
     try {
-      const done = await this.ask({ files });
+      const done = await this.ask({ files, operation });
       this.announce(this.#describe(done));
       return done;
     } catch (error) {
-      await this.#load(error.message);
+      progress.end();
+      await this.#load(error.code === "save_stopped" ? `${error.message} ${this.yes} again to complete it.` : error.message);
       return null;
+    } finally {
+      progress.end();
     }
+  }
+
+  /** Show how far it has come, and a button that stops it, once it takes longer than a moment; until `end()`. */
+  #follow(operation) {
+    let isOver = false;
+    const show = async () => {
+      const { done, total } = await this.api.operation(operation).catch(() => ({ total: 0 })); // the next one tells
+      if (isOver) return;
+      if (total > 0) {
+        setText(this.note, `${this.doing} ${formatNumber(done)} of ${pluralize(total, "file")} …`);
+        this.#offerStop(operation);
+      }
+      timer = setTimeout(show, PROGRESS_INTERVAL);
+    };
+    let timer = setTimeout(show, PROGRESS_INTERVAL);
+    const end = () => {
+      isOver = true;
+      clearTimeout(timer);
+      this.stopButton.hidden = true;
+      this.cancelButton.hidden = false;
+      if (document.activeElement === document.body) this.cancelButton.focus(); // the button that had the focus is gone
+    };
+    return { end };
+  }
+
+  #offerStop(operation) {
+    if (!this.stopButton.hidden) return;
+    this.stopButton.disabled = false;
+    this.stopButton.onclick = () => {
+      this.stopButton.disabled = true;
+      this.api.stopOperation(operation).catch(() => (this.stopButton.disabled = false));
+    };
+    this.stopButton.hidden = false;
+    this.cancelButton.hidden = true;
+    this.stopButton.focus();
   }
 
   /** "1 file undone: README.md. 1 place was not undone." */

@@ -18,7 +18,7 @@ export function runActions(review) {
     /** Go back to before a message of a chat; `goBack()` moves the conversation. */
     rewind({ session }, { message }, goBack) {
       const ask = (request) => api.rewind(session, message.timestamp, request);
-      return openRewind({ ask, message: textOf(message), goBack, announce }).then(showAll);
+      return openRewind({ api, ask, message: textOf(message), goBack, announce }).then(showAll);
     },
   };
 }

@@ -105,7 +105,16 @@ class Prompter:
             self.show_long(text)
 
         format_command = shell_command_for(options.host)
-        return ReviewUI(self._renderer.note, self._ask_at_terminal, format_command, columns, view, _edit_file)
+        return ReviewUI(
+            self._renderer.note,
+            self._ask_at_terminal,
+            format_command,
+            columns,
+            view,
+            _edit_file,
+            self._show_progress if self._renderer.animated else None,
+            takes_signals=True,
+        )
 
     def show_long(self, text: str) -> None:
         """Show text with diffs in it, in the pager if it does not fit the screen."""
@@ -113,6 +122,11 @@ class Prompter:
 
         if not page(self._out, text, theme=self._theme):
             self._renderer.note(text, "diff")
+
+    def _show_progress(self, activity: str) -> None:
+        """Outside a conversation, nothing else ticks."""
+        self._renderer.show_progress(activity)
+        self._renderer.tick()
 
     async def _ask_at_terminal(self, question: str, about: str, *, keys: str = "") -> str | None:
         check_terminal("--yes skips the question.")

@@ -174,11 +174,13 @@ class PlannedRevision(Request, frozen=True):
 
 class UndoRunRequest(Request, frozen=True):
     """With ``dry_run`` nothing changes: the response shows what would, for confirmation. Otherwise ``files`` are those of that
-    response, all of them; if they are not as they were, nothing changes.
+    response, all of them; if they are not as they were, nothing changes. ``operation`` is a name of the client's choice, by which it can
+    ask how far this has come, and stop it.
     """
 
     dry_run: bool = False
     files: Annotated[list[PlannedRevision], Meta(max_length=MAX_FILES)] = []
+    operation: str = ""
 
 
 class RewindRequest(UndoRunRequest, frozen=True, kw_only=True):

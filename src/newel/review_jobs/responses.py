@@ -423,6 +423,13 @@ class RewindFile(Payload, frozen=True):
     about: str
 
 
+class OperationView(Payload, frozen=True):
+    """How many of the ``total`` files of an undo, redo or rewind are written; 0 of 0 if it does not run."""
+
+    done: int
+    total: int
+
+
 class RewindView(Payload, frozen=True):
     """An undo, redo or rewind; ``status`` is ``planned`` for a dry run, or ``completed``: the files are written.
     ``checkpoint_ids`` are those of the runs, the latest first.

@@ -18,7 +18,7 @@ from newel.review.store.ledger import Ledger
 from newel.review.tracking.recording_workspace import ledger_folder
 from tests.integration.terminal.conftest import Terminal
 from tests.requirements import require_program
-from tests.served import served
+from tests.served import served, wait_until
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -343,6 +343,30 @@ def test_ctrl_c_at_the_question_ends_the_command_and_changes_nothing(with_model:
     finally:
         terminal.close()
     assert (newel.project / "a").exists()
+
+
+def test_ctrl_c_stops_a_long_undo_and_the_next_one_completes_it(with_model: Make) -> None:
+    make = "for n in $(seq 1200); do echo $n > $n.txt; done"
+    newel = with_model(scenario("go", bash(make), {"content": "Done."}))
+    ran(newel, "go")
+    there = len(list(newel.project.iterdir()))
+    terminal = Terminal(
+        [str(BIN / "newel"), "undo"], newel.project, 100, 30, newel.environ | {"TERM": "xterm"}
+    )
+    try:
+        terminal.wait_for("Undo these changes?")
+        terminal.send("y\r")
+        terminal.wait_for("of 1,200 files")
+        wait_until(lambda: len(list(newel.project.iterdir())) < there, "the first files")
+        os.kill(terminal.process.pid, signal.SIGINT)
+        terminal.wait_for("`newel undo` completes it.")
+        assert terminal.end() == 130
+    finally:
+        terminal.close()
+    left = 1200 - (there - len(list(newel.project.iterdir())))
+    assert 0 < left < 1200
+    assert f"Undone in {left:,} files" in ran(newel, "undo", "--yes")
+    assert "Redone in 1,200 files" in ran(newel, "redo", "--yes")
 
 
 def test_a_stopped_command_is_recorded(with_model: Make) -> None:

@@ -93,8 +93,13 @@ export class ReviewApi extends HttpApi {
   /** The same for all runs of a session since a moment. */
   rewind = (session, since, request) => this.#rewind("rewind", request, { session_id: session, since });
 
-  #rewind(path, { dryRun = false, files = [] }, more = {}) {
+  /** How far an undo, redo or rewind has come, by the `operation` that its request named: {done, total}. */
+  operation = (name) => this.get(`operations/${encodeURIComponent(name)}`, {}, { again: false });
+  /** Stop it between two files; its request fails with the code "save_stopped". */
+  stopOperation = (name) => this.post(`operations/${encodeURIComponent(name)}/stop`, {}, { again: false });
+
+  #rewind(path, { dryRun = false, files = [], operation = "" }, more = {}) {
     const seen = files.map(({ file_path, rev }) => ({ file_path, rev }));
-    return this.post(path, { ...more, dry_run: dryRun, files: seen }, { again: dryRun }).then(sorted);
+    return this.post(path, { ...more, dry_run: dryRun, files: seen, operation }, { again: dryRun }).then(sorted);
   }
 }

@@ -63,6 +63,9 @@ class Renderer:
         """``TICK_S`` seconds have passed. False if there is more to do after other tasks, such as keys, had their turn."""
         return True
 
+    def show_progress(self, activity: str) -> None:
+        """Show how far something is, an inert text, until the next call; empty at its end."""
+
     def show_stopping(self) -> None:
         """What runs is being stopped, which can take a moment."""
 

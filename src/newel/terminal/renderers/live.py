@@ -266,6 +266,14 @@ class LiveRenderer(Renderer):
         if activity != self._activity:
             self._activity, self._activity_since = activity, self._clock()
 
+    def show_progress(self, activity: str) -> None:
+        if activity and self._activity:
+            self._activity = activity  # its time goes on
+        else:
+            self.set_activity(activity)
+        if not activity:
+            self._draw()
+
     def show_summarizing(self, is_writing: bool) -> None:
         """A model writes a summary of the conversation, or has written it."""
         if is_writing:

@@ -134,10 +134,12 @@ def _unrecorded(context: CommandContext, prompt: _Prompt, project: ProjectReview
 
 
 async def _rewind_files(context: CommandContext, project: ProjectReview, prompt: _Prompt) -> bool:
-    """List the files, ask, and undo the runs; False if the user does not agree."""
+    """List the files, ask, and undo the runs; False if the user does not agree, or stops it."""
     from newel.review.rewind import apply_rewind, plan_rewind
+    from newel.review.save_outcome import SaveProgress, SaveStopped
     from newel.terminal.review.commands import conversation_ui
-    from newel.terminal.review.run_format import describe_files, files_diff
+    from newel.terminal.review.run_format import describe_files, describe_stopped, files_diff
+    from newel.terminal.review.undo_progress import stoppable
 
     ui = conversation_ui(context.ui)
     plan = await plan_rewind(project, prompt.runs)
@@ -151,9 +153,18 @@ async def _rewind_files(context: CommandContext, project: ProjectReview, prompt:
     ):
         ui.say("Nothing was changed.")
         return False
-    done = await apply_rewind(project, plan)
-    paths = list(dict.fromkeys(file.path for file in done.saved))
-    stays = [f"Stays: {conflict.reason}" for conflict in done.conflicts if conflict not in plan.conflicts]
-    again = "`/redo` redoes it" + (", run by run." if len(plan.runs) > 1 else ".")
-    ui.say(f"Undone in {pluralize(len(paths), 'file')}: {join_names(paths)}.", *stays, again)
-    return True
+    progress, is_done = SaveProgress(plan.writes), False
+    async with stoppable(progress, "Undo", ui):
+        try:
+            done = await apply_rewind(project, plan, progress)
+        except SaveStopped:
+            ui.say(describe_stopped(progress, is_redo=False, command="/rewind"))
+        else:
+            is_done = True
+            paths = list(dict.fromkeys(file.path for file in done.saved))
+            stays = [
+                f"Stays: {conflict.reason}" for conflict in done.conflicts if conflict not in plan.conflicts
+            ]
+            again = "`/redo` redoes it" + (", run by run." if len(plan.runs) > 1 else ".")
+            ui.say(f"Undone in {pluralize(len(paths), 'file')}: {join_names(paths)}.", *stays, again)
+    return is_done

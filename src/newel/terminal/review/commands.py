@@ -28,7 +28,9 @@ LISTED = 10
 
 
 def conversation_ui(ui: CommandUI) -> ReviewUI:
-    return ReviewUI(ui.renderer.note, ui.ask, slash_command, ui.columns(), ui.view, ui.edit_file)
+    renderer = ui.renderer
+    show_progress = renderer.show_progress if renderer.animated else None
+    return ReviewUI(renderer.note, ui.ask, slash_command, ui.columns(), ui.view, ui.edit_file, show_progress)
 
 
 async def show_review(context: CommandContext, checkpoint: str) -> None:

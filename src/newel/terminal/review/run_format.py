@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from newel.review.project import ProjectReview, RunFile, RunView
     from newel.review.revert import RevertConflict
     from newel.review.run_summaries import RunCounts
-    from newel.review.save_outcome import SaveResult
+    from newel.review.save_outcome import SaveProgress, SaveResult
     from newel.review.store.ledger import Checkpoint
 
 SHORT = DiffLimit(60, 100_000)
@@ -45,9 +45,6 @@ STILL_STAGED = (
 
 ROWS = 20
 """Files listed of a run."""
-
-MANY = 500
-"""Files whose undo takes so long that it is announced."""
 
 
 def run_line(number: int, checkpoint_id: str, created: str, title: str) -> str:
@@ -214,22 +211,47 @@ async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *,
         head += f"\n{HARD}"
     diff = files_diff(plan.files, ui.format_command, plan.checkpoint)
     about = f"{head}\n{about}"
-    is_wanted = await ui.confirm(about, f"{verb} these changes?", diff, yes=yes)
-    if is_wanted and len(plan.files) >= MANY:
-        ui.say(
-            f"{verb}ing {pluralize(len(plan.files), 'file')}. If this is interrupted, the next `newel undo` completes it."
-        )
-    saved = await project.apply(plan) if is_wanted else []
-    if saved:
-        paths = [file.path for file in saved if file.applied]
-        staged = await anyio.to_thread.run_sync(staged_files, project.workspace.root, paths)
-        ui.say(
-            describe_saved(saved, is_redo, ui.format_command),
-            STILL_STAGED.format(files=join_names(staged)) if staged else "",
-        )
-    else:
+    if not await ui.confirm(about, f"{verb} these changes?", diff, yes=yes):
         ui.say(UNCHANGED)
+        return False
+    return await _apply(project, plan, ui, is_redo=is_redo)
+
+
+async def _apply(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *, is_redo: bool) -> bool:
+    """Carry out a plan, and say what was done; whether it was all. Raises ``KeyboardInterrupt`` if Ctrl+C has stopped a command of a
+    shell.
+    """
+    from newel.review.save_outcome import SaveProgress, SaveStopped
+    from newel.terminal.review.undo_progress import stoppable
+
+    progress, is_stopped = SaveProgress(len(plan.files)), False
+    saved: Sequence[SaveResult] = ()
+    async with stoppable(progress, "Redo" if is_redo else "Undo", ui):
+        try:
+            saved = await project.apply(plan, progress)
+        except SaveStopped:
+            is_stopped = True
+            command = (
+                f"rollback {plan.checkpoint}" if plan.mode == "hard_all" else "redo" if is_redo else "undo"
+            )
+            ui.say(describe_stopped(progress, is_redo, ui.format_command(command)))
+        else:
+            paths = [file.path for file in saved if file.applied]
+            staged = await anyio.to_thread.run_sync(staged_files, project.workspace.root, paths)
+            ui.say(
+                describe_saved(saved, is_redo, ui.format_command) if saved else UNCHANGED,
+                STILL_STAGED.format(files=join_names(staged)) if staged else "",
+            )
+    if is_stopped and ui.takes_signals:
+        raise KeyboardInterrupt
     return bool(saved) and not plan.conflicts
+
+
+def describe_stopped(progress: SaveProgress, is_redo: bool, command: str) -> str:
+    """What is done of an undo that was stopped. ``command`` completes it."""
+    done = "redone" if is_redo else "undone"
+    files = pluralize(progress.total, "file")
+    return f"Stopped: {progress.done:,} of {files} {'are' if progress.total != 1 else 'is'} {done}, the others are as they were. `{command}` completes it."
 
 
 def describe_saved(saved: Sequence[SaveResult], is_redo: bool, format_command: CommandFormatter) -> str:

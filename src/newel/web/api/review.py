@@ -381,6 +381,18 @@ async def redo_run(request: Request, checkpoint_id: Id, service: Service) -> Res
     return Json(await service.rewinds.redo(checkpoint_id, await _read(request, requests.UndoRunRequest)))
 
 
+@router.get("/operations/{operation}", **_route(responses.OperationView, "See how far an undo has come"))
+async def get_operation(operation: Id, service: Service) -> Response:
+    return Json(service.rewinds.progress(operation))
+
+
+@router.post(
+    "/operations/{operation}/stop", **_route(responses.OperationView, "Stop an undo", requests.NoFields)
+)
+async def stop_operation(operation: Id, service: Service) -> Response:
+    return Json(service.rewinds.stop(operation))
+
+
 @router.post(
     "/rewind",
     **_route(responses.RewindView, "Undo the runs of a session since a moment", requests.RewindRequest),
