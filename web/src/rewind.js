@@ -1,7 +1,7 @@
 // Dialogs that undo runs in the files, or go back in a conversation. Each lists what would change before it does anything.
 
 import { dialogHead, openDialog } from "./dialog.js";
-import { fill, h, setText } from "./dom.js";
+import { fill, h, setAttr, setText } from "./dom.js";
 import { formatNumber, pluralize, reveal, revealPath } from "./format.js";
 import { rowsOf } from "./review/changes.js";
 import { patchView } from "./review/patch-view.js";
@@ -175,15 +175,17 @@ class PlanDialog {
       const { done, total } = await this.api.operation(operation).catch(() => ({ total: 0 })); // the next one tells
       if (isOver) return;
       if (total > 0) {
-        setText(this.note, `${this.doing} ${formatNumber(done)} of ${pluralize(total, "file")} …`);
         this.#offerStop(operation);
+        setText(this.note, this.stopButton.disabled ? "Stopping …" : `${this.doing} ${formatNumber(done)} of ${pluralize(total, "file")} …`);
       }
       timer = setTimeout(show, PROGRESS_INTERVAL);
     };
     let timer = setTimeout(show, PROGRESS_INTERVAL);
+    setAttr(this.note, "aria-live", "off"); // a screen reader would say each number
     const end = () => {
       isOver = true;
       clearTimeout(timer);
+      setAttr(this.note, "aria-live", null);
       this.stopButton.hidden = true;
       this.cancelButton.hidden = false;
       if (document.activeElement === document.body) this.cancelButton.focus(); // the button that had the focus is gone
