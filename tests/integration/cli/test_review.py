@@ -345,8 +345,9 @@ def test_ctrl_c_at_the_question_ends_the_command_and_changes_nothing(with_model:
     assert (newel.project / "a").exists()
 
 
+@pytest.mark.slow  # an undo long enough to be stopped; test_stopped_undo.py is quick
 def test_ctrl_c_stops_a_long_undo_and_the_next_one_completes_it(with_model: Make) -> None:
-    make = "for n in $(seq 1200); do echo $n > $n.txt; done"
+    make = "for n in $(seq 800); do echo $n > $n.txt; done"
     newel = with_model(scenario("go", bash(make), {"content": "Done."}))
     ran(newel, "go")
     there = len(list(newel.project.iterdir()))
@@ -356,17 +357,19 @@ def test_ctrl_c_stops_a_long_undo_and_the_next_one_completes_it(with_model: Make
     try:
         terminal.wait_for("Undo these changes?")
         terminal.send("y\r")
-        terminal.wait_for("of 1,200 files")
+        terminal.wait_for("of 800 files")
+        terminal.wait_for(" s · Ctrl+C stops")
+        assert " · run " not in terminal.screen.text
         wait_until(lambda: len(list(newel.project.iterdir())) < there, "the first files")
         os.kill(terminal.process.pid, signal.SIGINT)
         terminal.wait_for("`newel undo` completes it.")
         assert terminal.end() == 130
     finally:
         terminal.close()
-    left = 1200 - (there - len(list(newel.project.iterdir())))
-    assert 0 < left < 1200
+    left = 800 - (there - len(list(newel.project.iterdir())))
+    assert 0 < left < 800
     assert f"Undone in {left:,} files" in ran(newel, "undo", "--yes")
-    assert "Redone in 1,200 files" in ran(newel, "redo", "--yes")
+    assert "Redone in 800 files" in ran(newel, "redo", "--yes")
 
 
 def test_a_stopped_command_is_recorded(with_model: Make) -> None:

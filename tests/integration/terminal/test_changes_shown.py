@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.served import wait_until
 
 Open = Callable[..., Any]
@@ -48,25 +50,27 @@ def test_many_files_are_counted_and_a_few_named(open_terminal: Open) -> None:
     assert "\N{HORIZONTAL ELLIPSIS} 25 more files" in terminal.screen.text
 
 
+@pytest.mark.slow  # an undo long enough to be stopped; test_stopped_undo.py is quick
 def test_a_long_undo_shows_its_progress_and_is_stopped_and_completed(
     open_terminal: Open, tmp_path: Path
 ) -> None:
-    terminal = open_terminal("rich", "run for n in $(seq 1200); do echo $n > $n.txt; done")
-    terminal.wait_for("1,200 files +1,200 · /review · /undo")
+    terminal = open_terminal("rich", "run for n in $(seq 800); do echo $n > $n.txt; done")
+    terminal.wait_for("800 files +800 · /review · /undo")
     terminal.send("/undo\r")
     terminal.wait_for("Undo these changes?")
     terminal.send("y")
-    terminal.wait_for("of 1,200 files")
-    wait_until(lambda: len(list((tmp_path / "project").iterdir())) < 1200, "the first files")
+    terminal.wait_for("of 800 files")
+    assert " run " not in terminal.screen.text.split("undoing")[-1].split("\n")[0]
+    wait_until(lambda: len(list((tmp_path / "project").iterdir())) < 800, "the first files")
     terminal.send("\x1b")
     terminal.wait_for("completes it.")
     said = " ".join(terminal.screen.text.split())
     stopped = re.search(
-        r"Stopped: (\S+) of 1,200 files are undone, the others are as they were. `/undo` completes it.", said
+        r"Stopped: (\S+) of 800 files are undone, the others are as they were. `/undo` completes it.", said
     )
     assert stopped is not None
     left = len(list((tmp_path / "project").iterdir()))
-    assert left == 1200 - int(stopped[1].replace(",", "")) > 0
+    assert left == 800 - int(stopped[1].replace(",", "")) > 0
     assert "Stopped.\n" not in terminal.screen.text
     terminal.send("/undo\r")
     terminal.wait_for(f"{left:,} files would change")

@@ -62,6 +62,7 @@ class RichRenderer(LiveRenderer):
         self.painter = painter
         self._summary = RunSummary(window)
         self._run_since = 0.0
+        self._is_progress = False
         self._last: Kind = "nothing"
         self._running: dict[str, _RunningCall] = {}
         self._todo: TodoBlock | None = None
@@ -84,6 +85,10 @@ class RichRenderer(LiveRenderer):
         else:
             self._print("note", styles.Text(sanitize(text)))
         self._draw()
+
+    def show_progress(self, activity: str) -> None:
+        self._is_progress = bool(activity)
+        super().show_progress(activity)
 
     def echo(self, text: str) -> None:
         self._print("user", styles.user_text(text))
@@ -137,6 +142,8 @@ class RichRenderer(LiveRenderer):
         run = format_elapsed(run_s).replace(" · ", " · run ") if int(run_s) > int(phase_s) else ""
         elapsed, stop = rest.removesuffix(f" · {self._hint}"), f" · {self._hint}"
         tokens = self._summary.tokens()
+        if self._is_progress:  # of no run
+            run = tokens = ""
         more = (elapsed + run + (f" · {tokens}" if tokens else ""), elapsed + run, elapsed, "")
         rest = next(
             (f"{one}{stop}" for one in more if cell_len(f"{mark}{activity}{one}{stop}") <= width), stop
