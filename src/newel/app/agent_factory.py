@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
@@ -88,6 +88,9 @@ class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
     mcp_servers: Sequence[ServerConfig] = ()
 
 
+NO_PARTS: Final = AgentParts()
+
+
 def open_sessions(
     settings: Settings, project: str, *, ephemeral: bool
 ) -> Callable[[str | None], SessionManager]:
@@ -113,7 +116,7 @@ async def open_agent(
     elicit: Elicit | None = None,
     *,
     wait_for_tools: bool = True,
-    parts: AgentParts | None = None,
+    parts: AgentParts = NO_PARTS,
 ) -> AsyncGenerator[CodingAgent]:
     """A coding agent from settings; its connections and files are closed afterwards. It waits for its MCP servers, or adds
     their tools as they connect; their questions go to ``elicit``. Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
@@ -124,7 +127,6 @@ async def open_agent(
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
 
-    parts = parts or AgentParts()
     offered = _selection(options.tools, settings)
     async with AsyncExitStack() as stack:
         ask = _in_turn(ask)

@@ -79,9 +79,9 @@ class EndpointMissing(RequestRejected, code="request_rejected"):
 class KeyRejected(RequestRejected, code="request_rejected"):
     """The server refuses the key, or requires one. ``reason`` is the message without the remedy, for a program that asks for a key."""
 
-    def __init__(self, reason: str, remedy: str, *, status: int) -> None:
-        super().__init__(f"{reason} {remedy}", status=status)
-        self.reason = reason
+    def __init__(self, message: str, *, reason: str = "", status: int | None = None) -> None:
+        super().__init__(message, status=status)
+        self.reason = reason or message
 
 
 class EndpointDescription(msgspec.Struct, frozen=True):
@@ -257,7 +257,7 @@ def _decoded(body: bytes) -> object:
 def _key_error(status: int, detail: str, endpoint: EndpointDescription) -> KeyRejected:
     fault, remedy = ("rejected the", "a valid one") if endpoint.secret else ("requires an", "one")
     reason = f"{endpoint.url} {fault} API key ({status}){detail}"
-    return KeyRejected(reason, f"{endpoint.key_hint} to {remedy}.", status=status)
+    return KeyRejected(f"{reason} {endpoint.key_hint} to {remedy}.", reason=reason, status=status)
 
 
 def _rejection_message(status: int, detail: str, endpoint: EndpointDescription) -> str:

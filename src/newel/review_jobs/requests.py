@@ -15,8 +15,9 @@ RollbackMode = Literal["hard_all", "scoped_selected"]
 Name = Annotated[str, Meta(max_length=4096)]
 """A path or id in a request."""
 MAX_IDS = 100_000
-MAX_STAMPS = 1_000
 """Hunks in one request."""
+MAX_STAMPS = 1_000
+"""Files and folders whose stamps are asked for in one request."""
 MAX_FILES = 10_000
 """Files in one request."""
 
@@ -180,7 +181,7 @@ class UndoRunRequest(Request, frozen=True):
 
     dry_run: bool = False
     files: Annotated[list[PlannedRevision], Meta(max_length=MAX_FILES)] = []
-    operation: str = ""
+    operation: Annotated[str, Meta(max_length=100)] = ""
 
 
 class RewindRequest(UndoRunRequest, frozen=True, kw_only=True):

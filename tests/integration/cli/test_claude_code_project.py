@@ -158,4 +158,4 @@ def test_what_its_hooks_add_is_not_shown_as_the_users_words(with_model: Make) ->
         screen.wait_for("Done.")
         marks = {line[2:]: line[:1] for line in screen.text.splitlines()}
         assert marks["go"] == PROMPT
-        assert "Use Bun, not npm." in screen.text.splitlines()
+        assert "Newel told the model: Use Bun, not npm." in screen.text.splitlines()

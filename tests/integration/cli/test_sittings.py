@@ -124,7 +124,7 @@ def test_a_conversation_is_found_shown_again_and_taken_back(with_model: Make) ->
         screen.wait_for("Changed.")
         assert "● bash echo new > made" in screen.text
         screen.type("", "Escape", "Escape")
-        screen.wait_for(f"{MARK} change it  (1 file changed since)")
+        screen.wait_for("  change it  (1 file changed since)")
         screen.type("", "Enter")
         screen.wait_for("Go back to before")
         screen.type("", "Enter")

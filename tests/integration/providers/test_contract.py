@@ -32,6 +32,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ModelRequest, Provider, ProviderEvent
+from newel.providers.errors import KeyRejected
 from newel.providers.http import client as http_client
 from newel.providers.retry import Retrying, RetryLimits
 from tests.integration.providers.contract import (
@@ -310,7 +311,7 @@ async def refusal(provider: ContractProvider, fault: dict[str, Any]) -> Provider
 async def test_rejected_key(provider: ContractProvider) -> None:
     """A key that the server rejects is reported as such."""
     error = await refusal(provider, {"kind": "status", "status": 401, "message": "invalid key"})
-    assert type(error) is RequestRejected
+    assert type(error) is KeyRejected
     assert "API key (401): invalid key." in str(error)
 
 

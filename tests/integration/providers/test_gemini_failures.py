@@ -19,6 +19,7 @@ from newel.agent.errors import (
 )
 from newel.agent.events import Retry, TextDelta
 from newel.agent.ports import Model
+from newel.providers.errors import KeyRejected
 from newel.providers.retry import Retrying, RetryLimits
 from tests.integration.providers.gemini_wire import Connect, answer, bash, chunk, error, events, script
 from tests.integration.providers.raw import Serve, ask, http
@@ -56,12 +57,12 @@ BAD_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_K
         ),
         (
             error(400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT", BAD_KEY),
-            RequestRejected,
+            KeyRejected,
             "rejected the API key (401): API key not valid. Please pass a valid API key. Set ",
         ),
         (
             error(403, "Method doesn't allow unregistered callers.", "PERMISSION_DENIED"),
-            RequestRejected,
+            KeyRejected,
             "key",
         ),
         (

@@ -11,12 +11,12 @@ from newel.agent.errors import (
     NewelError,
     ProviderError,
     RateLimited,
-    RequestRejected,
 )
 from newel.agent.events import AgentEvent, ErrorEvent, MessageEnd, Retry, TextDelta, ToolCallDelta
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage, UserMessage
 from newel.agent.ports import Model, ModelRequest, RunConfig
 from newel.agent.transform import Transformer
+from newel.providers.errors import KeyRejected
 from newel.providers.proxy import AppTransport, ModelProxy
 from tests.integration.providers.raw import BASH, STREAM_HEAD, RawServer, Serve, ask, http, sends, sse
 
@@ -95,7 +95,7 @@ async def test_the_whole_request_is_sent_with_the_token(serve: Serve) -> None:
         (sends(STREAM_HEAD), ConnectionFailed, "before the response was complete"),
         (sse(b"event: message\ndata: {}\n\n"), BadResponse, "'message' event that is invalid"),
         (http(b"<html>", "200 OK"), ConnectionFailed, "before the response was complete"),
-        (http(b'{"error": {"message": "unknown token"}}', "401 No"), RequestRejected, "unknown token"),
+        (http(b'{"error": {"message": "unknown token"}}', "401 No"), KeyRejected, "unknown token"),
     ],
 )
 async def test_errors_keep_their_class(
