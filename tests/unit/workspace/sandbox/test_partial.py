@@ -23,7 +23,7 @@ from newel.workspace.sandbox.partial import PartialConfinement
 from newel.workspace.sandbox.policy import SandboxPolicy
 from newel.workspace.sandbox.sandbox import Sandbox
 from newel.workspace.sandbox.seccomp import MACHINES, partial_filter
-from tests.processes import ends, is_alive, until_listening
+from tests.processes import ends, is_alive
 from tests.served import wait_until
 from tests.unit.workspace.sandbox.test_sandbox import FORBIDDEN, Place, outside_of, python
 
@@ -188,12 +188,12 @@ running = False
 
 
 async def test_its_own_servers_answer_the_next_command(place: Place) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     done = await place.run(
-        f"{sys.executable} -m http.server {port} >/dev/null 2>&1 & {until_listening(port)}"
+        f"{sys.executable} -u -m http.server 0 >server.log 2>&1 & "
+        "until grep -o 'port [0-9]*' server.log; do sleep 0.02; done"
     )
     (left,) = done.left_running
+    port = done.stdout.removeprefix("port ").strip()
     done = await place.run(
         f"{sys.executable} -c 'import urllib.request as u; print(u.urlopen(\"http://localhost:{port}\").status)'"
     )
