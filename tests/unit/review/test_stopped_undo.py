@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from stat import S_IFDIR
@@ -79,11 +80,12 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> Place:
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
     (tmp_path / "project").mkdir()
-    place = Place(tmp_path / "project", Ledger.open(tmp_path / "ledger"))
-    await place.run("r", BEFORE, AFTER)
-    return place
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        place = Place(tmp_path / "project", ledger)
+        await place.run("r", BEFORE, AFTER)
+        yield place
 
 
 @pytest.mark.parametrize("at", range(0, FILES - MAX_CONCURRENT_FILES, 2))
