@@ -151,9 +151,7 @@ def test_the_list_of_tools_is_aligned(with_model: Make) -> None:
 
 
 def test_escape_stops_a_command_in_a_moment(with_model: Make) -> None:
-    """Not after the half second in which prompt_toolkit waits for the rest of a sequence of keys. The fastest of five counts: the machine
-    may be busy.
-    """
+    """The fastest of five counts: the machine may be busy."""
     newel = with_model(scenario("", bash("sleep 60")))
     took: list[float] = []
     with conversation(newel) as screen:
@@ -165,7 +163,7 @@ def test_escape_stops_a_command_in_a_moment(with_model: Make) -> None:
             while screen.text.count("\nStopped.") == stopped:
                 assert time.monotonic() < begun + 20, screen.text
             took.append(time.monotonic() - begun)
-    assert min(took) < 0.4, took
+    assert min(took) < 0.15, took
 
 
 @pytest.mark.slow  # seconds of waiting

@@ -103,7 +103,7 @@ def test_what_counts_as_reading_leaves_a_repository_byte_for_byte(repository: Pa
     """The option before `--list` takes it as its value: `git branch --format --list x` creates a branch."""
     before = _content(repository)
 
-    @settings(max_examples=examples(80), deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(_commands(subcommand))
     @example(["--format", "--list", "pwned"])
     @example(["--sort", "-l", "pwned"])

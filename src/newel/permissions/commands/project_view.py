@@ -146,16 +146,15 @@ class WorkspaceView:
         return await self._files.in_thread(lambda: self._files.is_own_program(name, self._workspace.root))
 
     async def is_git_safe(self, folder: str, /) -> bool:
-        try:
-            where = await self._workspace.resolve(folder or ".")
-            return await self._files.in_thread(lambda: self._is_git_safe(where))
-        except NewelError:
-            return False
+        return await self._holds_in(folder, self._is_git_safe)
 
     async def has_no_repository(self, folder: str, /) -> bool:
+        return await self._holds_in(folder, self._has_no_repository)
+
+    async def _holds_in(self, folder: str, check: Callable[[str], bool]) -> bool:
         try:
             where = await self._workspace.resolve(folder or ".")
-            return await self._files.in_thread(lambda: self._has_no_repository(where))
+            return await self._files.in_thread(lambda: check(where))
         except NewelError:
             return False
 
