@@ -3,7 +3,8 @@
     ./run python scripts/try_installing.py [--python PYTHON …] [WAY …]
 
 Uses the package index that pip and uv are configured for. Installations from git use the last commit. The wheel is also
-installed for each PYTHON.
+installed for each PYTHON. Of every way the commands are run; the page, manual pages and completions are tried with those
+whose files come about differently: the wheel, the source distribution, and each PYTHON.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = {"coding-agent", "jexida", "lsimons-agent", "lsimons-agent-web", "mock-llm-server", "newel"}
 OUTER = ("VIRTUAL_ENV", "UV", "UV_RUN_RECURSION_DEPTH", "PYTHONPATH")
+PIP_SETTINGS = {"PIP_NO_COMPILE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+"""Most of the modules that pip would compile are never imported here."""
 
 
 def run(*words: str | Path, cwd: Path, **environ: str) -> str:
@@ -33,7 +36,7 @@ def run(*words: str | Path, cwd: Path, **environ: str) -> str:
     done = subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
-        env=inherited | environ,
+        env=inherited | PIP_SETTINGS | environ,
         capture_output=True,
         text=True,
         check=False,
@@ -70,14 +73,18 @@ def wheel(folder: Path) -> Path:
 
 
 def source(folder: Path) -> Path:
-    return install_with_pip(folder, built("newel-*.tar.gz"))
+    return install_for(sys.executable, folder, built("newel-*.tar.gz"))
 
 
 def wheel_for(python: str, folder: Path) -> Path:
-    """Install the wheel for another Python. uv, because it has downloaded most of it before."""
+    return install_for(python, folder, built("newel-*.whl"))
+
+
+def install_for(python: str, folder: Path, what: Path) -> Path:
+    """Install with uv, which has downloaded most of it before, into an environment of a Python."""
     run("uv", "venv", "--quiet", "--no-project", "--python", python, folder / "venv", cwd=folder)
     words = ("uv", "pip", "install", "--quiet", "--python", folder / "venv/bin/python")
-    run(*words, built("newel-*.whl"), cwd=folder)
+    run(*words, what, cwd=folder)
     return folder / "venv/bin"
 
 
@@ -106,10 +113,6 @@ def container(folder: Path) -> Path:
 
 def checkout(folder: Path) -> Path:
     return install_with_pip(folder, ROOT)
-
-
-def git(folder: Path) -> Path:
-    return install_with_pip(folder, f"git+{ROOT.as_uri()}")
 
 
 def pipx(folder: Path) -> Path:
@@ -146,16 +149,19 @@ def uv_git(folder: Path) -> Path:
 
 WAYS: Mapping[str, Callable[[Path], Path]] = {
     "pip-wheel": wheel,
-    "pip-sdist": source,
+    "uv-sdist": source,
     "mock-wheel": mock_wheel,
     "mock-sdist": mock_source,
     "container": container,
     "pip-checkout": checkout,
-    "pip-git": git,
     "pipx-checkout": pipx,
     "uv-checkout": uv_checkout,
     "uv-git": uv_git,
 }
+
+
+SAME_FILES = {"container", "pip-checkout", "pipx-checkout", "uv-checkout", "uv-git"}
+"""Ways that build the same wheel, or install it."""
 
 
 def check(name: str, bin_: Path, folder: Path) -> None:
@@ -174,14 +180,15 @@ def check(name: str, bin_: Path, folder: Path) -> None:
     scenarios = ROOT / "packages/mock-llm-server/scenarios.json"
     run(bin_ / "mock-llm-server", "check", scenarios, cwd=home, **environ)
     if "newel" in wanted:
-        check_newel(bin_, home, environ)
+        run(bin_ / "newel", "demo", cwd=home, **environ)
+        if not list(home.glob("newel-demo-*/hello.py")):
+            sys.exit("newel demo made no file")
+        if name not in SAME_FILES:
+            check_files(bin_, home, environ)
 
 
-def check_newel(bin_: Path, home: Path, environ: Mapping[str, str]) -> None:
-    """Check the agent, its page, manual pages and completions."""
-    run(bin_ / "newel", "demo", cwd=home, **environ)
-    if not list(home.glob("newel-demo-*/hello.py")):
-        sys.exit("newel demo made no file")
+def check_files(bin_: Path, home: Path, environ: Mapping[str, str]) -> None:
+    """Check the page, manual pages and completions."""
     manual = (bin_ / "newel").resolve().parent.parent / "share/man/man1"
     if "SYNOPSIS" not in (manual / "newel.1").read_text() or not (manual / "newel-undo.1").exists():
         sys.exit(f"{manual} has no manual pages")

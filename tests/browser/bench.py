@@ -256,7 +256,9 @@ def axe_violations(page: Page) -> list[str]:
     """The rules that axe-core finds violated, with their elements."""
     if not page.evaluate("'axe' in window"):
         page.evaluate((packages(PAGE) / "axe-core" / "axe.min.js").read_text())
-    found = page.evaluate("axe.run(document).then((result) => result.violations)")
+    found = page.evaluate(
+        "axe.run(document, {resultTypes: ['violations'], preload: false}).then((result) => result.violations)"
+    )
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 
 

@@ -292,6 +292,7 @@ def test_an_edit_after_an_undone_run_keeps_the_arrows_to_the_earlier_version(
     expect(answers(page).last).to_contain_text("Differently.")
     expect(page.get_by_role("article").filter(has_text="Newel")).to_have_count(1)
     expect(messages(page).nth(1)).to_contain_text("2/2")
+    expect_end_of_run(page)
     messages(page).nth(1).get_by_role("button", name="Earlier version").click()
     expect(answers(page).last).to_contain_text("Tested.")
     expect(messages(page).nth(1)).to_contain_text("1/2")

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from mock_llm_server import running
+from tests.properties import one_pair_in
 from tests.support import Newel, bash, scenario
 
 LEDGER: Final = ["review", "checkpoints", "undo", "keep --all", "go"]
@@ -141,8 +142,7 @@ RAISED = re.compile(r"\w(Error|Exception): ")
 
 
 @pytest.mark.slow  # a campaign: each kind of damage in each file, up to eight processes for each
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("name", "damage"), one_pair_in(3, FILES, DAMAGE))
 def test_garbage_in_newels_files_gives_messages_and_no_traceback(
     name: str, damage: str, template: Newel, tmp_path: Path
 ) -> None:
