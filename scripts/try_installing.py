@@ -3,8 +3,7 @@
     ./run python scripts/try_installing.py [--python PYTHON …] [WAY …]
 
 Uses the package index that pip and uv are configured for. Installations from git use the last commit. The wheel is also
-installed for each PYTHON. Of every way the commands are run; the page, manual pages and completions are tried with those
-whose files come about differently: the wheel, the source distribution, and each PYTHON.
+installed for each PYTHON.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def wheel_for(python: str, folder: Path) -> Path:
 
 
 def install_for(python: str, folder: Path, what: Path) -> Path:
-    """Install with uv, which has downloaded most of it before, into an environment of a Python."""
+    """Install for this Python; with uv, because it has most packages in its cache by now."""
     run("uv", "venv", "--quiet", "--no-project", "--python", python, folder / "venv", cwd=folder)
     words = ("uv", "pip", "install", "--quiet", "--python", folder / "venv/bin/python")
     run(*words, what, cwd=folder)
@@ -160,10 +159,6 @@ WAYS: Mapping[str, Callable[[Path], Path]] = {
 }
 
 
-SAME_FILES = {"container", "pip-checkout", "pipx-checkout", "uv-checkout", "uv-git"}
-"""Ways that build the same wheel, or install it."""
-
-
 def check(name: str, bin_: Path, folder: Path) -> None:
     """Check that the installation works, and installs Newel's commands and no others."""
     wanted = {"mock-llm-server"} if name.startswith("mock-") else COMMANDS
@@ -180,15 +175,14 @@ def check(name: str, bin_: Path, folder: Path) -> None:
     scenarios = ROOT / "packages/mock-llm-server/scenarios.json"
     run(bin_ / "mock-llm-server", "check", scenarios, cwd=home, **environ)
     if "newel" in wanted:
-        run(bin_ / "newel", "demo", cwd=home, **environ)
-        if not list(home.glob("newel-demo-*/hello.py")):
-            sys.exit("newel demo made no file")
-        if name not in SAME_FILES:
-            check_files(bin_, home, environ)
+        check_newel(bin_, home, environ)
 
 
-def check_files(bin_: Path, home: Path, environ: Mapping[str, str]) -> None:
-    """Check the page, manual pages and completions."""
+def check_newel(bin_: Path, home: Path, environ: Mapping[str, str]) -> None:
+    """Check the agent, its page, manual pages and completions."""
+    run(bin_ / "newel", "demo", cwd=home, **environ)
+    if not list(home.glob("newel-demo-*/hello.py")):
+        sys.exit("newel demo made no file")
     manual = (bin_ / "newel").resolve().parent.parent / "share/man/man1"
     if "SYNOPSIS" not in (manual / "newel.1").read_text() or not (manual / "newel-undo.1").exists():
         sys.exit(f"{manual} has no manual pages")

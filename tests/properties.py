@@ -1,4 +1,4 @@
-"""The number of examples of property tests, and of cases of tests with very many."""
+"""How many examples property tests try, and how many cases the tests that have hundreds of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 THOROUGH: Final = float(os.environ.get("NEWEL_TESTS_THOROUGH", "0.5"))
-"""How many times as many examples as a test states: half of them unless told otherwise. From 1 on, all cases, too."""
+"""Property tests try so many times the examples that they state: half of them by default, all in CI on the newest Python. From 1 on, every
+case runs, too.
+"""
 
 
 def examples(number: int) -> int:
@@ -20,11 +22,11 @@ def examples(number: int) -> int:
 
 
 def one_in(number: int, cases: Sequence[A]) -> list[A]:
-    """Every so many of the cases, the first one included; all of them in a thorough run."""
+    """Every ``number``-th case, beginning with the first; all of them in a thorough run."""
     return list(cases[:: 1 if THOROUGH >= 1 else number])
 
 
 def one_pair_in(number: int, first: Iterable[A], second: Iterable[B]) -> list[tuple[A, B]]:
-    """Of all pairs, one in so many, in which every value of either side occurs if there are enough; all of them in a thorough run."""
+    """One pair in ``number``, so that each value of either side is in about as many; all of them in a thorough run."""
     pairs = itertools.product(enumerate(first), enumerate(second))
     return [(a, b) for (row, a), (column, b) in pairs if THOROUGH >= 1 or (row + column) % number == 0]

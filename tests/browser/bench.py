@@ -257,7 +257,7 @@ def axe_violations(page: Page) -> list[str]:
     if not page.evaluate("'axe' in window"):
         page.evaluate((packages(PAGE) / "axe-core" / "axe.min.js").read_text())
     found = page.evaluate(
-        "axe.run(document, {resultTypes: ['violations'], preload: false}).then((result) => result.violations)"
+        "axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations)"
     )
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 
