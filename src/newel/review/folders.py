@@ -20,6 +20,7 @@ from newel.review.store.ledger import Checkpoint, FileVersion
 from newel.workspace.port import Workspace
 from newel.workspace.snapshots.port import FileChange
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
+from newel.workspace.tracked import TrackedWorkspace
 from newel.workspace.walk import below
 
 _INHERITED: Final = stat.S_ISGID
@@ -89,11 +90,25 @@ def _is_implied(
     return False
 
 
-def emptied_folders(changes: Iterable[FileChange], checkpoint: Checkpoint | None) -> list[str]:
-    """Folders that a run created for files that it removed again, the innermost first: they may be empty now."""
+async def left_folders(
+    workspace: TrackedWorkspace, changes: Sequence[FileChange], checkpoint: Checkpoint | None
+) -> list[FileChange]:
+    """The folders that a run created for files that it removed again, and left, the innermost first."""
     created = set(checkpoint.folders) if checkpoint else set[str]()
-    gone = [change.path for change in changes if change.after is None]
-    return [folder for path in gone for folder in parents(path) if folder in created] if created else []
+    candidates = [
+        folder
+        for change in changes
+        if created and change.after is None
+        for folder in parents(change.path)
+        if folder in created
+    ]
+    changed = {change.path for change in changes}
+    found: list[FileChange] = []
+    for folder in dict.fromkeys(candidates):
+        node = None if folder in changed else await workspace.lstat(below(workspace, folder))
+        if node is not None and stat.S_ISDIR(node.mode):
+            found.append(FileChange(folder, None, FileSnapshot(EMPTY, node.mode)))
+    return found
 
 
 def parents(path: str) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any, Final, Literal, TypedDict, Unpack
 
 import anyio
@@ -26,7 +27,7 @@ from newel.concurrency import background_tasks
 from newel.workspace.port import ProgramEnded
 from newel.workspace.ssh.command_line import SshCommand
 from newel.workspace.ssh.connection_errors import SshProblem, explain
-from newel.workspace.ssh.port import HostAnswer, HostInfo
+from newel.workspace.ssh.port import AnswerTooLong, HostAnswer, HostInfo
 from newel.workspace.ssh.process import Client, run_program_on_host
 from newel.workspace.ssh.shell import SHELL_COMMAND, HostShell, ShellEnded
 from newel.workspace.ssh.target import Target
@@ -46,6 +47,9 @@ LOGIN_TIMEOUT: Final = 45.0
 MIN_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 15.0
 """Seconds between two attempts to reconnect."""
+
+AT_ONCE: Final = 64
+"""Quick requests that are sent together."""
 
 MAX_TRIES: Final = 3
 """Times that a request is sent if the connection breaks over it."""
@@ -90,8 +94,16 @@ async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> Asy
         yield connection
 
 
+class _QuickRequest:
+    """A request that may be sent together with others. ``outcome`` is None until it has one."""
+
+    def __init__(self, script: str) -> None:
+        self.script = script
+        self.outcome: HostAnswer | AnswerTooLong | None = None
+
+
 class SshConnection:
-    """A ``RemoteHostPort``; see ``connected``. Requests are answered one at a time, in order."""
+    """A ``RemoteHostPort``; see ``connected``. Requests are answered in order, one at a time; those that wait and are quick, together."""
 
     def __init__(self, target: Target, options: ConnectionOptions) -> None:
         self.target = target
@@ -110,6 +122,8 @@ class SshConnection:
         self.listeners = [options["on_state"]] if "on_state" in options else []
         """Called on each change of the state; they must not raise."""
         self._lock = anyio.Lock()
+        self._quick: list[_QuickRequest] = []
+        """What waits for the lock and may be sent together."""
         self._tunnel_lock = anyio.Lock()
         self._retry_now = anyio.Event()
         self._tasks: anyio.abc.TaskGroup
@@ -159,12 +173,23 @@ class SshConnection:
 
     async def ask(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
         """See ``RemoteHostPort``. The request must change nothing: it is repeated if the connection breaks."""
-        deadline = self._deadline()
+        return await self._retry(partial(self._request, script, stdin, self._deadline(), settle=False))
+
+    async def ask_quick(self, script: str, /) -> HostAnswer:
+        """As ``ask``, for a request that the host answers at once: those that wait at the same time share a round trip."""
+        request = _QuickRequest(script)
+        self._quick.append(request)
+        try:
+            return await self._retry(partial(self._request_quick, request, self._deadline()))
+        finally:
+            self._quick.remove(request)
+
+    async def _retry(self, send: Callable[[], Awaitable[HostAnswer]]) -> HostAnswer:
         tries = 0
         while True:
             tries += 1
             try:
-                return await self._request(script, stdin, deadline, settle=False)
+                return await send()
             except ShellEnded as ended:
                 if tries == MAX_TRIES:
                     raise ConnectionLost(
@@ -256,6 +281,33 @@ class SshConnection:
                 answer = await shell.ask(script, stdin, settle=settle)
                 self._heartbeat.report_answer()
                 return answer
+
+    async def _request_quick(self, request: _QuickRequest, deadline: float) -> HostAnswer:
+        """Send a request with those that wait, unless another one has sent it meanwhile."""
+        with self._heartbeat.busy():
+            async with self._lock:
+                if request.outcome is None:
+                    await self._send_together(await self._ready(deadline), request)
+                    self._heartbeat.report_answer()
+        if isinstance(request.outcome, AnswerTooLong):
+            raise request.outcome
+        assert request.outcome is not None  # noqa: S101 — it has one unless sending it raised
+        return request.outcome
+
+    async def _send_together(self, shell: HostShell, first: _QuickRequest) -> None:
+        """Send a request and those that wait. If this fails, those without an answer send themselves: each is the first then, so that
+        no other one can keep it from its answer.
+        """
+        waiting = [each for each in self._quick if each.outcome is None and each is not first]
+        together = [first, *waiting[: AT_ONCE - 1]]
+        answers: list[HostAnswer] = []
+        try:
+            await shell.ask_all([each.script for each in together], answers)
+        except AnswerTooLong as error:
+            together[len(answers)].outcome = error
+        finally:
+            for each, answer in zip(together, answers, strict=False):
+                each.outcome = answer
 
     # -- shells -----------------------------------------------------------------------------------
 

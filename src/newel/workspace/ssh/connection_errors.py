@@ -93,7 +93,7 @@ _PROBLEMS: Final = {
     ),
     r"This account is currently not available|nologin|account (is|has) (locked|expired)": SshProblem(
         "shell",
-        "{user} is not allowed to log in on {host}.",
+        "{host} does not allow {user} to log in.",
         "Give the account a login shell: `chsh -s /bin/sh`.",
     ),
 }

@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -40,6 +40,10 @@ class HostAnswer(NamedTuple):
 
 class AnswerTooLong(WorkspaceError):
     """The answer exceeds the limit."""
+
+
+Ask = Callable[[str], Awaitable[HostAnswer]]
+"""Asks a host something that it answers at once, as ``RemoteHostPort.ask`` does."""
 
 
 class RemoteHostPort(Protocol):
@@ -122,7 +126,7 @@ class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
         clock = facts.get("clock", "")
         return cls(
             **{name: facts.get(name, "") for name in cls.__struct_fields__ if name != "clock_ahead"},
-            clock_ahead=int(clock) - round(time.time()) if clock.isdecimal() else 0,
+            clock_ahead=int(clock) - round(time.time()) if re.fullmatch(r"[0-9]{1,12}", clock) else 0,
         )
 
 
@@ -136,16 +140,32 @@ def _map_errors(data: bytes) -> Generator[None]:
         ) from error
 
 
+def bounded(text: str | bytes, limit: int, *, base: int = 10, least: int = 0) -> int:
+    """A number that a host sent. Raises ``ValueError`` for one that no file has: other code relies on its size."""
+    number = int(text, base)
+    if not least <= number < limit:
+        raise ValueError("a number is out of range")
+    return number
+
+
+MODES: Final = 1 << 32
+SIZES: Final = 1 << 63
+SECONDS: Final = 1 << 40
+"""Limits of ``bounded``. Times may be before 1970."""
+
+
 def info(data: bytes) -> FileInfo:
     """Parse a line of ``newel_stat``: mode in hexadecimal, size, seconds, and the time with a fraction."""
     with _map_errors(data):
-        mode, size, seconds, *detail = data.decode().split()
+        written, size, seconds, *detail = data.decode().split()
+        mode = bounded(written, MODES, base=16)
         fraction = re.search(r"\.([0-9]{1,9})", " ".join(detail))
         return FileInfo(
-            kind=kind_of(int(mode, 16)),
-            size=int(size),
-            mode=stat.S_IMODE(int(mode, 16)),
-            modified_ns=int(seconds) * 10**9 + (int(fraction[1].ljust(9, "0")) if fraction else 0),
+            kind=kind_of(mode),
+            size=bounded(size, SIZES),
+            mode=stat.S_IMODE(mode),
+            modified_ns=bounded(seconds, SECONDS, least=-SECONDS) * 10**9
+            + (int(fraction[1].ljust(9, "0")) if fraction else 0),
         )
 
 
@@ -164,7 +184,7 @@ def node(data: bytes) -> FileNode | None:
         return None
     mode, _, target = data.partition(b"\n")
     with _map_errors(data):
-        return FileNode(kept_mode(int(mode, 16)), target)
+        return FileNode(kept_mode(bounded(mode, MODES, base=16)), target)
 
 
 def entries(data: bytes) -> list[DirectoryEntry]:

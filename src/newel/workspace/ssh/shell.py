@@ -2,7 +2,8 @@
 
 A request is a line with an unguessable key and a line of sh text. The text's output comes back unchanged, followed by the
 key and the exit status. So the length of an answer need not be known in advance, no file can contain the end marker, and
-a file that shrinks while it is read does no harm.
+a file that shrinks while it is read does no harm. Several requests may be sent at once, for the time of one round trip:
+the shell reads a line when it has answered the one before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Final
@@ -43,6 +44,8 @@ SETTLE_GRACE: Final = 5.0
 
 _MAX_STDERR: Final = 8192
 
+_STATUS_DIGITS: Final = 3
+
 _FAILED: Final = 255
 """How ssh exits if ssh itself failed. At ``LogLevel=ERROR`` it may print nothing about a connection that the host closed; at a
 more talkative level it would print hosts' banners.
@@ -50,11 +53,12 @@ more talkative level it would print hosts' banners.
 
 
 class ShellEnded(Exception):
-    """The shell has ended or is no longer usable; ``message`` is ssh's standard error."""
+    """The shell has ended or is no longer usable; ``message`` is ssh's standard error, ``output`` what came of an answer."""
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: str = "", output: str = "") -> None:
         super().__init__(message)
         self.message = message
+        self.output = output
 
 
 class HostShell:
@@ -113,11 +117,14 @@ class HostShell:
         text = os.fsencode(
             f"{_script()}\nprintf '\\n%s\\n' {key}\nnewel_facts {quote(root)}\nprintf '\\n%s 0\\n' {key}\nnewel_serve"
         )
+        answers: list[HostAnswer] = []
         try:
-            answer = await self._exchange(b"%d\n%b" % (len(text), text), key, _MAX_NOISE)
+            await self._exchange(b"%d\n%b" % (len(text), text), [key], answers, _MAX_NOISE)
         except AnswerTooLong as error:
             raise ShellEnded(f"the login shell prints more than {_MAX_NOISE:,} bytes first") from error
-        self.info = answer.data.partition(f"\n{key}\n".encode())[2]
+        except ShellEnded as ended:  # programs such as nologin give their reason in their output
+            raise ShellEnded(ended.message or ended.output) from ended
+        self.info = answers[0].data.partition(f"\n{key}\n".encode())[2]
 
     async def ask(
         self, script: str, stdin: bytes, *, limit: int = _MAX_ANSWER, settle: bool = False
@@ -126,14 +133,22 @@ class HostShell:
 
         ``settle``: a cancelled request that is sent whole is waited for, so that it is over when this returns.
         """
-        if "\n" in script:
-            raise ValueError("a request is one line: quote its arguments")
-        key = secrets.token_hex(16)
-        head = os.fsencode(f"{key}{'+' if stdin else ''}\n{script}\n")
-        answer = await self._exchange(head + stdin, key, limit, settle=settle)
-        if answer.status == UNREAD and stdin:
+        answers: list[HostAnswer] = []
+        key, head = _request(script, has_input=bool(stdin))
+        await self._exchange(head + stdin, [key], answers, limit, settle=settle)
+        if answers[0].status == UNREAD and stdin:
             self._in_step = False
-        return answer
+        return answers[0]
+
+    async def ask_all(
+        self, scripts: Sequence[str], answers: list[HostAnswer], *, limit: int = _MAX_ANSWER
+    ) -> None:
+        """Send several requests at once, and append each of the ``answers`` as it arrives. Otherwise as ``ask``; ``limit`` is for one
+        answer.
+        """
+        requests = [_request(script) for script in scripts]
+        sent = b"".join(head for _, head in requests)
+        await self._exchange(sent, [key for key, _ in requests], answers, limit)
 
     async def watch(self) -> None:
         """Read ssh's standard error until it ends or ``close`` is called."""
@@ -177,45 +192,40 @@ class HostShell:
             await anyio.sleep(pause)
             pause = min(2 * pause, 0.05)
 
-    async def _exchange(self, sent: bytes, key: str, limit: int, *, settle: bool = False) -> HostAnswer:
+    async def _exchange(
+        self, sent: bytes, keys: Sequence[str], answers: list[HostAnswer], limit: int, *, settle: bool = False
+    ) -> None:
+        """Send requests, and append the answer of each of the ``keys``."""
         if not self._in_step:
             raise ShellEnded
-        self._in_step = False  # until the answer is complete
+        self._in_step = False  # until the answers are complete
         received = bytearray()
-        end = f"\n{key} ".encode()
         self._active_at = anyio.current_time()
         try:
-            at = await self._talk(memoryview(sent), received, end, limit, settle=settle)
+            await self._talk(
+                memoryview(sent), partial(self._receive, received, keys, answers, limit), settle=settle
+            )
         finally:
             self._active_at = None
-        if at < 0:
+        if len(answers) < len(keys):
             if len(received) > limit:  # the rest is not read, so the shell stays out of step
                 raise AnswerTooLong(
                     f"The host's answer is longer than {limit:,} bytes. Request a part of it."
                 )
-            raise ShellEnded(await self._ending_message())
-        status = bytes(received[at + len(end) : -1])
-        if not status.isdigit():
-            raise ShellEnded("its sh does not behave like one")
+            raise ShellEnded(await self._ending_message(), received.decode(errors="replace"))
         self._in_step = True
-        del received[at:]
-        return HostAnswer(int(status), bytes(received))
 
-    async def _talk(
-        self, sent: memoryview, received: bytearray, end: bytes, limit: int, *, settle: bool
-    ) -> int:
+    async def _talk(self, sent: memoryview, receive: Callable[[], Awaitable[None]], *, settle: bool) -> None:
         rest = sent[self._write(sent) :]
-        at = -1
         if settle:
             await self._send(rest)
             async with background_tasks() as tasks:
                 with anyio.CancelScope(shield=True) as settling:
                     tasks.start_soon(_limit_settling, settling)
-                    at = await self._receive(received, end, limit)
+                    await receive()
         else:
             async with background_tasks(partial(self._send, rest)):
-                at = await self._receive(received, end, limit)
-        return at
+                await receive()
 
     def _write(self, data: bytes | memoryview) -> int:
         try:
@@ -231,9 +241,31 @@ class HostShell:
             rest = rest[self._write(rest) :]
             self.confirm_alive()
 
-    async def _receive(self, received: bytearray, end: bytes, limit: int) -> int:
-        """The position of the end marker; -1 if there is none within ``limit`` bytes."""
-        while True:
+    async def _receive(
+        self, received: bytearray, keys: Sequence[str], answers: list[HostAnswer], limit: int
+    ) -> None:
+        """Append the answers to the requests with ``keys``, in their order. Returns without the rest if the shell ends or an answer
+        exceeds the limit. ``received`` are the bytes of the next answer so far.
+        """
+        for key in keys:
+            end = f"\n{key} ".encode()
+            at = await self._receive_until(end, received, 0, limit)
+            newline = await self._receive_until(b"\n", received, at + len(end), limit) if at >= 0 else -1
+            if newline < 0:
+                return
+            status = bytes(received[at + len(end) : newline])
+            if not status.isdigit() or len(status) > _STATUS_DIGITS:
+                raise ShellEnded("its sh does not behave like one")
+            with memoryview(received) as view:
+                answers.append(HostAnswer(int(status), bytes(view[:at])))
+            del received[: newline + 1]
+
+    async def _receive_until(self, end: bytes, received: bytearray, start: int, limit: int) -> int:
+        """The position of a marker, which is at ``start`` or behind it; -1 if there is none within ``limit`` bytes."""
+        while (at := received.find(end, start)) < 0:
+            if len(received) > limit:
+                return -1
+            start = max(start, len(received) - len(end) + 1)
             await anyio.wait_readable(self._stdout)
             try:
                 chunk = os.read(self._stdout.fileno(), _BLOCK)
@@ -243,11 +275,7 @@ class HostShell:
                 return -1
             self.confirm_alive()
             received += chunk
-            at = received.rfind(end, max(0, len(received) - len(end) - 8))
-            if at >= 0 and received.endswith(b"\n"):
-                return at
-            if len(received) > limit:
-                return -1
+        return at
 
     async def _ending_message(self) -> str:
         with anyio.move_on_after(_END_GRACE):
@@ -264,6 +292,14 @@ async def _limit_settling(settling: anyio.CancelScope) -> None:
         await anyio.sleep_forever()
     finally:
         settling.deadline = anyio.current_time() + SETTLE_GRACE
+
+
+def _request(script: str, *, has_input: bool = False) -> tuple[str, bytes]:
+    """A new key, and what is sent of a request before its input."""
+    if "\n" in script:
+        raise ValueError("a request is one line: quote its arguments")
+    key = secrets.token_hex(16)
+    return key, os.fsencode(f"{key}{'+' if has_input else ''}\n{script}\n")
 
 
 def _unblock(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -39,7 +39,7 @@ from newel.workspace.ssh import port
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.host_monitor import HostMonitor
 from newel.workspace.ssh.in_terminal import run_in_terminal_on_host
-from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
+from newel.workspace.ssh.port import Ask, HostAnswer, quote
 from newel.workspace.ssh.process import HostSandboxEnded, run_on_host
 from newel.workspace.ssh.target import Target
 
@@ -111,8 +111,9 @@ class SshWorkspace:
 
     async def resolve(self, path: str, /) -> str:
         check_path(path)
-        whole = await _expand(self.connection, path, self.connection.info.home)
-        return await _resolve(self.connection, posixpath.join(self._root, whole))
+        ask = self.connection.ask_quick
+        whole = await _expand(ask, path, self.connection.info.home)
+        return await _resolve(ask, posixpath.join(self._root, whole))
 
     async def stat(self, path: str, /) -> FileInfo | None:
         answer = await self._ask("newel_stat", path)
@@ -276,7 +277,7 @@ class SshWorkspace:
         return bridge, GitView(self._root, shell.run_git, shell.find_repository)
 
     async def _ask(self, *args: str) -> HostAnswer:
-        return await self.connection.ask(_script(args))
+        return await self.connection.ask_quick(_script(args))
 
     async def _change(
         self, args: Iterable[str], check: str, done: str, path: str, stdin: bytes = b""
@@ -337,7 +338,7 @@ def _script(args: Iterable[str]) -> str:
 # -- paths ------------------------------------------------------------------------------------------------
 
 
-async def _resolve(host: RemoteHostPort, path: str) -> str:
+async def _resolve(ask: Ask, path: str) -> str:
     """The absolute path with all links followed, as ``os.path.realpath`` has it. The file need not exist.
 
     A circular link is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
@@ -347,7 +348,7 @@ async def _resolve(host: RemoteHostPort, path: str) -> str:
     for _ in range(MOST_LINKS):
         if sum(map(len, sought)) > LONGEST_PATH:
             raise cannot("look at", path, "File name too long")
-        path_so_far, sought, leads_to = await _follow(host, path_so_far, sought, following)
+        path_so_far, sought, leads_to = await _follow(ask, path_so_far, sought, following)
         if leads_to is None:
             return path_so_far or "/"
         if path_so_far in following:
@@ -358,12 +359,12 @@ async def _resolve(host: RemoteHostPort, path: str) -> str:
     return posixpath.normpath(posixpath.join("/", path_so_far, *(part for part in sought if "/" not in part)))
 
 
-async def _expand(host: RemoteHostPort, path: str, home: str) -> str:
+async def _expand(ask: Ask, path: str, home: str) -> str:
     """Expand a leading ``~`` or ``~user``; ``~name`` of no user is a file's name."""
     first, slash, rest = path.partition("/")
     if not _OF_A_USER.fullmatch(first):
         return path
-    folder = home if first == "~" else os.fsdecode((await host.ask(f"printf %s {first}")).data)
+    folder = home if first == "~" else os.fsdecode((await ask(f"printf %s {first}")).data)
     return f"{folder}{slash}{rest}" if folder.startswith("/") else path
 
 
@@ -372,7 +373,7 @@ def _parts(path: str) -> list[str]:
 
 
 async def _follow(
-    host: RemoteHostPort, path_so_far: str, sought: list[str], following: set[str]
+    ask: Ask, path_so_far: str, sought: list[str], following: set[str]
 ) -> tuple[str, list[str], str | None]:
     """Continue from a path without links to the next link: its path, the parts behind it, and where it leads; or to the end, and None.
 
@@ -390,7 +391,7 @@ async def _follow(
         parts = islice(plain, PARTS_AT_ONCE)
         paths = [path_so_far + below for below in accumulate(f"/{part}" for part in parts)]
         arguments = " ".join(map(quote, paths))
-        if link := port.link((await host.ask(f"newel_link {arguments}")).data, paths):
+        if link := port.link((await ask(f"newel_link {arguments}")).data, paths):
             number, leads_to = link
             return paths[number], sought[number + 1 :], leads_to
         path_so_far, sought = paths[-1], sought[len(paths) :]

@@ -105,6 +105,12 @@ class TestReasons:
         host = sshd.login("nologin", "echo 'This account is currently not available.'; exit 1")
         error = await refused(sshd.config, host)
         assert error.kind == "shell"
+        assert f"{host} does not allow you to log in" in str(error)
+
+    async def test_a_login_that_ends_says_why_in_its_output(self, sshd: Sshd) -> None:
+        host = sshd.login("sftp", "echo 'This service allows sftp connections only.'; exit 1")
+        error = await refused(sshd.config, host)
+        assert f"{host} did not start a shell: This service allows sftp connections only." in str(error)
 
     async def test_a_host_without_required_programs_is_reported(self, sshd: Sshd) -> None:
         folder = sshd.folder / "bin-few"

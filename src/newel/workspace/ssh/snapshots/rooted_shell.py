@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 from newel.agent.errors import WorkspaceError
 from newel.workspace.git import SAFE_GIT
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER
-from newel.workspace.ssh.port import AnswerTooLong, HostAnswer, quote
+from newel.workspace.ssh.port import MODES, SECONDS, SIZES, AnswerTooLong, HostAnswer, bounded, quote
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 T = TypeVar("T")
@@ -78,7 +78,8 @@ class StatVariant(NamedTuple):
         """Parse a file's facts. Raises ``ValueError`` for invalid ones."""
         mode, size, modified, changed, inode, links = facts.split()
         times = _nanoseconds(modified), _nanoseconds(changed)
-        return HostFileStat(self.mode(mode), int(size), *times, int(inode), int(links))
+        numbers = bounded(inode, 2 * SIZES), bounded(links, SIZES)
+        return HostFileStat(self.mode(mode), bounded(size, SIZES), *times, *numbers)
 
 
 _KINDS: Final = {
@@ -92,16 +93,16 @@ _KINDS: Final = {
 
 
 def _mode_of_find(mode: bytes) -> int:
-    return _KINDS.get(mode[:1], stat.S_IFSOCK) | int(mode[1:], 8)
+    return _KINDS.get(mode[:1], stat.S_IFSOCK) | bounded(mode[1:], 1 << 12, base=8)
 
 
 def _mode_of_stat(mode: bytes) -> int:
-    return int(mode, 16)
+    return bounded(mode, MODES, base=16)
 
 
 def _nanoseconds(seconds: bytes) -> int:
     whole, _, part = seconds.partition(b".")
-    return int(whole) * 1_000_000_000 + int(part[:9].ljust(9, b"0"))
+    return bounded(whole, SECONDS, least=-SECONDS) * 1_000_000_000 + int(part[:9].ljust(9, b"0"))
 
 
 _FIND: Final = r"-printf '%y%m %s %T@ %C@ %i %n %p\n'"
@@ -160,10 +161,17 @@ def sum_of(facts: bytes, path: bytes) -> str | None:
 
 
 def time_of(facts: bytes) -> int | None:
-    """The time in the facts, in nanoseconds since 1970, rounded down to a second on some hosts; None if there is none."""
+    """The time in the facts, in nanoseconds since 1970, rounded down to a second on some hosts; None if there is none. Raises
+    ``WorkspaceError``.
+    """
     label, _, time = facts.partition(b" ")
+    if label != b"now":
+        return None
     seconds, _, part = time.partition(b".")
-    return _nanoseconds(time if part.isdigit() else seconds) if label == b"now" else None
+    try:
+        return _nanoseconds(time if part.isdigit() else seconds)
+    except ValueError as error:
+        raise WorkspaceError("The host sent a malformed answer about its time.") from error
 
 
 def parse_capabilities(answer: bytes, root: str) -> HostCapabilities:
@@ -212,7 +220,7 @@ class SnapshotScripts(NamedTuple):
         """Parse the facts of a file or a folder, of which only the mode is valid. Raises ``WorkspaceError``."""
         try:
             if is_folder(facts):
-                return HostFileStat(stat.S_IFDIR | int(facts[1:], 8), 0, 0, 0, 0, 0)
+                return HostFileStat(stat.S_IFDIR | bounded(facts[1:], 1 << 12, base=8), 0, 0, 0, 0, 0)
             return self._variant.seen(facts)
         except ValueError as error:
             raise WorkspaceError("The host sent a malformed answer about its files.") from error
