@@ -72,9 +72,11 @@ def run_git(
     stdin: bytes = b"",
     ok_codes: Collection[int] = (0,),
     with_settings: bool = False,
+    index: str = "",
 ) -> bytes | None:
     """What git prints in a folder; None if its exit code is not one of ``ok_codes``, there is no git, or it would wait for a file. Only
-    ``git config`` may have the user's settings of the environment (``with_settings``): they may name programs. Blocks.
+    ``git config`` may have the user's settings of the environment (``with_settings``): they may name programs. ``index`` is another file
+    than that of the repository. Blocks.
     """
     command = git_command(folder, *args)
     if command is None:
@@ -83,7 +85,8 @@ def run_git(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=safe_environment(folder, with_settings=with_settings),
+            env=safe_environment(folder, with_settings=with_settings)
+            | ({"GIT_INDEX_FILE": index} if index else {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -439,22 +439,47 @@ def test_a_commit_needs_no_question(with_model: WithModel, approve: str, user: s
         )  # a copy has its own commits
 
 
-def test_a_kill_in_the_middle_of_a_commit_leaves_no_lock(with_model: WithModel) -> None:
+def test_a_kill_while_git_writes_files_leaves_no_lock(with_model: WithModel) -> None:
     """The user's next git command would refuse to work."""
-    newel = with_model(scenario("go", bash("mkfifo p; exec 3<>p; git commit -a -F - <&3"), DONE))
+    newel = with_model(scenario("go", bash("git reset -q --hard"), DONE))
+
+    def git(*words: str, stdin: str = "") -> str:
+        run = subprocess.run(
+            ["git", *words],
+            cwd=newel.project,
+            env=newel.environ,
+            input=stdin,
+            check=True,
+            text=True,
+            stdout=-1,
+        )
+        return run.stdout.strip()
+
     for words in ("init -q", "config user.name A", "config user.email a@b"):
-        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
-    (newel.project / "a.txt").write_text("one\n")
-    for words in ("add .", "commit -qm First"):
-        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
-    (newel.project / "a.txt").write_text("two\n")
+        git(*words.split())
+    blob = git("hash-object", "-w", "--stdin", stdin="one\n")
+    git("update-index", "--index-info", stdin="".join(f"100644 {blob} 0\tf{n}\n" for n in range(40_000)))
+    git("commit", "-qm", "First")
     lock = newel.project / ".git/index.lock"
     with newel.start("--sandbox", "workspace", "go") as process:
         wait_until(lock.exists, "the lock")
         time.sleep(0.3)  # git prepares to remove a lock just after it has made it
         process.kill()
-    wait_until(lambda: not lock.exists(), "the end of the lock")
-    wait_until(lambda: not pids_with("commit -a -F"), "the end of git")
+    wait_until(lambda: not pids_with("reset -q --hard"), "the end of git")
+    assert not lock.exists()
+    assert 0 < len(list(newel.project.glob("f*"))) < 40_000
+
+
+def test_a_kill_in_the_middle_of_an_addition_leaves_no_lock(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", bash("mkfifo p; exec 3<>p; git add --pathspec-from-file=- <&3"), DONE))
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, env=newel.environ, check=True)
+    (newel.project / "a.txt").write_text("one\n")
+    folder = newel.project / ".git"
+    with newel.start("--sandbox", "workspace", "go") as process:
+        wait_until(lambda: bool([*folder.glob("newel-index-*/index.lock")]), "the lock of the copy")
+        process.kill()
+    wait_until(lambda: not pids_with("add --pathspec-from-file"), "the end of git")
+    subprocess.run(["git", "add", "a.txt"], cwd=newel.project, env=newel.environ, check=True)
 
 
 def test_an_agent_with_a_worktree_commits_there(with_model: WithModel) -> None:

@@ -20,6 +20,7 @@ from tests.acp_editor import editing
 from tests.driver import Driver
 from tests.forked import proxy
 from tests.ordinary_user import run_as_user
+from tests.processes import COMMAND_SECONDS
 from tests.requirements import require_program
 from tests.served import Served, served, wait_until
 from tests.support import BIN, Newel, bash, scenario
@@ -195,7 +196,7 @@ def run_under(broken: Sequence[str], newel: Newel, *words: str) -> subprocess.Co
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=COMMAND_SECONDS,
         check=False,
     )
 

@@ -131,11 +131,13 @@ def make_python_project(project: Path) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    ["", pytest.param("-n 2", marks=pytest.mark.slow)],  # four seconds of a core: three processes
+    ["", pytest.param("-p xdist -n 2", marks=pytest.mark.slow)],  # two seconds of a core: three processes
 )
 def test_pytest_passes(with_model: WithModel, more: str) -> None:
     (result,) = run_in_sandbox(
-        with_model, make_python_project, f"{sys.executable} -m pytest -q {more} test_it.py"
+        with_model,
+        make_python_project,
+        f"PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 {sys.executable} -m pytest -q {more} test_it.py",  # some load for seconds
     )
     assert "2 passed" in result
 

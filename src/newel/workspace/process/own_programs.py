@@ -48,9 +48,9 @@ def _own_path(path: str, active: str, *folders: str | None) -> str:
     return kept or SYSTEM  # an empty one would be the working folder
 
 
-def own_environ(environ: Mapping[str, str] = os.environ, folder: str | None = None) -> dict[str, str]:
+def own_environ(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of a program of the user's in the terminal: without keys, and with ``own_path`` and ``SAFE_PYTHON``."""
-    own = {"TERM": environ.get("TERM", "dumb"), "PATH": own_path(folder, environ)}
+    own = {"TERM": environ.get("TERM", "dumb"), "PATH": own_path(environ=environ)}
     return SAFE_PYTHON | child_env(environ, own)
 
 

@@ -115,6 +115,8 @@ def is_reachable(address: IPAddress, *, is_named: bool) -> bool:
             return is_reachable(address.ipv4_mapped, is_named=is_named)
         if address.sixtofour or address.teredo or any(address in network for network in _NAT64):
             return False  # an IPv4 address in disguise
+        if address.scope_id:
+            return False  # not equal to the same address without a zone, to which it leads
     is_local = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
     if is_local or address.is_reserved or address in METADATA:
         return False

@@ -22,14 +22,15 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, cast
 
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.text.format import join_names
+from newel.storage.file_lock import lock, unlock
 from newel.workspace.git import run_git
 from newel.workspace.process.environment import child_env
 from newel.workspace.process.launcher import DirectLauncher
@@ -40,6 +41,7 @@ from newel.workspace.sandbox.bubblewrap import bubblewrap
 from newel.workspace.sandbox.git_client_main import PASSED
 from newel.workspace.sandbox.git_confined_main import CANNOT
 from newel.workspace.sandbox.git_rules import ADDING, GitCall, GitRefused, find_instructions, judge_call
+from newel.workspace.sandbox.index_copy import IndexCopy
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 from newel.workspace.sandbox.repository import SandboxRepository
 from newel.workspace.sandbox.seccomp import seccomp_filter
@@ -53,6 +55,10 @@ MAX_OUTPUT: Final = 8 << 20
 
 MAX_CALLS: Final = 8
 """Requests at a time; git runs for one after the other."""
+
+TURN_S: Final = 60.0
+PAUSE_S: Final = 0.02
+"""Seconds to wait for the calls of other sandboxes, and between two looks."""
 
 GIT_PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin"
 
@@ -152,11 +158,43 @@ class GitBroker:
                 "the repository cannot be changed from here. Leave it to the user."
             )
             request = _parse(received, repository, stdin)
-            with self._turn:
-                code, out, err = self._run(request, policy, repository, connection)
+            with self._turn, _turn_among_sandboxes(repository.common):
+                code, out, err = self._run_in_turn(request, policy, repository, connection)
         except (GitRefused, WorkspaceError) as error:
             return [json.dumps({"refused": str(error)}).encode() + b"\n"]
         return [json.dumps({"exit": code, "stdout": len(out), "stderr": len(err)}).encode() + b"\n", out, err]
+
+    def _run_in_turn(
+        self,
+        request: GitRequest,
+        policy: SandboxPolicy,
+        repository: SandboxRepository,
+        connection: socket.socket,
+    ) -> tuple[int, bytes, bytes]:
+        added = added_err = b""
+        if request.call.adds_changes:
+            adding = msgspec.structs.replace(request.call, words=["add", "--update"])
+            first = msgspec.structs.replace(request, call=adding)
+            code, added, added_err = self._add(first, policy, repository, connection)
+            if code:
+                return code, added, added_err
+        if request.call.words[0] in ADDING:
+            return self._add(request, policy, repository, connection)
+        code, out, err = self._run(request, policy, repository, connection)
+        return code, added + out, added_err + err
+
+    def _add(
+        self,
+        request: GitRequest,
+        policy: SandboxPolicy,
+        repository: SandboxRepository,
+        connection: socket.socket,
+    ) -> tuple[int, bytes, bytes]:
+        with IndexCopy(repository) as index:
+            code, out, err = self._run(request, policy, repository, connection, index)
+            notes = index.take_out_repositories()
+            index.publish()
+        return code, out, err + "".join(f"{note}\n" for note in notes).encode()
 
     def _run(
         self,
@@ -164,11 +202,10 @@ class GitBroker:
         policy: SandboxPolicy,
         repository: SandboxRepository,
         connection: socket.socket,
+        index: IndexCopy | None = None,
     ) -> tuple[int, bytes, bytes]:
         if found := find_instructions(repository.folder):
             _refuse(f"{found[0]} runs programs. Leave this rebase to the user.")
-        adds = request.call.words[0] in ADDING
-        submodules = _submodules(repository.top) if adds else set[str]()
         git = find_git()
         source = Path(git_confined_main.__file__).read_text(encoding="utf-8")
         place = f"/run/newel-{secrets.token_hex(16)}"
@@ -180,7 +217,10 @@ class GitBroker:
             os.fdopen(alive_end, "wb") as waiting,
         ):
             mounts = _mounts(repository, place)
-            processes = ProcessTree(_environment(repository, place, settings, request.variables))
+            environment = _environment(repository, place, settings, request.variables)
+            if index is not None:
+                environment["GIT_INDEX_FILE"] = place + str(index.path).removeprefix(repository.common)
+            processes = ProcessTree(environment)
             process = processes.launch(
                 DirectLauncher((seccomp.fileno(), alive)),
                 [
@@ -204,10 +244,34 @@ class GitBroker:
         if code == CANNOT and not out and not err:
             _refuse(NO_LANDLOCK)
         notes = _remove_instructions(repository) + _notes(request.call, repository, settings, code, err)
-        if adds and (new := _submodules(repository.top) - submodules):
-            notes += _remove_submodules(repository.top, new)
         out, err = (text.replace(place.encode(), os.fsencode(repository.common)) for text in (out, err))
         return code, out, err + "".join(f"{note}\n" for note in notes).encode()
+
+
+@contextlib.contextmanager
+def _turn_among_sandboxes(folder: str) -> Generator[None]:
+    """Wait until no other sandbox, of any process, runs git for this folder of git: one of two that add at once would find the index
+    changed. Raises ``GitRefused``.
+    """
+    until = time.monotonic() + TURN_S
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        while True:
+            try:
+                lock(descriptor, wait=False)
+            except BlockingIOError:  # a command may hold it, too, which only delays calls
+                if time.monotonic() > until:
+                    _refuse("git is at work for another sandbox in this repository. Try again later.")
+                time.sleep(PAUSE_S)
+            except OSError:  # a file system without locks
+                break
+            else:
+                break
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            unlock(descriptor)  # a child process that is just starting has it, too
+        os.close(descriptor)
 
 
 class GitRequest(msgspec.Struct, frozen=True):
@@ -368,30 +432,6 @@ def _collect(
                     is_open -= 1
     code = process.wait()
     return code if code >= 0 else 128 - code, bytes(outputs[out]), bytes(outputs[err])
-
-
-def _submodules(top: str) -> set[str]:
-    """The repositories inside that the index names. Raises ``GitRefused`` if that cannot be found out."""
-    listed = run_git(top, "ls-files", "--stage", "-z")
-    if listed is None:
-        raise GitRefused("the index cannot be read. Leave it to the user.")
-    entries = (entry.partition(b"\t") for entry in listed.split(b"\0") if entry.startswith(b"160000 "))
-    return {os.fsdecode(path) for _, _, path in entries}
-
-
-def _remove_submodules(top: str, paths: Iterable[str]) -> list[str]:
-    """Take repositories inside out of the index: from there, each `git status` of the user would obey their settings, which commands
-    can write.
-    """
-    names = sorted(paths)
-    stdin = b"".join(os.fsencode(path) + b"\0" for path in names)
-    if run_git(top, "update-index", "--force-remove", "-z", "--stdin", stdin=stdin) is None:
-        raise GitRefused(
-            f"{names[0]!r} is a repository and was added. Take it out of the index: `git rm --cached`."
-        )
-    return [
-        f"note: not added, as it is a repository of its own: {join_names(names, shown=3)}. Leave it to the user."
-    ]
 
 
 def _remove_instructions(repository: SandboxRepository) -> list[str]:

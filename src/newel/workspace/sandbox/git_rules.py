@@ -51,6 +51,17 @@ _REBASE: Final = (
     r"|signoff|(no-)?fork-point|(no-)?update-refs|apply|merge|interactive|strategy-option=[a-z-]+|(no-)?gpg-sign|onto=.*)|-[iqvnfm]|--"
 )
 
+_COMMIT: Final = (
+    r"--(all|amend|(no-)?edit|quiet|(no-)?verbose|(no-)?signoff|allow-empty|allow-empty-message|reset-author|(no-)?verify"
+    r"|(no-)?gpg-sign|gpg-sign=.*|(no-)?status|no-post-rewrite|untracked-files(=[a-z]+)?|dry-run|short|branch|porcelain|long|null)"
+)
+"""Options of ``git commit``, written in full. None takes files of the working tree, but for ``--all``."""
+_COMMIT_VALUE: Final = (
+    r"--(message|file|author|date|reuse-message|reedit-message|fixup|squash|template|cleanup|trailer)"
+)
+_COMMIT_CLUSTER: Final = r"-(?P<plain>[aeqvsnz]*)(?P<valued>[mFCct].*|[Su].*)?"
+_COMMIT_SHOWS: Final = r"--(dry-run|short|branch|porcelain|long|null)"
+
 _NAMES_A_PLACE: Final = r"--(git-dir|work-tree|namespace|exec-path|config-env|super-prefix|attr-source)\b.*"
 _HARMLESS: Final = (
     r"-p|-P|--(no-)?paginate|--no-pager|--no-optional-locks|--literal-pathspecs|--no-replace-objects"
@@ -58,11 +69,14 @@ _HARMLESS: Final = (
 
 
 class GitCall(msgspec.Struct, frozen=True):
-    """A call that may be passed on: ``folder`` is relative to the caller's own, ``settings`` are ``name=value``."""
+    """A call that may be passed on: ``folder`` is relative to the caller's own, ``settings`` are ``name=value``. ``adds_changes``: after
+    a call that adds all changes to the index.
+    """
 
     folder: Sequence[str]
     settings: Sequence[str]
     words: Sequence[str]
+    adds_changes: bool = False
 
 
 class GitRefused(Exception):
@@ -94,7 +108,48 @@ def judge_call(argv: Sequence[str]) -> GitCall:
     if not rest or rest[0] not in CHANGING:
         raise GitRefused("`.git` is read-only for this command. Leave it to the user.")
     _judge_words(rest[0], rest[1:])
-    return GitCall(folder, settings, rest)
+    if rest[0] != "commit":
+        return GitCall(folder, settings, rest)
+    words, adds_changes = _commit_of_index(rest[1:])
+    return GitCall(folder, settings, ["commit", *words], adds_changes)
+
+
+def _commit_of_index(words: Sequence[str]) -> tuple[list[str], bool]:
+    """The words of a commit without its ``--all``, and whether it has that. git would take a repository in the place of a file into
+    the commit itself, so what comes from the working tree is added first, and looked at. Raises ``GitRefused``.
+    """
+    kept: list[str] = []
+    adds_changes = only_shows = False
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in {"-", "--"} or not word.startswith("-"):
+            if word == "--" and not rest:
+                break
+            raise GitRefused(
+                "a commit here names no files: `git add` the files, then `git commit` without them."
+            )
+        cluster = re.fullmatch(_COMMIT_CLUSTER, word, re.DOTALL)
+        if cluster is not None:
+            plain, valued = cluster["plain"], cluster["valued"] or ""
+            adds_changes |= "a" in plain
+            only_shows |= "z" in plain
+            plain = plain.replace("a", "")
+            kept += [f"-{plain}{valued}"] * bool(plain or valued)
+            takes_next = len(valued) == 1 and valued not in "Su"
+        elif re.fullmatch(rf"{_COMMIT}|{_COMMIT_VALUE}(=.*)?", word, re.DOTALL):
+            adds_changes |= word == "--all"
+            only_shows |= re.fullmatch(_COMMIT_SHOWS, word) is not None
+            kept += [word] * (word != "--all")
+            takes_next = re.fullmatch(_COMMIT_VALUE, word) is not None
+        else:
+            raise GitRefused(
+                f"`commit {word[:100]}` is not known here. `git add` the files, then `git commit` with options written in full."
+            )
+        kept += [rest.pop(0)] if takes_next and rest else []
+    if adds_changes and only_shows:
+        raise GitRefused("`git status` shows what a commit of all changes would have.")
+    return kept, adds_changes
 
 
 def _judge_words(subcommand: str, words: Sequence[str]) -> None:

@@ -174,7 +174,10 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
             os.chdir(request["cwd"])
             os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 — the command's own words
         except OSError as error:
-            os.write(failed_write, marshal.dumps([error.errno, str(error.filename or "")]))
+            name = error.filename or ""
+            if isinstance(name, bytes):  # the last place on the `PATH`
+                name = request["argv"][0]
+            os.write(failed_write, marshal.dumps([error.errno, name]))
         finally:
             os._exit(127)
     os.close(failed_write)

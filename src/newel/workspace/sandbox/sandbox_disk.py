@@ -29,7 +29,7 @@ class SandboxDisk(Protocol):
     def is_file(self, path: str) -> bool: ...
 
     def real(self, path: str) -> str:
-        """The path without links; the path itself if it leads nowhere."""
+        """The path without links; another one than the path for a link in circles."""
         ...
 
     def read(self, path: str, size: int) -> bytes:
@@ -62,7 +62,8 @@ class LocalDisk:
         return os.path.isfile(path)  # noqa: PTH113 — as above
 
     def real(self, path: str) -> str:
-        return os.path.realpath(path)
+        real = os.path.realpath(path)
+        return f"{path}/" if real == path and os.path.islink(path) else real  # noqa: PTH114 — as above
 
     def read(self, path: str, size: int) -> bytes:
         with contextlib.suppress(OSError):

@@ -149,6 +149,8 @@ class ContentReader:
                 self._exclude(path, ExclusionReason.UNREADABLE)
             return
         data, status, fresh = result
+        if data is None and stat.S_ISFIFO(status.st_mode):
+            data = b""  # a tool tried to write it, or it has just taken a file's place; see `run`
         if data is None:
             self._add_large(path)
             return

@@ -20,6 +20,7 @@ from newel.workspace.mirror.mirror import Mirror
 from newel.workspace.mirror.port import FileContent
 from newel.workspace.ssh.mirror.scripts import LEASE
 from tests.mirror_disks import DISKS, Disks, open_mirrors
+from tests.processes import COMMAND_SECONDS
 from tests.properties import examples
 from tests.requirements import require_program
 
@@ -359,7 +360,7 @@ anyio.run(main)
 async def test_leftovers_of_a_killed_process_are_removed_and_copies_in_use_stay(
     disk: str, project: Path, tmp_path: Path
 ) -> None:
-    """Otherwise copies of a project, its keys included, accumulate on the disk, or an agent loses its own. The process
+    """Otherwise copies of a project, its keys included, accumulate on disk, or an agent loses its own. The process
     that removes a copy when its owner dies is stopped here, as if it had died too: the next copy's process must find
     it.
     """
@@ -508,8 +509,8 @@ anyio.run(main)
 
 
 def test_unreadable_folders_of_an_agent_are_repaired_and_removed_for_an_ordinary_user() -> None:
-    """Otherwise each of its calls fails from then on, and the copy stays on the disk forever."""
+    """Otherwise each of its calls fails from then on, and the copy stays on disk forever."""
     done = subprocess.run(
-        [sys.executable, "-c", SHUT], capture_output=True, text=True, timeout=25, check=False
+        [sys.executable, "-c", SHUT], capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
     )
     assert done.stdout.splitlines() == ["True", "True", "nothing is left"], done.stderr

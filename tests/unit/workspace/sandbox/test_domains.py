@@ -61,6 +61,7 @@ def test_what_is_no_host_is_not_judged_at_all(text: str) -> None:
         "100.100.100.200", "224.0.0.1", "ff02::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1",
         "2002:7f00:1::", "255.255.255.255", "168.63.129.16", "::ffff:168.63.129.16", "::127.0.0.1", "64:ff9b:1::7f00:1", "fe80::1%1",
         "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42",
+        "fd00:ec2::254%1", "2606:2800:220:1::1%1", "::1%1",  # a zone leads nowhere else: the kernel ignores it
     ],
 )  # fmt: skip
 def test_this_machine_and_its_cloud_are_never_reached(address: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from newel.workspace.local import LocalWorkspace
@@ -132,6 +133,29 @@ async def test_a_conflict_is_shown_and_solved(repository: Repository) -> None:
     assert done.stdout.strip() == "4", done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", ["-am x", "-qa -m x", "-qam x", "--all --message=x", "-aqFmessage", "--amend -a --no-edit"]
+)
+async def test_a_commit_of_all_changes_also_names_the_files_that_are_gone(
+    repository: Repository, words: str
+) -> None:
+    (repository.top / "message").write_text("x\n")
+    await repository.run("echo b > b.txt; git add b.txt; git commit -qm Second")
+    done = await repository.run(f"rm a.txt; echo two >> b.txt; cd /; git -C {repository.top} commit {words}")
+    assert done.exit_code == 0, done.stderr
+    assert repository.git("ls-tree", "--name-only", "HEAD") == "b.txt\n"
+    assert repository.git("show", "HEAD:b.txt") == "b\ntwo\n"
+    assert repository.git("status", "--porcelain") == "?? message\n"
+
+
+async def test_a_commit_that_names_files_says_what_to_do_instead(repository: Repository) -> None:
+    done = await repository.run("echo two > a.txt; git commit -m x a.txt")
+    assert done.exit_code != 0
+    assert "`git add` the files, then `git commit` without them" in done.stderr
+    done = await repository.run("git add a.txt && git commit -qm x")
+    assert done.exit_code == 0, done.stderr
+
+
 async def test_a_linked_working_tree_commits(repository: Repository) -> None:
     repository.git("worktree", "add", "-q", str(repository.home / "linked"), "-b", "linked")
     repository.folder = repository.home / "linked"
@@ -208,6 +232,10 @@ ATTACKS = {
     "$(git -C in rev-parse HEAD) $(git -C in rev-parse HEAD) > p; git apply --index p; git am p; git commit -qm y",
     "a repository inside, by its parts": INSIDE
     + "git update-index --add --cacheinfo 160000,$(git -C in rev-parse HEAD),in; git commit -qm y",
+    "a repository inside, in the place of a file": INSIDE + "rm a.txt; mv in a.txt; git commit -qam y",
+    "a repository inside, in the place of a file that the call names": INSIDE
+    + "rm a.txt; mv in a.txt; git commit -qm y a.txt; git commit -qm y -i a.txt; git commit -qm y --on -- a.txt; "
+    "echo a.txt | git commit -qm y --pathspec-from-file=-; git commit -qmy --al",
     "settings of a branch": "git branch --edit-description; git branch -u HEAD",
 }
 
@@ -226,6 +254,62 @@ async def test_git_runs_no_program_and_leaves_none(repository: Repository, act: 
     assert after == before
     repository.use()
     assert not repository.proof.exists()
+
+
+@pytest.mark.slow  # seconds in which two look at the index while it changes
+async def test_a_repository_inside_is_in_the_index_at_no_time(repository: Repository, tmp_path: Path) -> None:
+    """Editors and prompts ask for the status again and again, and other tabs and tool servers commit."""
+    other = Repository.__new__(Repository)
+    other.home, other.top, other.folder = repository.home, repository.top, repository.folder
+    other.sandbox = Sandbox(other.policy)
+    await repository.run(INSIDE.format(proof=repository.proof))
+    added: list[CommandResult] = []
+    repository.proof.unlink(missing_ok=True)
+
+    async def add() -> None:
+        command = "for i in $(seq 12); do git add in; echo $i > a.txt; git add a.txt; done"
+        added.append(await repository.run(command))
+
+    async def look() -> None:
+        while not added:
+            await anyio.to_thread.run_sync(repository.git, "status")
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(add)
+            tasks.start_soon(look)
+            tasks.start_soon(other.run, "for i in $(seq 30); do git commit -q --allow-empty -m x; done")
+    finally:
+        other.sandbox.close()
+    assert not repository.proof.exists()
+    assert "160000" not in repository.git("log", "--raw", "--no-abbrev", "--format=")
+    assert added[0].stderr.count("not added, as it is a repository of its own: in.") == 12
+    assert repository.git("show", ":a.txt") == "12\n"
+
+
+async def test_a_change_of_the_index_outside_is_not_lost(repository: Repository) -> None:
+    """The user adds a file while a call of the sandbox works on its copy of the index."""
+    (repository.top / "mine.txt").write_text("mine\n")
+    (repository.top / "a.txt").write_text("two\n")
+    done: list[CommandResult] = []
+
+    async def add() -> None:
+        done.append(await repository.run("git add --pathspec-from-file=- < p"))
+
+    os.mkfifo(repository.top / "p")
+    pipe = os.open(repository.top / "p", os.O_RDWR)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(add)
+        with anyio.fail_after(20):
+            while not [*(repository.top / ".git").glob("newel-index-*/index")]:  # noqa: ASYNC110 — no event tells it
+                await anyio.sleep(0.01)
+        repository.git("add", "mine.txt")
+        os.write(pipe, b"a.txt\n")
+        os.close(pipe)
+    assert "git outside of the sandbox has changed the index meanwhile. Try again." in done[0].stderr
+    assert repository.git("ls-files") == "a.txt\nmine.txt\n"
+    assert repository.git("show", ":a.txt") == "one\n"
+    assert not [*(repository.top / ".git").glob("*.lock"), *(repository.top / ".git").glob("newel-*")]
 
 
 def _tree(path: Path) -> dict[str, bytes]:

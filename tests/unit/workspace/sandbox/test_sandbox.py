@@ -241,6 +241,15 @@ async def test_a_protected_file_that_the_user_saves_stays_protected(place: Place
     assert settings.read_text() == "two\n"
 
 
+@pytest.mark.parametrize("name", [".envrc", ".vscode"])
+async def test_a_link_in_circles_stops_no_command(place: Place, name: str) -> None:
+    """Anybody can put one into a project, also a command, for the next conversation."""
+    (place.project / ".vscode").rmdir()
+    (place.project / name).symlink_to(name)
+    done = await place.run("echo fine")
+    assert (done.exit_code, done.stdout) == (0, "fine\n")
+
+
 async def test_real_work_runs(place: Place) -> None:
     (place.project / "test_it.py").write_text(
         "def test_it(tmp_path):\n    (tmp_path / 'a').write_text('b')\n"
@@ -310,6 +319,13 @@ async def test_a_long_command_arrives_whole(place: Place, text: str) -> None:
 async def test_a_program_that_is_missing_is_an_error(place: Place) -> None:
     with pytest.raises(OSError, match="nosuch"):
         place.sandbox().start(["/nosuch"], cwd="/", env={}, streams=(0, 1, 2), mark="0" * 32)
+
+
+async def test_a_missing_program_is_named_as_it_was_called(place: Place) -> None:
+    cwd, env = str(place.project), {"PATH": os.defpath}
+    with pytest.raises(FileNotFoundError) as refused:
+        place.sandbox().start(["no-such-program"], cwd=cwd, env=env, streams=(0, 1, 2), mark="0" * 16)
+    assert refused.value.filename == "no-such-program"
 
 
 async def test_a_command_that_ends_the_sandbox_does_not_escape_from_it(place: Place) -> None:

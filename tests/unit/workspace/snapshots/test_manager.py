@@ -20,7 +20,7 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
 from newel.workspace.snapshots.secret_files import SecretTests
-from newel.workspace.snapshots.tree import FileSnapshot
+from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
 from tests.requirements import require_program
 from tests.snapshot_sources import SOURCES, open_sources
 
@@ -279,6 +279,18 @@ async def test_links_and_pipes_are_recorded_and_never_followed_or_opened(
     assert told(changes) == {"src": "~", "pipe": "-"}
     [after] = [change.after for change in changes.files if change.after]
     assert ledger.blob(after.blob) == b"nowhere\nat all\n"
+
+
+async def test_a_pipe_that_a_tool_could_not_write_stays_covered(root: Path, snapshots: Open) -> None:
+    sh(root, "mkfifo pipe")
+    looked = snapshots()
+    await looked.take()
+    looked.acknowledge("pipe", FileSnapshot(EMPTY, (root / "pipe").stat().st_mode))
+    changes = await looked.changes()
+    assert (told(changes), changes.notices) == ({}, [])
+    sh(root, "rm pipe; echo x > pipe")
+    changes = await looked.changes()
+    assert (told(changes), changes.notices) == ({"pipe": "k"}, [])
 
 
 async def test_a_pipe_in_place_of_ignore_rules_is_never_opened(root: Path, snapshots: Open) -> None:
