@@ -140,7 +140,7 @@ DECLINED = (
     "Not run: the user declined this call. Do not repeat it; continue without it, or ask what they want."
 )
 DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
-EDITED: Final = "The user edited this command before it ran. It was:\n\n{command}\n\n"
+EDITED: Final = "The user edited this command before it ran. It ran as:\n\n{command}\n\n"
 
 
 _DENIALS: Final = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -191,13 +192,34 @@ def test_a_project_tightens_and_never_allows(with_model: Make) -> None:
     project_rules.write_text('deny = ["bash(touch *)"]\n')
     newel("work")
     assert "`deny bash(touch *)` forbids it" in result(newel)
-    sent = len(newel.requests)
-    for text in ('allow = ["bash"]\n', "deny = [", 'denny = ["bash"]\n', 'deny = ["bsah"]\n'):
-        project_rules.write_text(text)
-        done = newel("work")
-        assert done.returncode == 1
-        assert "permissions.toml: The project's permission rules cannot be used" in done.stderr
-    assert len(newel.requests) == sent
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('allow = ["bash"]\n', "A project can `ask` and `deny`"),
+        ("deny = [", "Invalid value (at end of document). Correct"),
+        (
+            '\ndenny = ["bash"]\n',
+            "line 2: there is no `denny` here; write `ask = […]` or `deny = […]`. Correct",
+        ),
+        ('[permissions]\ndeny = ["bash"]\n', "line 1: there is no `permissions` here; write `ask = […]` or"),
+        ('deny = "bash"\n', "line 1: deny: expected a list, got a text. Correct"),
+        ("[[deny]]\nbash = true\n", "line 1: deny[0]: expected a text, got a table. Correct"),
+        ('deny = ["bsah"]\n', "line 1: deny: 'bsah' is not a rule."),
+    ],
+)
+def test_nothing_runs_if_the_rules_of_a_project_have_a_mistake(
+    with_model: Make, text: str, reason: str
+) -> None:
+    newel = with_model()
+    (newel.project / ".newel").mkdir()
+    (newel.project / ".newel/permissions.toml").write_text(text)
+    done = newel("work")
+    assert done.returncode == 1
+    assert f"permissions.toml: The project's permission rules cannot be used: {reason}" in done.stderr
+    assert re.search(r"[^.]\. Correct the file, or delete it\.$", done.stderr, re.MULTILINE)
+    assert newel.requests == []
 
 
 FOREIGN = """\

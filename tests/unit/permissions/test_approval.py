@@ -124,7 +124,7 @@ async def test_an_edited_command_is_the_one_that_runs_and_the_model_is_told() ->
     assert verdict.arguments == {"command": "ls -l", "timeout": 5}
     assert verdict.planned is not None
     ran = await verdict.planned.execute(ignore)
-    assert ran.output.startswith("The user edited this command before it ran. It was:\n\nls -l\n\n")
+    assert ran.output.startswith("The user edited this command before it ran. It ran as:\n\nls -l\n\n")
     assert ran.output.endswith("seen {'command': 'ls -l', 'timeout': 5}")
 
 

@@ -63,6 +63,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "hex.txt": "00000000: 6162\n",
         "p.diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+ONE\n two\n",
         "big.txt": "line of some length\n" * 5_000,
+        "packed.lz": f"LZIP\1{'x' * 40}",
         ".env": f"X={SECRET}\n",
         "../outside": f"{SECRET}\n",
     }.items():
@@ -74,10 +75,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "way").symlink_to("deep/deep")
     for option in ("-b", "-v"):  # a file for programs whose options end at the first file
         (project / option).symlink_to(".env")
-    for place in ("bin/pwn", "bin/git-ls-pwn", "../bin/pwn"):
+    for place in ("bin/pwn", "bin/git-ls-pwn", "../bin/pwn", "../bin/gpg", "../bin/lzip"):
         path = project / place
         path.parent.mkdir(exist_ok=True)
-        path.write_text('#!/bin/sh\n: > "$MARK"\n')
+        path.write_text('#!/bin/sh\n: > "${MARK:-../mark}"\n')  # `file` starts programs without variables
         path.chmod(0o755)
     git = "git -c user.name=a -c user.email=a@b"
     _sh(
@@ -85,7 +86,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"git init -q -b main && echo '*' > .git/info/exclude && git add -f a.txt b.txt sub && {git} commit -qm 1 "
         f"&& git branch other && git tag v1 && echo three >> a.txt && {git} commit -qam 2 && git remote add origin /nowhere "
         "&& git config user.name a && git config user.email a@b && git config diff.external pwn && echo changed >> b.txt "
-        "&& git config --unset diff.external && cd deep/deep && git init -q && git config core.fsmonitor pwn",
+        "&& git config --unset diff.external "
+        r"&& git tag signed $(git cat-file commit HEAD | sed 's/^committer .*/&\ngpgsig -----BEGIN PGP SIGNATURE-----\n =x\n -----END PGP SIGNATURE-----/' "
+        "| git hash-object -t commit -w --stdin) && cd deep/deep && git init -q && git config core.fsmonitor pwn",
     )
     return base
 
@@ -298,6 +301,15 @@ async def test_git_is_asked_about_if_the_environment_names_a_repository(
     (tmp_path / "project").mkdir()
     view = view_of(tmp_path / "project", tmp_path)
     assert (await judge_command("git status", RuleSet(), view)).effect == "none"
+
+
+@pytest.mark.parametrize("setting", ["format.pretty", "pretty.short"])
+async def test_git_is_asked_about_if_the_repository_has_a_format(tmp_path: Path, setting: str) -> None:
+    """One that checks signatures starts a program."""
+    _repository(tmp_path / "project", "own")
+    _sh(tmp_path / "project", f"git config {setting} %G?")
+    view = view_of(tmp_path / "project", tmp_path / "home")
+    assert (await judge_command("git log", RuleSet(), view)).effect == "none"
 
 
 BARE: Final = "git init -q --bare {} && git -C {} config core.bare false && git -C {} config core.worktree ."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -162,6 +163,16 @@ def test_any_text_is_parsed(text: str) -> None:
         "pkexec rm x",
         "linux64 rm x",
         "conda run -n y rm x",
+        "ls\n\\rm x",
+        "ls\n\\/bin/rm x",
+        "ls\n\t\\r\\\nm x",
+        "if a\nthen\n  \\rm x\nfi",
+        "r''\\m x",
+        'r""\\m x',
+        "bash -c -- 'rm\tx'",
+        "ls # a \\\n\\rm x",
+        "eval -- rm x",
+        "fish --command 'rm\tx'",
     ],
 )
 def test_a_command_is_found_wherever_it_stands(text: str) -> None:
@@ -194,6 +205,12 @@ async def test_a_rule_for_git_sees_its_subcommand(text: str, effect: str, tmp_pa
     assert (await judge_command(text, rules, view_of(tmp_path, tmp_path))).effect == effect
 
 
+def nested(command: str, depth: int) -> str:
+    for _ in range(depth):
+        command = f"sh -c {shlex.quote(command)}"
+    return command
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -209,6 +226,20 @@ async def test_a_rule_for_git_sees_its_subcommand(text: str, effect: str, tmp_pa
         "bash /dev/stdin <<< 'rm x'",
         ". /dev/fd/0 <<< 'rm x'",
         "xargs -I{} {} x",
+        "r`:`m x",
+        "r$(:)`:`m x",
+        "bash -s y <<< rm",
+        "sh - y <<< rm",
+        ". /dev/stdin <<< rm y",
+        "python3 - y <<< rm | sh",
+        "git -c alias.z=!rm z",
+        'git -c "$X" z',
+        "bash -o pipefail <<< rm",
+        "bash -o pipefail -s y <<< rm",
+        "bash -es y <<< rm",
+        "bash +x <<< rm",
+        "bash --rcfile y <<< rm",
+        nested("rm x", 6),
         "a '",
         "{a,b}",
         "x" * 30_000,
@@ -216,6 +247,36 @@ async def test_a_rule_for_git_sees_its_subcommand(text: str, effect: str, tmp_pa
 )
 def test_a_program_that_is_only_known_later_is_noticed(text: str) -> None:
     assert parse(text).hides_program
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("bash -c -- rm", "bash -c -x rm y", "sh -lc -- 'rm'", "bash -c -o posix rm", "bash -co posix rm"),
+        *("bash -c -O extglob +e rm", "bash -c --rcfile y rm", "fish --command rm"),
+    ],
+)
+def test_a_script_of_one_word_is_found_behind_options(text: str) -> None:
+    assert ("rm",) in parse(text).commands
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls\\\n -a",
+        "cat 'a\n\\rm x'",
+        "git -c a.b=c log",
+        "bash x.sh <<< rm",
+        "bash -o pipefail x.sh <<< rm",
+        "bash -eo pipefail -c ls",
+        "python3 x.py -",
+        "git -C x log '$y'",
+    ],
+)
+def test_a_known_program_hides_nothing(text: str) -> None:
+    parsed = parse(text)
+    assert not parsed.hides_program
+    assert ("rm", "x") not in parsed.commands
 
 
 @pytest.fixture(scope="module")
@@ -360,6 +421,15 @@ def test_a_long_command_is_parsed_in_a_time_that_grows_with_it(text: str) -> Non
     parsed = parse(text * (MAX_TEXT // len(text)))
     assert time.process_time() - began < 2
     assert sum(map(len, parsed.commands)) < 5_000_000
+
+
+@pytest.mark.timeout(20)
+def test_a_command_that_is_hard_to_parse_is_asked_about_and_spares_the_next_one() -> None:
+    began = time.process_time()
+    hidden = parse("a=(" * 6_000 + "\\\n")
+    assert time.process_time() - began < 2
+    assert hidden.hides_program
+    assert parse("ls -l").plain == [("ls", "-l")]
 
 
 @pytest.mark.anyio

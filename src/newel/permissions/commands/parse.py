@@ -7,8 +7,10 @@ nothing but simple commands with literal words: what a plain text runs is known 
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
@@ -23,13 +25,18 @@ MAX_TEXT: Final = 20_000
 """Bytes of a command that are parsed; a longer one is not plain, and nothing is known of it."""
 
 MAX_DEPTH: Final = 4
-"""How deep a command in an argument of another one is looked for."""
+"""How deep a command in an argument of another one is looked for; nothing is known of a deeper one."""
 
 MAX_PARSED: Final = 4 * MAX_TEXT
 """Bytes that are parsed for one command, with all commands in its arguments."""
 
 MAX_STARTED: Final = 200
 """Words of a program that starts others, at which the other one may begin."""
+
+MAX_SECONDS: Final = 0.5
+"""Processor time after which parsing a command ends and nothing is known of it: a usual one of 20 KB takes 5 ms, a hostile one took
+seconds, in which nothing else in the process went on.
+"""
 
 Words = tuple[str | None, ...]
 """The words of a simple command, the program first. None is a word that is only known when the command runs."""
@@ -62,6 +69,9 @@ _UNREAD: Final = "\x80"
 with it is not known.
 """
 
+_ESCAPED_START: Final = re.compile(r"(\n[ \t]*)\\(?=[\w./])")
+"""A backslash before the first word of a line, which keeps bash from replacing an alias."""
+
 _SPECIAL: Final = re.compile(r"[*?\[\]{}~!$`]")
 """In a word without quotes, what bash may replace by something else."""
 
@@ -82,6 +92,10 @@ _GLOBAL_WITH_VALUE: Final = frozenset(
 
 _APPENDING: Final = frozenset({"fd", "parallel", "xargs"})
 """Programs that start others with more arguments than they name."""
+
+_SHELL_OPTIONS_WITH_VALUE: Final = frozenset({"--rcfile", "--init-file"})
+_SCRIPT_OPTION: Final = r"-[a-zA-Z]*c[a-zA-Z]*|--command"
+"""The option of a shell that gets a script: the first argument behind all options."""
 
 _INPUT: Final = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
@@ -109,21 +123,25 @@ def parse(text: str) -> ParsedCommand:
 
 
 class _Search:
-    """Finds the simple commands in a text. One of which nothing is known stands for what is too long to be looked through."""
+    """Finds the simple commands in a text. One of which nothing is known stands for what is too long, or takes too long, to be looked
+    through.
+    """
 
     def __init__(self) -> None:
         self.commands: list[Words] = []
         self._room = MAX_PARSED
+        self._deadline = time.thread_time() + MAX_SECONDS
 
     def collect(self, text: str, plain: list[tuple[str, ...]], depth: int = 0) -> bool:
         """Append the simple commands in a text; whether it is plain."""
         seen = _BEYOND_LATIN.sub(_UNREAD, text) if "{" in text else text
         data = seen.encode("utf-8", "surrogatepass")
         self._room -= len(data)
-        if len(data) > MAX_TEXT or self._room < 0 or "\0" in text:
+        fits = len(data) <= MAX_TEXT and self._room >= 0 and "\0" not in text
+        root = self._root(data) if fits else None
+        if root is None:
             self.commands.append((None,))
             return False
-        root = _parser().parse(data).root_node
         is_plain = not root.has_error and _UNUSUAL.search(text) is None and not _skips_text(root, data)
         for node, parent in _nodes(root):
             if node.type == "command":
@@ -139,18 +157,39 @@ class _Search:
             is_plain &= _is_plain(node, parent)
         if root.has_error:
             self.commands.append((None,))  # what bash makes of it is anybody's guess
-        if "\\\n" in text:  # bash joins the lines, also within a word
-            self._collect_all([text.replace("\\\n", "")], depth)
+        self._collect_all(_other_readings(text), depth)
         return is_plain
+
+    def _root(self, data: bytes) -> Node | None:
+        """The parsed text; None after the deadline."""
+        parser = _parser()
+        try:
+            return parser.parse(
+                lambda start, _: data[start:],
+                progress_callback=lambda _offset, _has_error: time.thread_time() > self._deadline,
+            ).root_node
+        except ValueError:
+            parser.reset()  # else it would go on with this text
+            return None
 
     def _collect_all(self, scripts: Iterable[str], depth: int) -> None:
         """Append the commands of texts within another one."""
-        if depth == MAX_DEPTH:
-            return
         for script in scripts:
+            if depth == MAX_DEPTH:
+                self.commands.append((None,))
+                return
             self.collect(script, [], depth + 1)
             if self._room < 0:
                 return
+
+
+def _other_readings(text: str) -> Iterator[str]:
+    """The text as bash reads it where the parser does not. Bash joins lines, also within a word, but not behind a comment; for the parser,
+    a line that begins with a backslash is part of the one before.
+    """
+    if "\\" in text:
+        readings = (_ESCAPED_START.sub(r"\1", each) for each in (text, text.replace("\\\n", "")))
+        yield from (reading for reading in dict.fromkeys(readings) if reading != text)
 
 
 def _hidden_scripts(node: Node) -> Iterator[str]:
@@ -237,13 +276,21 @@ def _is_plain(node: Node, parent: Node | None) -> bool:
     return inside_redirect or node.type in _PLAIN or node.type in _WORDS or node.type in _TOKENS
 
 
-def _words(command: Node) -> Iterator[str | None]:
+def _words(command: Node) -> list[str | None]:
+    words: list[str | None] = []
+    end = -1
     for child in command.children:
         if child.type == "variable_assignment":
             continue  # not plain, and no word
         if child.type in {"file_redirect", "herestring_redirect", "heredoc_redirect"}:
             continue
-        yield _literal(child.children[0] if child.type == "command_name" and child.children else child)
+        word = _literal(child.children[0] if child.type == "command_name" and child.children else child)
+        if child.start_byte == end:  # one word for bash
+            before = words.pop()
+            word = None if word is None or before is None else before + word
+        words.append(word)
+        end = child.end_byte
+    return words
 
 
 def _literal(node: Node) -> str | None:
@@ -316,7 +363,8 @@ def _scripts(words: Words) -> Iterator[str]:
     if name in known.shells or name in known.starters:
         yield from (word for word in texts if re.search(r"\s", word))
     if name in known.shells:
-        yield from (word for option, word in pairwise(texts) if re.fullmatch(r"-[a-z]*c[a-z]*", option))
+        behind = [*itertools.dropwhile(lambda word: re.fullmatch(_SCRIPT_OPTION, word) is None, texts)]
+        yield from behind[len(_shell_options(behind)) :][:1]
     if name == "env":
         split = (re.match(r"-[a-zA-Z]*?S|--s[a-z-]*=", word) for word in texts)
         yield from (found.string[found.end() :] for found in split if found)
@@ -341,22 +389,44 @@ def _scripts(words: Words) -> Iterator[str]:
     if name in known.evaluating:
         yield from (f': "{word}"' for word in texts if "$(" in word or "`" in word)
     if name in {"eval", "exec"} and None not in words:
-        yield " ".join(texts)
+        yield " ".join(texts).removeprefix("-- ")
 
 
 def _runs_unknown_script(words: Words) -> bool:
-    """Whether a shell gets a script that is only known when it runs, or reads it from its standard input."""
+    """Whether a shell gets a script that is only known when it runs, or reads it from its standard input; or git an alias."""
+    if program(words) == "git":
+        return None in words[: len(words) - len(without_global_options(words)) + 1]
     if program(words) not in programs().shells:
         return False
     return None in words or reads_program(words)
 
 
 def reads_program(words: Words) -> bool:
-    """Whether a shell or an interpreter runs what it reads from its standard input."""
+    """Whether a shell or an interpreter runs what it reads from its standard input. Further words are arguments of that."""
     known = programs()
-    return program(words) in known.shells | known.interpreters and all(
-        word is not None and (word.startswith("-") or word in _INPUT) for word in words[1:]
-    )
+    name = program(words)
+    if name not in known.shells | known.interpreters:
+        return False
+    is_shell = name in known.shells
+    options = _shell_options(words[1:]) if is_shell else list(itertools.takewhile(_is_option, words[1:]))
+    operand = words[len(options) + 1 :][:1]
+    if operand in {(), *((path,) for path in _INPUT)} or "-" in options:
+        return True
+    return is_shell and any(re.fullmatch(r"-[a-zA-Z]*s[a-zA-Z]*", word or "") for word in options)
+
+
+def _is_option(word: str | None) -> bool:
+    return word is not None and word.startswith("-")
+
+
+def _shell_options(words: Sequence[str | None]) -> Sequence[str | None]:
+    """The options of a shell at the beginning of its arguments, and their values."""
+    at = 0
+    while at < len(words) and (word := words[at]) is not None and word.startswith(("-", "+")):
+        is_long = word.startswith("--")
+        values = word in _SHELL_OPTIONS_WITH_VALUE if is_long else word.count("o") + word.count("O")
+        at += 1 + values
+    return words[:at]
 
 
 def without_global_options(words: Sequence[str | None]) -> Words:

@@ -35,8 +35,14 @@ GIT_SETTINGS: Final = (
     r"|filter\..*|merge\..*\.driver|pager\..*|gpg\..*|log\.showsignature|interactive\.difffilter|include(?:if)?\..*|credential\..*|browser\..*|man\..*"
     r"|alias\..*|extensions\..*|trailer\..*|uploadpack\..*|remote\..*\.(?:uploadpack|receivepack|vcs|proxy|promisor|partialclonefilter)|core\.worktree|submodule\..*\.update|grep\.fallbacktonoindex"
     r"|lfs\.(?:extension|customtransfer)\..*|lfs\.standalonetransferagent|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule|diff\.orderfile|blame\.ignorerevsfile|mailmap\..*"
+    r"|format\.pretty|pretty\..*"
 )
 """The names of settings of a repository with which a command of git that reads might start a program, or read another place."""
+
+_VERIFYING: Final = re.compile(
+    r"%[+ -]?G|%\(\*?signature|^(?:--sort=)?-?(?:v(?:ersion)?:)?\*?signature(?::|$)"
+)
+"""Places in a format of git, and orders, for which it starts ``gpg``, for commits that anybody may have signed."""
 
 _WITHOUT_REPOSITORY: Final = frozenset({"diff", "grep", "shortlog"})
 """Commands of git that read files, or their input, where there is no repository."""
@@ -179,7 +185,7 @@ def _git(arguments: Sequence[str]) -> Reads | None:
         return None
     subcommand, rest = arguments[0], arguments[1:]
     split = _split(rest, known)
-    if split is None:
+    if split is None or any(map(_VERIFYING.search, rest)):
         return None
     options, operands, *_ = split
     if subcommand in {"branch", "tag"} and operands and not options:
