@@ -10,7 +10,7 @@ The workbench prints its address with a token, http://127.0.0.1:8101/#token=…;
 
     python docs/review_story.py http://127.0.0.1:8101 TOKEN /tmp/story
 
-It says what it does, and ends with an error as soon as a file on the disk is not exactly what it has to be.
+It says what it does, and ends with an error as soon as a file on disk is not exactly what it has to be.
 """
 # ruff: noqa: INP001, T201, S310 — a script of its own, which talks to a person, and to the server that it was told
 
@@ -103,7 +103,7 @@ def propose(api: Api) -> dict[str, Any]:
     print(f"It asks: {job['question']['question']}")
     api.post(f"/jobs/{job['id']}/clarify", question_id=job["question"]["question_id"], answer="Yes")
 
-    # What it proposes comes as hunks, each with a patch against the file on the disk. Nothing is written yet.
+    # What it proposes comes as hunks, each with a patch against the file on disk. Nothing is written yet.
     job = until(api, job["id"], "awaiting_review", job["cursor"])
     for name, hunk in hunks_of(job).items():
         print(f"It proposes {name}:\n{hunk['patch']}")
@@ -157,7 +157,7 @@ def decide(api: Api, folder: Path, job: dict[str, Any]) -> Files:
 
 
 def change_outside(api: Api, folder: Path, job: dict[str, Any], kept: Files) -> Files:
-    """A file changes on the disk under a hunk: a conflict, and the job run again; returns what the files are then."""
+    """A file changes on disk under a hunk: a conflict, and the job run again; returns what the files are then."""
     outside = PLAN.replace("measure", "measure well")
     (folder / "plan.md").write_bytes(outside.encode())
     accepted = [hunks_of(job)["plan.md/0"]["hunk_id"]]
@@ -235,11 +235,11 @@ def hunks_of(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def expect(folder: Path, files: Files) -> None:
-    """End with an error unless the files on the disk are exactly these."""
+    """End with an error unless the files on disk are exactly these."""
     for name, text in files.items():
         path = folder / name
         found = path.read_bytes().decode() if path.exists() else None
-        check(found == text, f"{name} is {text!r} on the disk, not {found!r}")
+        check(found == text, f"{name} is {text!r} on disk, not {found!r}")
 
 
 def check(holds: bool, what: str) -> None:

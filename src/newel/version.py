@@ -4,3 +4,8 @@ from typing import Final
 
 VERSION: Final = "0.1.0"
 """The same as in pyproject.toml."""
+
+
+def install_with(extra: str) -> str:
+    """How to install an extra. Not by Newel's name: no index has it, and a stranger may take it there."""
+    return f"in its checkout, `uv tool install '.[{extra}]'` or `pip install '.[{extra}]'`"

@@ -11,6 +11,7 @@
     │   ├── RequestRejected       any other 4xx: the key, the model's name, the request itself
     │   ├── ContextOverflow       the conversation is longer than the model's window
     │   └── BadResponse           the answer violates the protocol
+    ├── NoProgress                the model goes on with a call that was refused because it had been repeated
     ├── ToolError                 a tool failed; the model gets the message, and the run continues
     │   └── InvalidArguments      the arguments of a call do not match the tool's schema
     ├── WorkspaceError            the workspace refused or failed
@@ -101,6 +102,10 @@ class ContextOverflow(ProviderError):
 
 class BadResponse(ProviderError):
     """The answer violates the protocol."""
+
+
+class NoProgress(NewelError):
+    """The model goes on with a call that was refused because it had been repeated."""
 
 
 class ToolError(NewelError):

@@ -124,19 +124,17 @@ class PendingFileHunks(View, frozen=True):
 # -- looking ------------------------------------------------------------------------------------------
 
 
-async def load_pending(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
-    """The files with hunks (of ``paths``; None: of all), updated from the disk. Raises ``LedgerError``."""
-    refreshed = await project.saver.refresh_all(
-        await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths)
-    )
+async def load_pending(project: ProjectReview) -> PendingReviews:
+    """The files with hunks, updated from the disk. Raises ``LedgerError``."""
+    refreshed = await project.saver.refresh_all(await anyio.to_thread.run_sync(_with_hunks, project.ledger))
     return PendingReviews(
         [review for review in refreshed.reviews if review.hunks],
         [DecisionProblem(path, reason) for path, reason in refreshed.problems.items()],
     )
 
 
-def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
-    return [path for path in (ledger.paths() if paths is None else sorted(paths)) if ledger.hunk_states(path)]
+def _with_hunks(ledger: Ledger) -> list[str]:
+    return [path for path in ledger.paths() if ledger.hunk_states(path)]
 
 
 def run_of(hunk: Hunk) -> str:
@@ -384,7 +382,7 @@ def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
 
 
 def overwritten_paths(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> list[str]:
-    """The files in which these hunks replace lines that others changed on the disk: the user has to confirm that by name."""
+    """The files in which these hunks replace lines that others changed on disk: the user has to confirm that by name."""
     return [review.path for review in reviews if overwrites(review, hunks.get(review.path, ()))]
 
 

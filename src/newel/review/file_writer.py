@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final
 
 import anyio.to_thread
 
 from newel.review.save_plans import PlannedFile, SavePlan
 from newel.review.store.ledger import Ledger
-from newel.workspace.port import ABSENT, FileNode
+from newel.workspace.port import ABSENT, SCHEME, FileNode
 from newel.workspace.tracked import TrackedWorkspace
+
+AT_ONCE: Final = 4
+"""Files of this machine that are read or written at once. More gain nothing, as their threads wait for each other."""
+
+AT_ONCE_ON_HOST: Final = 16
+"""Files of a host that are read or written at once: those that wait for it share its answers."""
 
 PathResolver = Callable[[str], Awaitable[str]]
 """The absolute path of a file of the project, by its name. Raises ``OutsideProject``."""
+
+
+def files_at_once(workspace: TrackedWorkspace) -> int:
+    """How many files of a workspace to read or write at once."""
+    return AT_ONCE_ON_HOST if workspace.name.startswith(SCHEME) else AT_ONCE
 
 
 class FileWriter:

@@ -22,10 +22,10 @@ from newel.review.checkpoints import Checkpoints, FileVersions, RollbackPlan, Un
 from newel.review.last_run import LastRun
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind
-from newel.review.model.file_review import FileReview, ReviewError, root_of, stems_from
+from newel.review.model.file_review import FileReview, ReviewError, buffer, root_of, stems_from
 from newel.review.model.history import HistoryEntry, NothingToUndo, made_by
 from newel.review.model.patch import file_patch
-from newel.review.revert import restore_intact
+from newel.review.revert import is_version, restore_intact
 from newel.review.save import DiskSync, RefreshResult
 from newel.review.save_outcome import SaveProgress, SaveResult, SaveStopped
 from newel.review.serialize import (
@@ -36,7 +36,7 @@ from newel.review.serialize import (
     checkpoint_view,
     is_of,
 )
-from newel.review.store.ledger import Checkpoint, Ledger
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerError
 from newel.review.undo_order import UndoOrder, is_undo
 from newel.workspace.tracked import TrackedWorkspace
@@ -96,6 +96,11 @@ class ProjectReview:
         else:
             checkpoint = now
         return await self._plan_undo(checkpoint, order)
+
+    async def hint_for_earlier(self, checkpoint: Checkpoint) -> str:
+        """How to undo the run before one of which nothing can be undone, or to redo the one undone before; empty if there is none."""
+        verb = "redo" if is_undo(checkpoint) else "undo"
+        return _undo_hint((await self.order()).before(checkpoint), verb)
 
     async def order(self) -> UndoOrder:
         return UndoOrder(await anyio.to_thread.run_sync(self.ledger.checkpoints))
@@ -160,7 +165,7 @@ class ProjectReview:
         return is_undo(self.checkpoints.get(plan.checkpoint))
 
     def _changed_files(self, checkpoint: Checkpoint) -> bool:
-        """Whether a run changed files on the disk."""
+        """Whether a run changed files on disk."""
         wrote = [
             entry
             for entry in self.ledger.entries(run=checkpoint.run)
@@ -206,13 +211,16 @@ class ProjectReview:
         stopped by its ``progress``. Raises as ``DiskSync.save``.
         """
         saved: list[SaveResult] = []
+        undone = None
+        if plan.mode != "hard_all":  # which undoes later runs, too
+            undone = await anyio.to_thread.run_sync(self.checkpoints.get, plan.checkpoint)
         with anyio.CancelScope(shield=True):  # it is completed or dropped, never left halfway
             reviews = await self.checkpoints.rollback(plan, save=True)
             chosen = await anyio.to_thread.run_sync(
                 lambda: {review.path: self.checkpoints.restoring_hunks(plan, review) for review in reviews}
             )
             try:
-                saved += await self.saver.save(chosen, progress=progress)
+                saved += await self.saver.save(chosen, progress=progress, undone=undone)
             except LedgerError:
                 raise  # it is unknown which files were marked as written: `DiskSync.recover` completes the save
             except (ReviewError, WorkspaceError) as error:
@@ -271,8 +279,8 @@ def _undo_hint(checkpoint: Checkpoint | None, verb: str = "undo") -> str:
 def hunk_ids(
     ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False, reviews: Iterable[FileReview] = ()
 ) -> list[str]:
-    """The remaining hunks of a run; none if no hunk can be undone any more. With ``is_rest``, only those that can. ``reviews`` are
-    those of its files that are known. Blocks.
+    """The remaining hunks of a run, but in files that are as before it; none if no hunk can be undone any more. With ``is_rest``, only
+    those that can. ``reviews`` are those of its files that are known. Blocks.
     """
     restored = restored_hunks(ledger, checkpoint)
     known = {review.path: review for review in reviews}
@@ -280,7 +288,7 @@ def hunk_ids(
     can_go = False
     for before in checkpoint.files:
         review = known.get(before.path) or ledger.get(before.path)
-        shown, applied_ids = hunks_in(review, checkpoint.run, restored)
+        shown, applied_ids = hunks_in(review, before, checkpoint.run, restored)
         can_go |= bool(shown)
         ids += shown
         if applied_ids and (is_rest or not can_go):
@@ -300,8 +308,12 @@ def intact_hunks(
     return [hunk.id for hunk in whole.applied if hunk.id in wanted and hunk.intact]
 
 
-def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str], list[str]]:
-    """The hunks of a run in a file: those that are shown, and those that were saved. ``restored`` are those of ``restored_hunks``."""
+def hunks_in(
+    review: FileReview, before: FileVersion, run: str, restored: set[str]
+) -> tuple[list[str], list[str]]:
+    """The hunks of a run in a file: those that are shown, and those that were saved; none if the file is as ``before`` the run.
+    ``restored`` are those of ``restored_hunks``.
+    """
     shown = [
         hunk.id
         for hunk in review.hunks
@@ -312,6 +324,8 @@ def hunks_in(review: FileReview, run: str, restored: set[str]) -> tuple[list[str
         for applied_hunk in review.applied
         if applied_hunk.run == run or stems_from(applied_hunk.id, restored)
     ]
+    if (shown or applied) and is_version(buffer(review), before):
+        return [], []
     return shown, applied
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from newel.review.model.file_review import (
 )
 from newel.review.model.history import HistoryEntry, patched, reverse
 from newel.review.model.line_ranges import LineRangeSet, touch
+from newel.review.model.moves import LineChange, halves_of_moves
 from newel.review.model.rebase import carried, kept
 from newel.review.model.revert_applied import in_the_way, restored, reverted
 from newel.review.store.ledger import Checkpoint, FileVersion
@@ -72,8 +74,15 @@ def restore_to(
     """Restore a file to a checkpoint, where it has these ``lines``. ``entries`` is the history up to ``review``."""
     then = _then(review, entries, checkpoint, before)
     after = _as_then(review, then) if then else restored(review, lines, new_hunk_id)
-    names = tuple(hunk.id for hunk in review.hunks if hunk not in after.hunks)
-    return RevertStep(review, review if _is_same(review, after) else after, names)
+    if _is_same(review, after):
+        return RevertStep(review, review)
+    earlier = {hunk.id for hunk in then.applied} if then else set[str]()
+    undone = [hunk.id for hunk in review.applied if hunk.id not in earlier]
+    applied = tuple(
+        hunk if hunk.id in earlier else msgspec.structs.replace(hunk, intact=False) for hunk in review.applied
+    )
+    names = (*(hunk.id for hunk in review.hunks if hunk not in after.hunks), *undone)
+    return RevertStep(review, msgspec.structs.replace(after, applied=applied), names)
 
 
 def _then(
@@ -89,12 +98,12 @@ def _then(
             break
         then.append(patched(then[-1], reverse(entry.forward)))
     then.reverse()
-    by_buffer = (review for review in then if _is(buffer(review), before))
-    by_base = (review for review in then if _is(review.base, before))
+    by_buffer = (review for review in then if is_version(buffer(review), before))
+    by_base = (review for review in then if is_version(review.base, before))
     return next(by_buffer, None) or next(by_base, None)
 
 
-def _is(lines: Lines, before: FileVersion) -> bool:
+def is_version(lines: Lines, before: FileVersion) -> bool:
     """Whether lines make the file that a checkpoint has."""
     content = content_of(lines)
     if content is None or not before.blob:
@@ -207,6 +216,8 @@ def revert_hunks(review: FileReview, history: FileHistory, run: str, names: Hunk
         if name not in current and (now := successors.get(root_of(name))) in proposed
     }
     blocked = newer | stale | in_the_way(after, in_place)
+    if not blocked.keys().isdisjoint(in_place):
+        blocked |= _torn_moves(whole, chain([whole], _states(review, history.read)), in_place, blocked)
     after = reverted(after, [name for name in in_place if name not in blocked], new_hunk_id)
     gone = [name for name in named if name in current and name not in blocked]
     is_changed = after.hunks != review.hunks
@@ -217,6 +228,45 @@ def revert_hunks(review: FileReview, history: FileHistory, run: str, names: Hunk
         RevertConflict(path=review.path, hunk=name, reason=blocked[name]) for name in named if name in blocked
     ]
     return RevertStep(review, after, tuple(gone), tuple(conflicts))
+
+
+def _torn_moves(
+    review: FileReview, states: Iterable[FileReview], names: Sequence[str], blocked: Collection[str]
+) -> dict[str, str]:
+    """The reasons for those of the saved hunks ``names`` that would be undone without the other half of a move, which is ``blocked``.
+    ``states`` are those of the review, the latest first.
+    """
+    stays = dict.fromkeys(name for name in names if name in blocked)
+    if len(stays) == len(names):
+        return {}
+    starts = {hunk.id: hunk.a for hunk in review.applied}
+    halves = halves_of_moves(_line_changes(states, names), stays)
+    return {
+        name: f"{review.path}:{max(starts[name], 1)}: hunk {name} cannot be undone by itself: it belongs to a move, and its other half, hunk {other}, stays."
+        for name, other in halves.items()
+    }
+
+
+def _line_changes(states: Iterable[FileReview], names: Sequence[str]) -> dict[str, LineChange]:
+    """What saved hunks have replaced, and by what: as it stands, or as it stood last."""
+    remaining = set(names)
+    found: dict[str, LineChange] = {}
+    for then in states:
+        for hunk in then.applied:
+            if hunk.intact and hunk.id in remaining:
+                found[hunk.id] = LineChange(hunk.before, then.base[hunk.a : hunk.b])
+        remaining -= found.keys()
+        if not remaining:
+            break
+    return found
+
+
+def _states(review: FileReview, read: Callable[[], Sequence[HistoryEntry]]) -> Iterator[FileReview]:
+    """The review now and at each earlier time, the latest first."""
+    yield review
+    for entry in reversed(read()):
+        review = patched(review, reverse(entry.forward))
+        yield review
 
 
 def _withdrawn(
@@ -256,7 +306,8 @@ def restore_intact(
     review: FileReview, read: Callable[[], Sequence[HistoryEntry]], ids: Collection[str]
 ) -> FileReview:
     """Mark applied hunks as intact again that were overwritten, if the change that overwrote them was undone, so that their lines
-    are as before. ``read`` reads the history up to ``review``. Slow, so only done if one of the hunks ``ids`` was overwritten.
+    are as before; those that were undone themselves, only where the file is as it was. ``read`` reads the history up to ``review``.
+    Slow, so only done if one of the hunks ``ids`` was overwritten.
     """
     broken = {hunk.id for hunk in review.applied if not hunk.intact}
     if broken.isdisjoint(ids):
@@ -265,9 +316,15 @@ def restore_intact(
     last: dict[str, tuple[Lines, AppliedHunk]] = {}
     first: dict[str, tuple[Lines, AppliedHunk]] = {}
     now = review
+    undone: set[str] = set()
+    latest: dict[str, str] = {}  # whether an entry was undone or redone last
     for entry in reversed(read()):
         if not broken:
             break
+        if entry.of:
+            latest.setdefault(entry.of, entry.kind)
+        elif entry.kind == "rollback" and latest.get(entry.id) != "undo":
+            undone.update(entry.hunks)
         now = patched(now, reverse(entry.forward))
         broken_by_id = {hunk.id: hunk for hunk in now.applied if hunk.id in broken}
         for name, hunk in broken_by_id.items():
@@ -280,7 +337,8 @@ def restore_intact(
     again = dict(same)  # positions are known where the file was the same as now
     taken = LineRangeSet(len(review.base), ((hunk.a, hunk.b) for hunk in again.values()))
     for seen in (last, first):
-        for lines, ones in _by_text(seen):
+        # Lines like those that an undo has removed are others.
+        for lines, ones in _by_text({name: where for name, where in seen.items() if name not in undone}):
             for relocated in _relocate(lines, review.base, [hunk for hunk in ones if hunk.id not in again]):
                 if not taken.touch(relocated.a, relocated.b):
                     taken.add(relocated.a, relocated.b)
@@ -299,12 +357,13 @@ def _by_text(seen: Mapping[str, tuple[Lines, AppliedHunk]]) -> Iterable[tuple[Li
 
 
 def _relocate(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[AppliedHunk]:
-    """The current positions of the lines of applied hunks, except those whose lines are gone or ambiguous."""
+    """The current positions of the lines of applied hunks, except those whose lines are gone, put back or ambiguous."""
     if not applied:
         return []
     spans = diff(then, now)
     changed = LineRangeSet(len(then), (_reach(span, then, now) for span in spans))
-    return carried([hunk for hunk in applied if not changed.touch(hunk.a, hunk.b)], spans)
+    untouched = [hunk for hunk in applied if not changed.touch(hunk.a, hunk.b)]
+    return [hunk for hunk in carried(untouched, spans, now) if hunk.intact]
 
 
 def _reach(span: LineSpan, then: Lines, now: Lines) -> tuple[int, int]:

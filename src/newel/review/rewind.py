@@ -24,7 +24,7 @@ from newel.review.model.rebase import saved
 from newel.review.project import ProjectReview, hunks_in, intact_hunks, restored_hunks
 from newel.review.revert import FileHistory, HunkNames, RevertConflict, revert_hunks
 from newel.review.save_outcome import SaveProgress, SaveResult
-from newel.review.store.ledger import Checkpoint
+from newel.review.store.ledger import Checkpoint, FileVersion
 from newel.review.undo_order import UndoOrder
 
 
@@ -78,9 +78,10 @@ def _plan(
         review = project.ledger.get(path)
         simulated = _SimulatedFile(review, project.ledger.entries(path=path))
         for checkpoint in runs:
-            if any(before.path == path for before in checkpoint.files):
+            if version := next((each for each in checkpoint.files if each.path == path), None):
                 is_rest = order.is_partly_rolled_back(checkpoint)
-                simulated.undo(checkpoint, restored_hunks(project.ledger, checkpoint), is_rest=is_rest)
+                restored = restored_hunks(project.ledger, checkpoint)
+                simulated.undo(checkpoint.run, version, restored, is_rest=is_rest)
         conflicts += simulated.conflicts
         before, after = buffer(review), buffer(simulated.review)
         if before != after:
@@ -98,19 +99,21 @@ class _SimulatedFile:
         self.conflicts: list[RevertConflict] = []
         self._entries = [each for each in entries if each.rev <= review.rev]
 
-    def undo(self, checkpoint: Checkpoint, restored: set[str], *, is_rest: bool) -> None:
-        """``is_rest``: an earlier undo has left a part, and hunks that cannot be undone are none of it."""
+    def undo(self, run: str, version: FileVersion, restored: set[str], *, is_rest: bool) -> None:
+        """Undo a run before which the file was this ``version``. ``is_rest``: an earlier undo has left a part, and hunks that cannot be
+        undone are none of it.
+        """
         before = self.review
-        history = FileHistory.of(self._entries, checkpoint.run)
-        shown, applied = hunks_in(before, checkpoint.run, restored)
+        history = FileHistory.of(self._entries, run)
+        shown, applied = hunks_in(before, version, run, restored)
         if is_rest:
             applied = intact_hunks(before, lambda: self._entries, applied)
-        step = revert_hunks(before, history, checkpoint.run, HunkNames([*shown, *applied]))
+        step = revert_hunks(before, history, run, HunkNames([*shown, *applied]))
         self.conflicts += step.conflicts
         if step.after is before:
             return
         after = msgspec.structs.replace(step.after, rev=before.rev + 1)
-        self._add(entry("rollback", before, after, run=f"rewind of {checkpoint.run}"), after)
+        self._add(entry("rollback", before, after, hunks=step.hunks, run=f"rewind of {run}"), after)
         known = {hunk.id for hunk in before.hunks}
         fresh = [hunk.id for hunk in after.hunks if hunk.id not in known and hunk.state == "accepted"]
         if fresh:

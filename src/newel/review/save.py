@@ -26,7 +26,7 @@ import anyio.to_thread
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import new_id
 from newel.concurrency import map_concurrently
-from newel.review.file_writer import FileWriter
+from newel.review.file_writer import FileWriter, files_at_once
 from newel.review.folders import parents, remove_empty
 from newel.review.model.file_kinds import has_other_kinds
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
@@ -51,7 +51,7 @@ from newel.review.save_plans import (
     replaced_folders,
     sort_plans,
 )
-from newel.review.store.ledger import Ledger
+from newel.review.store.ledger import Checkpoint, Ledger
 from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.review.store.schema import LedgerError
 from newel.workspace.snapshots.tree import is_kept, state_mode
@@ -62,9 +62,6 @@ LARGEST: Final = 32 << 20
 
 SMALL: Final = 64 << 10
 """Up to this many bytes, to compute a hash takes less time than to ask a thread for it."""
-
-MAX_CONCURRENT_FILES: Final = 4
-"""Files that are read or written at once: each waits for the disk or a host. More gain little, and their threads wait for each other."""
 
 ATTEMPTS: Final = 20
 """How often a file is read again if another process changes its review meanwhile."""
@@ -91,11 +88,6 @@ class _LedgerEntry(NamedTuple):
     review: FileReview
     is_below_link: bool
 
-    @property
-    def may_be_another_kind(self) -> bool:
-        """Whether a run replaced a regular file by something else, or the reverse, or proposes to."""
-        return has_other_kinds(self.review)
-
 
 class DiskSync:
     """Synchronizes files and ledger. Several instances may work on one ledger, also in several processes. Paths are
@@ -107,6 +99,7 @@ class DiskSync:
         self._ledger = ledger
         self.workspace = workspace
         self._writer = FileWriter(ledger, workspace)
+        self._at_once = files_at_once(workspace)
 
     @property
     def root(self) -> str:
@@ -123,9 +116,7 @@ class DiskSync:
 
     async def refresh_all(self, paths: Iterable[str]) -> RefreshResult:
         """Update several reviews. A file that cannot be read is a problem; it does not affect the others. Raises ``LedgerError``."""
-        results = dict(
-            await map_concurrently(self._try_refresh, list(dict.fromkeys(paths)), MAX_CONCURRENT_FILES)
-        )
+        results = dict(await map_concurrently(self._try_refresh, list(dict.fromkeys(paths)), self._at_once))
         return RefreshResult(
             [result for result in results.values() if not isinstance(result, str)],
             {path: result for path, result in results.items() if isinstance(result, str)},
@@ -176,7 +167,7 @@ class DiskSync:
         return review
 
     async def _read_state(self, known: _LedgerEntry, where: str, *, itself: bool = False) -> PlannedFile:
-        """The current state of a file on the disk, including its bytes. ``where`` is its absolute path."""
+        """The current state of a file on disk, including its bytes. ``where`` is its absolute path."""
         path = known.review.path
         node = None if known.is_below_link else await self.workspace.lstat(where)
         if node is None:
@@ -188,7 +179,7 @@ class DiskSync:
             if len(data) <= SMALL:
                 return file_of_bytes(data, stat.S_IMODE(node.mode))
             return await anyio.to_thread.run_sync(file_of_bytes, data, stat.S_IMODE(node.mode))
-        if not itself and not known.may_be_another_kind:
+        if not itself and not has_other_kinds(known.review):
             what = "a directory" if stat.S_ISDIR(node.mode) else "not a regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
         if not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
@@ -218,7 +209,7 @@ class DiskSync:
         path = known.review.path
         if known.is_below_link:
             return path  # a link replaces a folder: do not follow it
-        if itself or known.may_be_another_kind:
+        if itself or has_other_kinds(known.review):
             # It may be a link itself, to anywhere.
             folder, name = posixpath.split(path)
             return posixpath.join(await checked_path(self.workspace, folder), name) if folder else path
@@ -247,10 +238,6 @@ class DiskSync:
         is_below_link = any(kind_of(self._ledger.get(folder).base) == "link" for folder in folders)
         return _LedgerEntry(self._ledger.get(path), is_below_link)
 
-    def may_be_another_kind(self, path: str) -> bool:
-        """Whether a run replaced a regular file by something else, or the reverse, or proposes to. Blocks."""
-        return has_other_kinds(self._ledger.get(path))
-
     # -- to the disk --------------------------------------------------------------------------------
 
     async def save(
@@ -260,10 +247,12 @@ class DiskSync:
         revs: Mapping[str, int] | None = None,
         overwrite: Collection[str] = (),
         progress: SaveProgress | None = None,
+        undone: Checkpoint | None = None,
     ) -> list[SaveResult]:
         """Write the hunks of each path (None: the accepted ones) to the disk, whatever their state; the others stay in review.
         ``revs`` are the revisions that the caller knows. Hunks that were saved before are skipped, so a repeated call is safe.
-        ``overwrite`` are the paths for which the user has confirmed that kept conflicts replace what others wrote on the disk.
+        ``overwrite`` are the paths for which the user has confirmed that kept conflicts replace what others wrote on disk. ``undone``
+        is the checkpoint of the run that this save undoes.
 
         First all files are checked. If one differs from its review, the review is updated from the disk, and ``Conflict`` is raised;
         after that, ``StaleRevision``, ``UnknownHunk`` or ``OverwritesDisk``, no file has changed. If a file cannot be written,
@@ -274,7 +263,7 @@ class DiskSync:
         plans: list[SavePlan] = []
         changed: list[str] = []
         for review, ids, is_changed in await map_concurrently(
-            self._check, list(chosen.items()), MAX_CONCURRENT_FILES
+            self._check, list(chosen.items()), self._at_once
         ):
             known_reviews[review.path] = review
             if is_changed:
@@ -283,14 +272,14 @@ class DiskSync:
                 plans += await self._plan(review, ids, (revs or {}).get(review.path))
         if changed:
             raise Conflict(
-                f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review again."
+                f"{', '.join(changed)} changed on disk since the review. Nothing was written; look at the review again."
             )
         if unconfirmed := [
             plan.saving.path for plan in plans if plan.saving.overwrites and plan.saving.path not in overwrite
         ]:
             raise OverwritesDisk(unconfirmed)
         with anyio.CancelScope(shield=True):
-            for saved_file in await self._execute(plans, progress or SaveProgress()):
+            for saved_file in await self._execute(plans, progress or SaveProgress(), undone):
                 known_reviews[saved_file.path] = saved_file.review
         counts = {plan.saving.path: len(plan.saving.ids) for plan in plans}
         return [SaveResult.of(known_reviews[path], counts.get(path, 0)) for path in chosen]
@@ -318,7 +307,9 @@ class DiskSync:
             await anyio.to_thread.run_sync(self._ledger.blob, plan.blob)  # fail before anything is written
         return [plan]
 
-    async def _execute(self, plans: Sequence[SavePlan], progress: SaveProgress) -> list[SaveResult]:
+    async def _execute(
+        self, plans: Sequence[SavePlan], progress: SaveProgress, undone: Checkpoint | None
+    ) -> list[SaveResult]:
         if not plans:
             return []
         plans = sort_plans(plans)
@@ -331,12 +322,12 @@ class DiskSync:
             for group in independent_groups(await self._writer.open_folders(plans, self._where)):
                 await self._write_group(group, done, progress)
                 if removes and not group[0].after.exists:
-                    await self._remove_empty_folders([group[0].saving], planned_paths, opened)
+                    await self._remove_empty_folders([group[0].saving], planned_paths, opened, undone=undone)
             await self._writer.shut_folders(plans, self._where)
         except LedgerError:
             raise  # the next process marks what was written
         except _Stopped:
-            await self._leave_the_rest(plans, done)
+            await self._leave_the_rest(plans, done, undone)
             await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
             raise SaveStopped([*done.values()], len(plans)) from None
         except (WorkspaceError, ReviewError) as error:
@@ -345,17 +336,19 @@ class DiskSync:
                 written = [done[path] for path in planned_paths if path in done]
                 raise SaveFailed(failure_message(error, planned_paths, done), written) from error
             raise
-        await self._remove_empty_folders(intent.files)
+        await self._remove_empty_folders(intent.files, undone=undone)
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return list(done.values())
 
-    async def _leave_the_rest(self, plans: Sequence[SavePlan], done: Collection[str]) -> None:
+    async def _leave_the_rest(
+        self, plans: Sequence[SavePlan], done: Collection[str], undone: Checkpoint | None
+    ) -> None:
         """Leave no trace of files that are not ``done``: folders that were opened for them, and folders that are empty now."""
         left = [plan._replace(after=plan.before) for plan in plans if plan.saving.path not in done]
         written = [plan for plan in plans if plan.saving.path in done]
         with suppress(ReviewError, WorkspaceError):  # the next refresh of the folder reports the problem
             await self._writer.shut_folders([*written, *left] if written else [], self._where)
-        await self._remove_empty_folders(plan.saving for plan in written)
+        await self._remove_empty_folders((plan.saving for plan in written), undone=undone)
 
     async def _write_group(
         self, plans: Sequence[SavePlan], done: dict[str, SaveResult], progress: SaveProgress
@@ -378,7 +371,7 @@ class DiskSync:
             if not errors and not progress.is_stopped:
                 await write(plan)
 
-        await map_concurrently(write_unless_failed, plans, MAX_CONCURRENT_FILES)
+        await map_concurrently(write_unless_failed, plans, self._at_once)
         for plan in plans:
             if plan.saving.path not in done:
                 if progress.is_stopped:
@@ -399,7 +392,7 @@ class DiskSync:
             if not (await self._read_state(await self._look_up(path), where)).is_like(plan.after):
                 await self.refresh(path)
                 raise Conflict(
-                    f"{path} changed on the disk while it was being saved, and was not written. Look at the review again."
+                    f"{path} changed on disk while it was being saved, and was not written. Look at the review again."
                 ) from error
         review = await anyio.to_thread.run_sync(self._mark, plan)
         if not plan.after.is_like(file_of(review.base)):  # the hunk was edited meanwhile
@@ -429,17 +422,21 @@ class DiskSync:
         savings: Iterable[PlannedWrite],
         excluded: Collection[str] = (),
         opened: AbstractSet[str] = frozenset(),
+        *,
+        undone: Checkpoint | None = None,
     ) -> None:
-        """Remove folders that a run created for files that are gone again, and those in folders to be replaced."""
+        """Remove folders that a run created for files that are gone again, and those in folders to be replaced. Where a run is ``undone``,
+        those that others created stay: they were there before it.
+        """
         removed = [saving.path for saving in savings if saving.after == text_hash(())]
         if removed:
-            checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
+            checkpoints = [undone] if undone else await anyio.to_thread.run_sync(self._ledger.checkpoints)
             await remove_empty(self.workspace, removed, checkpoints, excluded, opened)
 
     # -- after a crash ------------------------------------------------------------------------------
 
     async def recover(self) -> list[SaveResult]:
-        """Finish interrupted saves. A file that has changed since, on the disk or in its review, is left to the user, and so is one
+        """Finish interrupted saves. A file that has changed since, on disk or in its review, is left to the user, and so is one
         that cannot be written: its hunks stay in review.
         """
         done: list[SaveResult] = []

@@ -26,11 +26,11 @@ class NotText(ReviewError):
 
 
 class OverwritesDisk(ReviewError):
-    """A save would replace lines that were changed on the disk since they were proposed, and the user has not confirmed that."""
+    """A save would replace lines that were changed on disk since they were proposed, and the user has not confirmed that."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(
-            f"{', '.join(paths)} changed on the disk where you kept a conflict. Nothing was written; confirm to overwrite "
+            f"{', '.join(paths)} changed on disk where you kept a conflict. Nothing was written; confirm to overwrite "
             f"{'its current lines' if len(paths) == 1 else 'their current lines'}."
         )
 
@@ -172,7 +172,7 @@ def checkpoint_of_save(ledger: Ledger, run: str, before: FileReview) -> Checkpoi
     """A checkpoint of a file that a save overwrites. An undo of the agent's run restores what its hunks replaced; the user's own
     lines are of no run, so the save is one.
     """
-    title = f"Saved over changes on the disk: {before.path}"
+    title = f"Saved over changes on disk: {before.path}"
     files = (file_version(ledger, before.path, before.base),)
     return Checkpoint(id=f"cp_{new_id()[:16]}", created=now(), run=run, title=title, files=files)
 

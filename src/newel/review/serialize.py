@@ -86,7 +86,7 @@ class BundleHunk(View, frozen=True):
 
 
 class BundleFile(View, frozen=True):
-    """``base_file_hash`` is ``sha256:…`` of the file on the disk as the ledger knows it, ``none`` for no file.
+    """``base_file_hash`` is ``sha256:…`` of the file on disk as the ledger knows it, ``none`` for no file.
     ``accepted_patch`` contains the accepted and unsaved changes, as one diff for ``git apply`` and ``patch``; it
     is empty if there are none. ``kind`` is ``file``, ``link``, ``folder`` or ``pipe``: that of the buffer, or of
     the base if the file is deleted. ``change`` is ``created``, ``deleted``, ``modified``, ``mode`` or ``kind``;

@@ -101,7 +101,7 @@ async def _plan(files: ReviewFiles, journal: JobJournal, accepted: Sequence[str]
         and not await _is_own_save(files, plan)
     ]
     if changed:
-        problem = f"{', '.join(changed)} changed on the disk since the review was shown. Nothing was applied."
+        problem = f"{', '.join(changed)} changed on disk since the review was shown. Nothing was applied."
         await _record_conflict(files, journal, problem, changed)
         raise Conflict(f"{problem} Reload the review, or run the job again on the new version.")
     if conflicts := sorted(requested.intersection(_conflicts(reviews))):

@@ -143,9 +143,9 @@ def _search(paths: Sequence[str], terms: Sequence[str], limit: int) -> FoundFile
     found = _search_words(paths, terms, limit)
     if found.files or not terms:
         return found
-    letters = re.compile(".*".join(map(re.escape, "".join(terms))))
+    letters = re.compile("".join(f"[^{letter}]*+{letter}" for letter in map(re.escape, "".join(terms))))
     loose = sorted(
-        (path for path in paths if letters.search(path.casefold())), key=lambda path: (len(path), path)
+        (path for path in paths if letters.match(path.casefold())), key=lambda path: (len(path), path)
     )
     ranked = loose[:MAX_RANKED]
     best = tuple(ranked[at] for at in fuzzy_matches(ranked, "".join(terms))[:limit])

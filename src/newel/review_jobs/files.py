@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from anyio.to_thread import run_sync
 
+from newel.review.model.file_kinds import has_other_kinds
 from newel.review.model.file_lines import MAX_TEXT, Content, content_of
 from newel.review.model.file_review import FileReview, buffer
 from newel.review.model.history import earlier
@@ -53,7 +54,8 @@ class ReviewFiles:
 
     async def _is_link_or_folder(self, name: str) -> bool:
         def check() -> bool:
-            return bool(self.ledger.get(name).hunks) and self.saver.may_be_another_kind(name)
+            review = self.ledger.get(name)
+            return bool(review.hunks) and has_other_kinds(review)
 
         return await run_sync(check)
 
@@ -113,7 +115,7 @@ class ReviewFiles:
         return msgspec.structs.replace(state, kind=kind, size=size, content=None)
 
     async def stamps(self, paths: Sequence[str]) -> Stamps:
-        """Stamps that change with files and folders on the disk, for windows that poll: one request to the host, and nothing is read."""
+        """Stamps that change with files and folders on disk, for windows that poll: one request to the host, and nothing is read."""
         inside: list[str] = []
         for path in paths:
             with suppress(OutsideProject):

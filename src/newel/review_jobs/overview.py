@@ -168,7 +168,7 @@ class Overview:
             title=checkpoint.title,
             files=tuple(_name_moves(files, self._moves(checkpoint, files))),
             is_undone=order.is_undone(checkpoint),
-            kept_files=self._kept_files(checkpoint, order),
+            kept_files=self._kept_files(checkpoint, order, files),
         )
 
     def _moves(self, checkpoint: Checkpoint, files: Sequence[FileCounts]) -> Mapping[str, str]:
@@ -192,14 +192,17 @@ class Overview:
             [(path, after) for path, (before, after) in changes.items() if path in new and before == NO_FILE],
         )
 
-    def _kept_files(self, checkpoint: Checkpoint, order: UndoOrder) -> tuple[str, ...]:
-        """The files of an undone run that the undo has not changed, although the run had."""
+    def _kept_files(
+        self, checkpoint: Checkpoint, order: UndoOrder, files: Sequence[FileCounts]
+    ) -> tuple[str, ...]:
+        """The files of an undone run that the undo has not changed, although the run had. Rejected hunks left nothing to undo."""
         if not order.is_undone(checkpoint):
             return ()
         undo = order.now(checkpoint)
         undone = {entry.path for entry in self._ledger.entries(run=undo.run, kind="rollback")}
+        rejected = {file.file_path for file in files if file.rejected and not file.applied}
         run = self._ledger.entries(run=checkpoint.run)
-        return tuple(dict.fromkeys(entry.path for entry in run if entry.path not in undone))
+        return tuple(dict.fromkeys(entry.path for entry in run if entry.path not in undone | rejected))
 
     def _runs_of(self, path: str, revision: Revision | None) -> Mapping[str, FileCounts]:
         if revision is None:

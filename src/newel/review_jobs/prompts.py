@@ -58,7 +58,7 @@ def describe_hunk(review: FileReview, position: HunkPosition, title: str) -> str
     if hunk.is_shown:
         lines = "no lines (it only removes some)" if first > last else f"the lines {first} to {last}"
         parts = [f"This is about one proposed change of {review.path}: {lines} as you read the file now."]
-        parts += [*_quoted("The proposal:", here), *_quoted("The lines that it replaces on the disk:", old)]
+        parts += [*_quoted("The proposal:", here), *_quoted("The lines that it replaces on disk:", old)]
     else:
         parts = [
             f"This is about one proposed change of {review.path} that does not stand there now.",

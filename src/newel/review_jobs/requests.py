@@ -144,7 +144,7 @@ class UndoRequest(Request, frozen=True):
 
 class SaveFile(Request, frozen=True):
     """``rev`` is the revision that the user saw; without it, the current revision is saved. An accepted conflict replaces what others
-    wrote on the disk since it was proposed: without ``overwrite`` it is refused with 409 (``overwrites_disk``), and no file is written.
+    wrote on disk since it was proposed: without ``overwrite`` it is refused with 409 (``overwrites_disk``), and no file is written.
     """
 
     file_path: Name

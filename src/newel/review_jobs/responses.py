@@ -203,8 +203,8 @@ class SavedFile(Payload, frozen=True):
 
 class FileState(FileView, frozen=True):
     """A file under review. ``content`` is the text of its buffer if ``kind`` is ``text``, else null. ``absent``: the file would
-    not exist. ``binary``: not UTF-8 text. ``too_large``: more than 2 MiB. ``directory``, ``special``: the path on the disk is
-    not a file. ``size`` is in bytes; ``base_size`` is that of the file on the disk as the ledger knows it, or null.
+    not exist. ``binary``: not UTF-8 text. ``too_large``: more than 2 MiB. ``directory``, ``special``: the path on disk is
+    not a file. ``size`` is in bytes; ``base_size`` is that of the file on disk as the ledger knows it, or null.
     """
 
     kind: FileKind
@@ -311,7 +311,7 @@ class FolderEntry(Payload, frozen=True):
 
 
 class Stamps(Payload, frozen=True):
-    """A stamp for each path, in the order of the request. It changes with the file on the disk, and that of a folder with its names;
+    """A stamp for each path, in the order of the request. It changes with the file on disk, and that of a folder with its names;
     ``none``: nothing is there, or it is not in the project.
     """
 

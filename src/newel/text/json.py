@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -49,6 +50,19 @@ def decode_json(data: bytes | str, kind: type[T] | msgspec.json.Decoder[T]) -> T
         raise msgspec.DecodeError("nested too deeply") from None
     except UnicodeError as error:
         raise msgspec.DecodeError(str(error)) from error
+
+
+def describe_syntax_error(file: Path, data: bytes, error: Exception) -> str:
+    """Why the content of a file is not JSON, which ``error`` says in part; with the line, if that is known. Without a full stop."""
+    import json
+
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as syntax:
+        return f"{file}, line {syntax.lineno}: this is not valid JSON: {syntax.msg}"
+    except (ValueError, RecursionError):
+        pass
+    return f"{file}: this is not valid JSON: {error}"
 
 
 MAX_REPAIR = 8 * 1024
@@ -145,3 +159,13 @@ def to_json(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return msgspec.json.encode(without_surrogates(msgspec.to_builtins(value)))
+
+
+def to_printable_json(value: object) -> str:
+    r"""Encode for a terminal: what it would not print, such as a character that turns the text around, is written as ``\uXXXX``."""
+    text = to_json(value).decode()
+    if text.isprintable():
+        return text
+    import json
+
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)

@@ -45,12 +45,13 @@ def line_of_key(text: str, at: tuple[str, ...]) -> int:
     seen: Counter[tuple[str, ...]] = Counter()
     best, found = 0, 1
     for number, line in enumerate(text.split("\n"), 1):
-        if header := re.match(r"\s*(\[+)([^\]]*)\]", line):
+        if header := re.match(r"\s*+(\[++)([^\]]*)\]", line):
             path = table = _keys(header[2])
             if header[1] == "[[":
-                path = table = (*path, str(seen[path]))
-                seen[_keys(header[2])] += 1
-        elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
+                table = (*path, str(seen[path]))
+                seen[path] += 1
+                path = table[: max(len(at), len(path))]  # without the number for who asks about the array
+        elif (key := re.match(r"([^=#]++)=", line)) is not None:
             path = (*table, *_keys(key[1]))
         else:
             continue

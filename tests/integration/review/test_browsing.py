@@ -137,3 +137,11 @@ def test_files_are_found_by_words_of_their_paths_best_first(tmp_path: Path) -> N
         few = at.get("/find", query="page", limit=1)
         assert (few["files"], few["more"]) == (["new/page.md"], True)
         assert at.get("/find", query="no such")["files"] == []
+        assert at.get("/find", query="the.md")["files"] == ["docs/The Page.md"]
+
+
+def test_a_name_of_one_letter_does_not_hold_up_the_search(tmp_path: Path) -> None:
+    """Every front end waits for it: the search runs in their process."""
+    with review(tmp_path) as at:
+        (at.newel.project / ("a" * 250)).write_text("")
+        assert at.get("/find", query="aaaaab")["files"] == []

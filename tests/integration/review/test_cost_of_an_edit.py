@@ -109,8 +109,8 @@ async def test_a_later_edit_on_a_host_takes_four_requests(
     async with recorded_agent(SshWorkspace(connection, root=str(project)), tmp_path / "home", EDITS) as agent:
         await agent.prompt("first")
         transactions.clear()
-        count_calls(monkeypatch, counts, connection, "ask")
-        count_calls(monkeypatch, counts, connection, "change")
+        for name in ("ask", "ask_quick", "change"):
+            count_calls(monkeypatch, counts, connection, name)
         await agent.prompt("second")
     assert (project / NAME).read_text() == "3\nother\n"
     assert transactions["flushed"] == 1

@@ -404,6 +404,7 @@ async def test_what_a_server_or_the_user_changes_after_the_run_is_recorded_apart
         assert any(message.startswith("Still running: sleep 20") for message in said)
         (project / "src/deep/c.txt").write_text("by the user\n")
         await agent.prompt("do nothing")
+        assert len([message for message in said if message.startswith("Still running")]) == 1
         review = (await recorder_of(agent)).project
         between, first = review.ledger.checkpoints()
         assert between.title.startswith("While sleep 20 (pid ")

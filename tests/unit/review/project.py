@@ -58,7 +58,7 @@ class Project:
         return self.ledger.get(name)
 
     def agrees(self, name: str) -> bool:
-        """Whether the ledger's base equals the file on the disk."""
+        """Whether the ledger's base equals the file on disk."""
         path = self.folder / name
         there = lines_of(path.read_bytes(), path.stat().st_mode & 0o777) if path.exists() else ()
         return content_of(self.ledger.get(name).base) == content_of(there)

@@ -119,7 +119,7 @@ async def test_hunks_proposed_before_a_run_stay_undecided_after_its_rollback(
     await points.rollback(plan)
     assert [(hunk.id, hunk.state) for hunk in project.ledger.get("a").hunks] == [(early, "pending")]
 
-    # The same with the run's hunk on the disk by then.
+    # The same with the run's hunk on disk by then.
     await hard(project, points, (await points.begin(plan.run)).id)
     await project.saver.save({"a": [late]})
     assert path.read_bytes() == b"one\n2\n3\n4\n5\n"

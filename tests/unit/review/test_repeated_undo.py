@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.review.model.file_lines import lines_of
-from newel.review.model.file_review import Lines, root_of
+from newel.review.model.file_review import Lines, buffer, root_of
 from newel.review.model.rebase import rebased, saved
+from newel.review.project import intact_hunks
 from newel.review.revert import FileHistory, HunkNames, RevertStep, revert_hunks
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.applied_sink import recorded
@@ -44,8 +45,15 @@ def took_back(ledger: Ledger, run: str) -> None:
     step = taking_back(ledger, run)
     assert step.conflicts == ()
     if step.after is not step.before:
-        ledger.change("f", "rollback", lambda _: step.after, run=f"rollback of {run}")
+        ledger.change("f", "rollback", lambda _: step.after, hunks=step.hunks, run=f"rollback of {run}")
         ledger.change("f", "save", saved)
+
+
+def left(ledger: Ledger, run: str) -> list[str]:
+    """The hunks of a run that could be undone."""
+    review = ledger.get("f")
+    ids = [one.id for one in review.applied if one.run == run]
+    return intact_hunks(review, lambda: ledger.entries(path="f"), ids)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -53,6 +61,7 @@ def took_back(ledger: Ledger, run: str) -> None:
 @example(
     ["\n", "b\n\nb\n", "\nb\n\n", None]
 )  # lines that could be either of two, unless one compares the unchanged places
+@example(["", "a\nb\n", "b\na\n"])  # what went is still there: at another place
 def test_runs_can_be_undone_one_by_one_the_latest_first(texts: list[str | None]) -> None:
     with Ledger.open(None) as ledger:
         for number, text in enumerate(texts):
@@ -60,6 +69,10 @@ def test_runs_can_be_undone_one_by_one_the_latest_first(texts: list[str | None])
         for number in reversed(range(1, len(texts))):
             took_back(ledger, f"r{number}")
             assert ledger.get("f").base == made(texts[number - 1])
+            if (
+                texts[number - 1] not in texts[number:]
+            ):  # else it looks like a later state, in which the hunks stand
+                assert left(ledger, f"r{number}") == []
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -87,6 +100,83 @@ def test_foreign_lines_beside_an_undo_stay(
         ledger.change("f", "rebase", lambda now: rebased(now, made("".join(texts))))
         took_back(ledger, "mine")
         assert ledger.get("f").base == made("".join(kept))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    count=st.integers(2, 8),
+    run=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 3), st.integers(0, 7)), min_size=1, max_size=2),
+    mine=st.lists(st.tuples(st.integers(0, 7), st.integers(1, 3), st.integers(0, 7)), max_size=2),
+    begins_again=st.booleans(),
+    place=st.integers(0, 7),
+)
+@example(count=3, run=[(2, 1, 1)], mine=[(0, 1, 1)], begins_again=False, place=0)  # it lost the moved line
+@example(count=5, run=[(3, 1, 2)], mine=[], begins_again=False, place=3)  # it wrote the line again
+@example(count=3, run=[(2, 1, 0)], mine=[], begins_again=True, place=1)
+def test_a_move_is_undone_as_a_whole_or_not_at_all(
+    count: int,
+    run: list[tuple[int, int, int]],
+    mine: list[tuple[int, int, int]],
+    begins_again: bool,
+    place: int,
+) -> None:
+    """Whatever the user has moved and replaced since: no line is lost, and none is there twice."""
+    texts = [f"line {number}\n" for number in range(count)]
+    with Ledger.open(None) as ledger:
+        wrote(ledger, "".join(texts), "start")
+        moved = _moved(texts, run)
+        wrote(ledger, "".join(moved), "run")
+        edited = _moved(texts if begins_again else moved, mine)
+        edited[place % count] = "mine\n"
+        ledger.change("f", "rebase", lambda now: rebased(now, made("".join(edited))))
+        step = taking_back(ledger, "run")
+    assert sorted(buffer(step.after)) == sorted(step.before.base)
+
+
+def test_what_stands_is_undone_although_the_rest_was_changed_and_it_was_changed_and_restored() -> None:
+    with Ledger.open(None) as ledger:
+        wrote(ledger, "a\nb\nc\n", "start")
+        wrote(ledger, "A\nb\nC\n", "run")
+        for text in ("mine\nb\nmine\n", "A\nb\nmine\n"):
+            ledger.change("f", "rebase", lambda now, text=text: rebased(now, made(text)))
+        step = taking_back(ledger, "run")
+    assert buffer(step.after) == made("a\nb\nmine\n")
+    assert len(step.conflicts) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "mine", "after"),
+    [
+        ("x\ny\nz\n", "x\nmine\nz\n", None),
+        ("y\nx\nz\n", "mine\nx\nz\n", None),
+        ("x\nw\ny\nz\n", "mine\nx\nw\nmine\nz\n", None),
+        ("x\ny\nz\n", "mine\nz\n", "x\nmine\nz\n"),
+        ("x\nw\ny\nz\n", "x\nmine\nz\n", "x\nw\nx\nmine\nz\n"),
+    ],
+)
+def test_removed_lines_that_the_user_has_put_back_are_not_restored_again(
+    before: str, mine: str, after: str | None
+) -> None:
+    """Also if the user has changed the lines beside them."""
+    with Ledger.open(None) as ledger:
+        wrote(ledger, before, "start")
+        wrote(ledger, before.replace("x\n", "").replace("w\n", ""), "run")
+        ledger.change("f", "rebase", lambda now: rebased(now, made(mine)))
+        step = taking_back(ledger, "run")
+    assert buffer(step.after) == made(after or mine)
+    assert len(step.conflicts) == (after is None)
+
+
+def _moved(lines: list[str], moves: list[tuple[int, int, int]]) -> list[str]:
+    """The lines after moves of so many lines from one place to another."""
+    lines = list(lines)
+    for start, size, to in moves:
+        place = start % len(lines)
+        block = lines[place : place + size]
+        del lines[place : place + size]
+        place = to % (len(lines) + 1)
+        lines[place:place] = block
+    return lines
 
 
 def test_undo_of_an_ambiguous_line_is_a_conflict() -> None:

@@ -91,7 +91,7 @@ async def test_a_foreign_change_is_a_conflict_and_no_file_of_the_save_is_written
         "a": [await project.propose("a", 2, 3, b"zwei\n"), await project.propose("a", 4, 4, b"4\n")],
     }
     one.write_bytes(b"1\nTWO\n3\n")
-    with pytest.raises(Conflict, match="a changed on the disk"):
+    with pytest.raises(Conflict, match="a changed on disk"):
         await project.saver.save(hunks)
     assert (one.read_bytes(), other.read_bytes()) == (b"1\nTWO\n3\n", b"1\n")
     review = project.ledger.get("a")
@@ -119,7 +119,7 @@ async def test_a_save_over_a_change_on_the_disk_needs_a_confirmation_that_names_
     project.accept("a", conflict.id)
     for chosen in ({"a": None, "b": [mine]}, {"a": [conflict.id], "b": [mine]}):
         for confirmed in ((), ("b",)):
-            with pytest.raises(OverwritesDisk, match=r"a changed on the disk"):
+            with pytest.raises(OverwritesDisk, match=r"a changed on disk"):
                 await project.saver.save(chosen, overwrite=confirmed)
     assert (path.read_bytes(), other.read_bytes()) == (b"1\nTWO\n3\n", b"1\n")
     assert project.ledger.intents() == []

@@ -9,10 +9,10 @@ from stat import S_IFDIR
 
 import pytest
 
+from newel.review.file_writer import AT_ONCE
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.project import ProjectReview
 from newel.review.rewind import apply_rewind, plan_rewind
-from newel.review.save import MAX_CONCURRENT_FILES
 from newel.review.save_outcome import SaveProgress, SaveStopped
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.applied_sink import recorded
@@ -88,7 +88,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("at", range(0, FILES - MAX_CONCURRENT_FILES, 2))
+@pytest.mark.parametrize("at", range(0, FILES - AT_ONCE, 2))
 async def test_an_undo_that_is_stopped_is_completed_by_the_next_one_and_so_is_its_redo(
     place: Place, at: int
 ) -> None:

@@ -342,7 +342,7 @@ class DeskMachine(RuleBasedStateMachine):
             self.stack.close()
 
     def end(self) -> None:
-        """The journal equals the state of each file, and rejecting all gives the files on the disk."""
+        """The journal equals the state of each file, and rejecting all gives the files on disk."""
         for name in NAMES:
             folded = FileReview(path=name)
             for each in self.at.ledger.entries(path=name):

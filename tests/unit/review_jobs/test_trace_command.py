@@ -118,7 +118,7 @@ def test_a_trace_shows_each_step_its_model_and_its_duration(made: Made, say: Say
     assert told["assistant"].startswith("big (mock) · 1.2k in · 80 out · $0.250  ")
     assert told["assistant"].endswith(" ms")
     assert any("read_file failed: " in line for line in lines)
-    assert "changed on the disk" in told["conflict.detected"]
+    assert "changed on disk" in told["conflict.detected"]
     assert told["rerun.started"] == f"as job {made.rerun[:8]}"
     again = say(made.rerun[:10])
     assert again.startswith(f"job {made.rerun}, failed, a rerun of {made.job[:8]}\n")

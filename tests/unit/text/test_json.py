@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from newel.text.json import decode_at, decode_json, find_object, repair
+from newel.text.json import decode_at, decode_json, find_object, repair, to_printable_json
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,19 @@ def test_what_others_wrote_fails_in_one_way(
     assert decode_json(b"[1]", kind) == [1]
     with pytest.raises(msgspec.DecodeError):
         decode_json(text, kind)
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.none(), lambda inner: st.dictionaries(st.text(), inner), max_leaves=5
+    )
+)
+def test_what_a_terminal_would_act_on_is_written_out_and_the_value_stays(value: Any) -> None:
+    """Otherwise the name of a skill or the command of a hook hides what is behind it from who reads the list."""
+    text = to_printable_json(value)
+    assert text.isprintable()
+    assert msgspec.json.decode(text) == value
+
+
+def test_an_override_of_the_direction_is_written_out() -> None:
+    assert to_printable_json({"command": "a\u202eb\x9b"}) == r'{"command":"a\u202eb\u009b"}'

@@ -105,7 +105,7 @@ def spans_of(old: Lines, new: Lines) -> list[LineSpan]:
 
 
 def lines_of_state(state: FileSnapshot | None, blob: Callable[[str], bytes | None]) -> Lines:
-    """The lines of a file that was found on the disk; None is no file. ``blob`` returns the bytes of a hash, None if they are not
+    """The lines of a file that was found on disk; None is no file. ``blob`` returns the bytes of a hash, None if they are not
     stored: the file is then kept as a whole.
     """
     if state is None:

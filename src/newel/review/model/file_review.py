@@ -1,6 +1,6 @@
 """One file under review: its base, and the hunks that are proposed for it.
 
-    base     a  b  c  d  e  f            the text on the disk, line by line
+    base     a  b  c  d  e  f            the text on disk, line by line
     hunks          └──┘  └┘              ranges of base lines, in order, apart from each other
     layers         C     E E'            their new lines: the agent's, above them the user's…
     buffer   a  b  C     E' f            base, with the top layer of each hunk that is not rejected

@@ -45,7 +45,7 @@ Kind = Literal[
 ]
 
 MOVES_BASE: frozenset[Kind] = frozenset({"save", "rebase", "record"})
-"""Changes that an undo in the buffer cannot revert, because the base is the file on the disk; nor can it revert
+"""Changes that an undo in the buffer cannot revert, because the base is the file on disk; nor can it revert
 earlier ones.
 """
 

@@ -48,11 +48,15 @@ class LineMapping:
         self._spans = spans
         self._growth = list(accumulate((growth([span]) for span in spans), initial=0))
 
-    def over(self, a: int, b: int) -> Sequence[LineSpan]:
-        """The changes that touch lines ``a:b``."""
+    def near(self, a: int, b: int) -> Sequence[LineSpan]:
+        """The changes that touch lines ``a:b``, and those directly beside them."""
         first = bisect_left(self._spans, a, key=attrgetter("a1"))
         end = bisect_right(self._spans, b, lo=first, key=attrgetter("a0"))
-        return [span for span in self._spans[first:end] if touch(a, b, span.a0, span.a1)]
+        return self._spans[first:end]
+
+    def over(self, a: int, b: int) -> Sequence[LineSpan]:
+        """The changes that touch lines ``a:b``."""
+        return [span for span in self.near(a, b) if touch(a, b, span.a0, span.a1)]
 
     def shift(self, a: int, over: Sequence[LineSpan]) -> int:
         """By how many lines line ``a`` moves, because of the changes before it that do not touch it."""

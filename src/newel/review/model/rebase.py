@@ -1,4 +1,4 @@
-"""Replace the base: on a save of kept hunks, a change on the disk, or a write by an agent."""
+"""Replace the base: on a save of kept hunks, a change on disk, or a write by an agent."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def saved(review: FileReview, ids: Collection[str] | None = None, run: str = "")
         review,
         base=base,
         hunks=tuple(hunks),
-        applied=(*carried(review.applied, spans), *applied),
+        applied=(*carried(review.applied, spans, base), *applied),
         rev=review.rev + 1,
     )
 
@@ -114,7 +114,7 @@ def rebased(
                 conflict=True,
             )
             hunks += tidied(base, conflict)
-    applied = carried(review.applied, spans)
+    applied = carried(review.applied, spans, base)
     if run is not None and new_id is not None:
         applied += [
             AppliedHunk(id=new_id(), a=span.b0, b=span.b1, before=review.base[span.a0 : span.a1], run=run)
@@ -161,8 +161,10 @@ def _deletes(base: Lines, hunk: Hunk) -> bool:
     return hunk.a == 0 < hunk.b and is_head(base[0]) and not hunk.top.lines
 
 
-def carried(applied: Sequence[AppliedHunk], spans: Sequence[LineSpan]) -> list[AppliedHunk]:
-    """The current positions of the lines of saved hunks; hunks whose lines were overwritten are no longer intact."""
+def carried(applied: Sequence[AppliedHunk], spans: Sequence[LineSpan], now: Lines) -> list[AppliedHunk]:
+    """The current positions of the lines of saved hunks, in the new base ``now``; hunks whose lines were overwritten, or put back, are no
+    longer intact.
+    """
     changes = LineMapping(spans)
     moved: list[AppliedHunk] = []
     for hunk in applied:
@@ -172,5 +174,18 @@ def carried(applied: Sequence[AppliedHunk], spans: Sequence[LineSpan]) -> list[A
         if over:
             a = min(a, over[0].b0)
             b = over[-1].b1 if over[-1].a1 > hunk.b else b
-        moved.append(msgspec.structs.replace(hunk, a=a, b=b, intact=hunk.intact and not over))
+        intact = hunk.intact and not over and not _is_put_back(hunk, changes, now)
+        moved.append(msgspec.structs.replace(hunk, a=a, b=b, intact=intact))
     return moved
+
+
+def _is_put_back(hunk: AppliedHunk, changes: LineMapping, now: Lines) -> bool:
+    """Whether changes beside the place of removed lines have written these again."""
+    if hunk.a != hunk.b:
+        return False
+    size = len(hunk.before)
+    return any(
+        now[start : start + size] == hunk.before
+        for span in changes.near(hunk.a, hunk.b)
+        for start in range(span.b0, span.b1 - size + 1)
+    )

@@ -4,7 +4,7 @@
         review = ledger.change("src/a.py", "accept", lambda now: accept(now, "h_1"), rev=4).review
 
 One SQLite file that several processes may have open: a terminal, a workbench and ``newel undo`` see the same ledger. Each
-change is one transaction, on the disk when the method returns. It stores a file's current review beside its history, so
+change is one transaction, on disk when the method returns. It stores a file's current review beside its history, so
 reading a review takes the same time however long its history is.
 """
 

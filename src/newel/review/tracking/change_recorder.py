@@ -27,13 +27,13 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import now
 from newel.permissions.rules import RuleSet
 from newel.review.checkpoints import new_checkpoint
-from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
+from newel.review.folders import grown, is_folder, left_folders, missing, without_implied
 from newel.review.model.file_lines import content_of, text_hash
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
-from newel.review.tracking.applied_sink import AppliedSink
+from newel.review.tracking.applied_sink import SHOWN, AppliedSink
 from newel.review.tracking.between_commands import ChangesBetweenCommands
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, effect_of
@@ -47,12 +47,12 @@ from newel.review.tracking.effects import (
 )
 from newel.review.tracking.file_states import FileTooLarge, changes_of_killed, read_state, state_after_write
 from newel.review.tracking.secret_tests import secret_tests
+from newel.text.format import join_names
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
 from newel.workspace.snapshots.secret_files import SecretTests
-from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
+from newel.workspace.snapshots.tree import FileSnapshot
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
-from newel.workspace.walk import below
 
 if TYPE_CHECKING:
     from newel.workspace.snapshots.manager import SnapshotManager
@@ -406,15 +406,20 @@ class ChangeRecorder:
     ) -> bool:
         """Record those changes that are not recorded yet; returns whether there were any. ``blobs`` are contents that they name."""
         valid: list[FileChange] = []
+        left_out: list[str] = []
         for change in changes:
             if change.before == change.after:
                 continue
             try:
                 check_name(self._workspace.root, change.path)
-            except OutsideProject as error:  # a name that is not UTF-8
-                operation.notices.append(str(error))
+            except OutsideProject:
+                left_out.append(change.path)
             else:
                 valid.append(change)
+        if left_out:
+            names = join_names(left_out, shown=SHOWN)
+            notice = f"Not recorded, as the name is not UTF-8: {names}."
+            operation.notices.append(self._sink.not_covered(notice))
         if valid:
             valid = await self._without_implied(operation.run.checkpoint, valid)
         if not valid:
@@ -467,9 +472,9 @@ class ChangeRecorder:
         self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]
     ) -> list[FileChange]:
         """Without folders that other changes imply, and with folders that the run created and left empty."""
-        left_folders = await self._left_folders(checkpoint, changes)
+        left = await left_folders(self._workspace, changes, checkpoint)
         is_about_folders = any(is_folder(change.before) or is_folder(change.after) for change in changes)
-        if not left_folders and not is_about_folders and checkpoint is None:
+        if not left and not is_about_folders and checkpoint is None:
             return list(changes)
         umask = self._snapshots.umask
 
@@ -477,19 +482,7 @@ class ChangeRecorder:
             is_known = self._ledger.is_known
             return [
                 *without_implied(changes, checkpoint, umask=umask, is_known=is_known),
-                *(change for change in left_folders if not is_known(change.path)),
+                *(change for change in left if not is_known(change.path)),
             ]
 
         return await anyio.to_thread.run_sync(without)
-
-    async def _left_folders(
-        self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]
-    ) -> list[FileChange]:
-        changed = {change.path for change in changes}
-        folders: dict[str, FileChange] = {}
-        for folder in emptied_folders(changes, checkpoint):
-            if folder not in changed and folder not in folders:
-                node = await self._workspace.lstat(below(self._workspace, folder))
-                if node is not None and stat.S_ISDIR(node.mode):
-                    folders[folder] = FileChange(folder, None, FileSnapshot(EMPTY, node.mode))
-        return list(folders.values())

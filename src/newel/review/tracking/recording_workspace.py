@@ -263,8 +263,9 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             run.commands_began_ns = 0  # the run may go on, with a queued message
         for message in end.errors:
             await self.notify(message)
-        for message in (*end.uncovered, *self._describe_outside(), *_describe_background(end.background)):
-            self._reported.discard(message)  # another run changed the same
+        uncovered = [*end.uncovered, *self._describe_outside()]
+        self._reported.difference_update(uncovered)  # another run changed the same
+        for message in (*uncovered, *_describe_background(end.background)):
             await self.notify(message, code="not_covered", level="warning")
 
     def _describe_outside(self) -> list[str]:

@@ -203,6 +203,7 @@ async def test_any_change_of_a_tree_on_a_host_is_undone_and_redone_exactly(
         ("mkdir -p d/e; echo x > d/e/x; mkdir d/empty", "rm -r d; echo file > d"),
         ("mkdir d; echo > d/f; echo x > x", "chmod 1700 d; chmod 4755 x"),
         ("ln -s one link", "ln -sfn two link; ln -s three other"),
+        ("ln -s ./one link; echo text > f", "ln -sfn ../two// link; rm f; ln -s ./three/. f"),
         ("ln -s one link", "rm link"),
         ("mkdir -p a/b/c", "rm -r a"),
         ("mkfifo p", "rm p"),
@@ -222,6 +223,17 @@ async def test_each_change_of_kind_is_undone_and_redone(
         workspace = SshWorkspace(connection, root=str(root))
     work: Steps = [(lambda root, does, _: sh(root, does), does, "")]
     await back_and_forth(root, tmp_path / "home", [work], workspace)
+
+
+async def test_the_target_of_a_link_counts_as_it_was_written(tmp_path: Path) -> None:
+    """`./x` and `x` lead to the same file; taken for each other, the link looks changed since, and no undo touches it."""
+    root = tmp_path / "project"
+    root.mkdir()
+    sh(root, "ln -s ./one link; echo text > f")
+    work: Steps = [
+        (lambda root, does, _: sh(root, does), "ln -sfn ../two// link; rm f; ln -s ./three/. f", "")
+    ]
+    await back_and_forth(root, tmp_path / "home", [work], LocalWorkspace(str(root)))
 
 
 def sh(root: Path, text: str) -> None:

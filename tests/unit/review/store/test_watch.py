@@ -60,9 +60,9 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("where", ["on the disk", "in memory"])
+@pytest.mark.parametrize("where", ["on disk", "in memory"])
 def test_a_change_by_another_thread_names_its_file(tmp_path: Path, where: str) -> None:
-    with Ledger.open(tmp_path if where == "on the disk" else None) as ledger:
+    with Ledger.open(tmp_path if where == "on disk" else None) as ledger:
         write(ledger, "known before")
         watch = LedgerWatch(ledger)
         thread = in_thread(lambda: write_twice(ledger))
