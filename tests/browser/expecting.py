@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from playwright.sync_api import expect as playwright_expect
 
-TIMEOUT_MS: Final = 15_000
+from tests.processes import COMMAND_SECONDS
+
+TIMEOUT_MS: Final = 600 * COMMAND_SECONDS
 """Only a failure takes so long. A page that reconnects waits up to six seconds between two attempts."""
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 0.8 * COMMAND_SECONDS
 """Until two windows agree: one sends again what was cut off, then the other one learns of it. Either may have to reconnect first."""
 SLICE_MS: Final = 2_400
 """The longest timeout with which Playwright leaves out the interval of 500 ms."""

@@ -41,7 +41,7 @@ def test_a_contract_is_worked_on_judged_checked_and_completed(workbench: Make) -
     expect(state(page)).to_have_text("Completed")
     for _ in range(2):
         expect(page.locator(".call-words")).to_have_text("bash touch seen")
-        expect(page.get_by_text("Contract satisfied. Both files were read.")).to_be_visible()
+        expect(page.get_by_text("The contract is fulfilled: Both files were read.")).to_be_visible()
         expect(page.get_by_text("Acceptance command passed:")).to_be_visible()
         expect(page.get_by_text("7 turns")).to_be_visible()
         expect(page.get_by_text("Look for injections.").and_(page.locator(":visible"))).to_have_count(0)

@@ -153,6 +153,51 @@ def test_created_deleted_moved_and_binary_files_and_modes_are_labelled(workbench
     assert (project / "schedule.md").read_text() == "measure\ncut\n"
     assert not (project / "plan.md").exists()
     assert (project / "old.md").exists()
+    page.evaluate("location.hash = '#/file/empty.md'")
+    expect(page.locator(".inline-hunk .hunk-state")).to_have_text("New empty file.")
+
+
+def test_a_rejected_file_of_an_undone_run_does_not_count_as_one_that_could_not_be_undone(
+    workbench: Make,
+) -> None:
+    change = "mv plan.md schedule.md; for name in 1 2 3 4 5 6; do echo $name > $name.txt; done"
+    bench = workbench(scenarios(answering("go", bash(change), {"content": "Done."})), "--approve", "review")
+    (bench.newel.project / "plan.md").write_text("measure\ncut\n")
+    page = bench.page()
+    open_chat(page)
+    say(page, "go")
+    card = page.get_by_role("group", name="Changes of this run")
+    expect(card.locator(".changes-head")).to_contain_text("in 8 files")
+    expect(card.get_by_role("listitem").last).to_have_text("and 2 more files")
+    sidebar(page)
+    file(page, "1.txt").hover()
+    file(page, "1.txt").get_by_role("button", name="Reject file").click()
+    sidebar(page).get_by_role("button", name="Accept all").click()
+    page.get_by_role("button", name="All reviewed: Save 7 files").click()
+    expect(card).to_contain_text("7 kept · 1 rejected")
+    card.get_by_role("button", name="Undo").click()
+    page.get_by_role("dialog").get_by_role("button", name="Undo", exact=True).click()
+    expect(card.get_by_role("button", name="Redo")).to_be_visible()
+    expect(card.locator(".changes-head")).to_contain_text("8 files undone")
+    expect(card).not_to_contain_text("not undone")
+
+
+def test_a_press_on_review_counts_while_the_card_is_updated(workbench: Make) -> None:
+    change = "for name in 1 2 3; do echo $name > $name.txt; done"
+    bench = workbench(scenarios(answering("go", bash(change), {"content": "Done."})), "--approve", "review")
+    page, other = bench.page(), bench.page()
+    open_chat(page)
+    say(page, "go")
+    card = page.get_by_role("group", name="Changes of this run")
+    expect(card).to_contain_text("3 hunks to review")
+    sidebar(page).get_by_role("button", name="Close review").click()
+    card.get_by_role("button", name="Review").hover()
+    page.mouse.down()
+    file(other, "1.txt").hover()
+    file(other, "1.txt").get_by_role("button", name="Reject file").click()
+    expect(card).to_contain_text("2 hunks to review")
+    page.mouse.up()
+    expect(page.get_by_role("group", name="Review of 2.txt")).to_be_visible()
 
 
 def test_links_are_labelled_with_their_targets(workbench: Make) -> None:
@@ -165,6 +210,14 @@ def test_links_are_labelled_with_their_targets(workbench: Make) -> None:
     say(page, "go")
     expect(file(page, "turned")).to_contain_text("file became a symbolic link → link")
     expect(file(page, "link")).to_contain_text("new symbolic link → /etc/hostname")
+    about = file(page, "link").get_by_text("new symbolic link → /etc/hostname")
+    file(page, "link").hover()
+    accept = file(page, "link").get_by_role("button", name="Accept file")
+    expect(accept).to_have_css("opacity", "1")
+    above, below = about.bounding_box(), accept.bounding_box()
+    assert above is not None
+    assert below is not None
+    assert above["y"] + above["height"] <= below["y"]
     page.evaluate("location.hash = '#/pending'")
     hunk = page.get_by_role("listitem", name="Hunk 1 of 1 in link, new symbolic link → /etc/hostname")
     expect(hunk).to_be_visible()
@@ -194,7 +247,7 @@ def test_the_sides_of_a_conflict_have_the_right_labels(workbench: Make) -> None:
     expect(page.locator(".file-summary")).to_have_text("No changes")
     assert path.read_text() == "one of mine\ntwo\n"
     checkpoint = ask(page, "GET", "checkpoints")["checkpoints"][0]
-    assert checkpoint["title"] == "Saved over changes on the disk: notes.md"
+    assert checkpoint["title"] == "Saved over changes on disk: notes.md"
     plan = ask(page, "POST", f"checkpoints/{checkpoint['checkpoint_id']}/undo", {"dry_run": True})
     seen = [{"file_path": file["file_path"], "rev": file["rev"]} for file in plan["files"]]
     ask(page, "POST", f"checkpoints/{checkpoint['checkpoint_id']}/undo", {"files": seen})

@@ -256,6 +256,19 @@ def test_text_files_are_attached_and_others_are_refused(workbench: Make) -> None
     assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
 
 
+def test_a_broken_image_is_refused_before_a_server_refuses_the_conversation(workbench: Make) -> None:
+    bench = workbench(scenarios())
+    page = bench.page()
+    open_chat(page)
+    page.locator("input[type=file]").set_input_files(
+        {"name": "cut.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n"}
+    )
+    expect(page.get_by_role("alert")).to_contain_text(
+        "cut.png was not attached: it cannot be read as an image."
+    )
+    expect(page.get_by_role("button", name="Remove cut.png")).to_have_count(0)
+
+
 GIVEN = """(text) => {
     const given = new DataTransfer();
     given.items.add(new File([text], "given.txt", { type: "text/plain" }));
@@ -297,7 +310,9 @@ def test_a_chat_uses_the_chosen_model(workbench: Make) -> None:
 
 def test_the_start_of_a_long_conversation_loads_on_demand(workbench: Make) -> None:
     many = answering(
-        "go", *[{"content": f"Step {number}.", **bash("true")} for number in range(70)], {"content": "Done."}
+        "go",
+        *[{"content": f"Step {number}.", **bash(f"true {number}")} for number in range(70)],
+        {"content": "Done."},
     )
     page = workbench(scenarios(many)).page()
     open_chat(page)

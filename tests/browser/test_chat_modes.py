@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, say
+from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, open_menu, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 from tests.support import bash
@@ -51,6 +51,20 @@ def test_the_modes_of_a_chat_are_switched_where_they_are_shown_and_kept(workbenc
     expect(answers(page).last).to_contain_text("Done again.")
     assert (bench.newel.project / "more").exists()
     assert bench.newel.server.requests[-1]["body"]["reasoning_effort"] == "high"
+
+
+def test_what_each_mode_does_can_be_read_to_its_end(workbench: Make) -> None:
+    page = workbench(TALK).page()
+    for width in (1280, 400):
+        page.set_viewport_size({"width": width, "height": 800})
+        for button in ("Approval mode", "Thinking", "Agent mode"):
+            open_menu(page)
+            page.get_by_role("button", name=re.compile(f"^{button}: ")).click()
+            details = page.get_by_role("option").locator(".option-detail")
+            expect(details.first).to_be_visible()
+            cut = "each => each.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+            assert details.evaluate_all(cut) == []
+            page.keyboard.press("Escape")
 
 
 def test_a_chat_whose_changes_are_reviewed_keeps_its_mode(workbench: Make) -> None:

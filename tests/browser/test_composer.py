@@ -149,9 +149,30 @@ def test_commands_and_templates_are_completed_with_what_they_do(shop: tuple[Work
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
     page.keyboard.press("Escape")
     expect(message_box(page)).to_have_value("")
+    message_box(page).press_sequentially("/")
+    expect(choices(page).first).to_be_visible()
+    message_box(page).press("ArrowUp")  # to the last one, after all of the page's own
+    expect(page.get_by_role("option", selected=True)).to_be_in_viewport()
+    expect(choices(page).filter(has_text="Looks for faults")).to_have_count(1)
+    assert find_flaws(page) == []
     say(page, "/nonsense")
     expect(page.get_by_role("alert")).to_contain_text("There is no command /nonsense.")
     expect(message_box(page)).to_have_value("/nonsense")
+
+
+def test_a_template_with_the_name_of_a_command_of_the_page_is_another_choice(
+    shop: tuple[Workbench, Page],
+) -> None:
+    bench, page = shop
+    (bench.newel.project / ".newel" / "prompts" / "review.md").write_text("Find faults in: $ARGUMENTS\n")
+    message_box(page).press_sequentially("/prompt:r")
+    expect(choices(page)).to_have_count(1)
+    message_box(page).press("Tab")
+    expect(message_box(page)).to_have_value("/prompt:review ")
+    message_box(page).press_sequentially("the importer")
+    message_box(page).press("Enter")
+    expect(answers(page).last).to_contain_text("None.")
+    assert "Find faults in: the importer" in json.dumps(last_request(bench))
 
 
 def test_arrow_up_in_the_empty_box_edits_the_last_message(shop: tuple[Workbench, Page]) -> None:

@@ -59,6 +59,16 @@ def hanging(bench: Workbench) -> Generator[None]:
         bench.process.send_signal(signal.SIGCONT)
 
 
+def test_a_page_whose_server_is_slow_to_answer_says_that_it_connects(workbench: Make) -> None:
+    bench = workbench(proposal_scenarios())
+    context = bench.context()
+    context.route_web_socket("**/ws", lambda _: None)
+    page = bench.page(context)
+    expect(page.get_by_role("main").get_by_text("Connecting…")).to_be_visible()
+    for name in ("Model", "Agent mode"):  # of which nothing is known
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
+
+
 def test_decisions_and_edits_made_offline_are_applied_once_after_reconnecting(
     workbench: Make,
 ) -> None:

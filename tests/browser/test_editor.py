@@ -1,4 +1,4 @@
-"""If these fail, typing, decisions, undo and saving in a file's tab corrupt or lose bytes on the disk."""
+"""If these fail, typing, decisions, undo and saving in a file's tab corrupt or lose bytes on disk."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pytest
 from playwright.sync_api import Locator, Page, Route
 
 from tests.browser.bench import NARROW, Workbench, find_flaws
@@ -193,12 +194,15 @@ def test_a_change_on_the_disk_is_a_conflict_with_three_resolutions(workbench: Ma
     page.get_by_role("button", name="Accept all").click()
     expect(summary(page)).to_have_text("2 accepted, unsaved")
     outside = NOTES.replace("second", "second, from outside")
+    page.route(
+        "**/api/agent/stamps", lambda _: None
+    )  # it is the save that finds the change: a look would let the other hunk be saved
     path.write_text(outside)
     page.get_by_role("button", name="Save", exact=True).click()
     trouble = page.locator(".file-trouble")
     expect(trouble).to_contain_text("the same lines changed on disk")
     expect(trouble.get_by_role("button", name="Re-run")).to_be_visible()
-    assert "second, from outside" in path.read_text()
+    assert path.read_text() == outside
     trouble.get_by_role("button", name="Keep proposal").click()
     expect(summary(page)).to_contain_text("2 accepted, unsaved")
     assert path.read_text() == outside
@@ -244,6 +248,20 @@ def test_the_list_of_pending_changes_asks_before_it_saves_over_a_change_on_the_d
     dialog.get_by_role("button", name="Overwrite").click()
     on_disk(path, NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND"))
     were_refused(bench)
+
+
+def test_an_open_link_shows_the_file_that_it_now_points_to(workbench: Make) -> None:
+    """Each file counts its revisions for itself."""
+    bench, page, path, _ = proposed(workbench)
+    put(bench, "the other file\n", "other.md")
+    (link := path.with_name("link.md")).symlink_to("notes.md")
+    text = open_file(bench, page, "link.md")
+    expect(text).to_contain_text("SECOND")
+    link.unlink()
+    link.symlink_to("other.md")
+    expect(text).to_contain_text("the other file")
+    expect(text).not_to_contain_text("SECOND")
+    expect(summary(page)).to_have_text("No changes")
 
 
 def test_theirs_can_be_chosen_after_a_change_on_the_disk(workbench: Make) -> None:
@@ -305,6 +323,10 @@ def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
     page.get_by_role("button", name="Accept hunk 2").click()
     expect(summary(page)).to_have_text("1 accepted, unsaved · 1 rejected")
     assert find_flaws(page) == []
+    middles = page.locator(".file-about > *").evaluate_all(
+        "all => all.map((each) => each.getBoundingClientRect()).map(({ top, bottom }) => (top + bottom) / 2)"
+    )
+    assert middles[1] - middles[0] == pytest.approx(0, abs=1)  # the name and the counts are one line
 
 
 def test_a_binary_file_is_described_as_one(workbench: Make) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from tests.browser.bench import Workbench, answers, axe_violations, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.scenarios import WORK, scenarios
+from tests.browser.scenarios import WORK, answering, scenarios
+from tests.support import bash
 
 Make = Callable[..., Workbench]
 
 
 def test_what_grounds_and_shadows_mark_is_marked_under_forced_colors(workbench: Make) -> None:
-    bench = workbench(scenarios(WORK))
+    bench = workbench(scenarios(WORK, answering("fail", bash("exit 3"), {"content": "It failed."})))
     (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
     page = bench.page()
     page.emulate_media(forced_colors="active", reduced_motion="reduce")
@@ -34,6 +35,13 @@ def test_what_grounds_and_shadows_mark_is_marked_under_forced_colors(workbench: 
     page.locator(".call-head", has_text="edit").first.click()
     assert style(".diff .add", "borderLeftStyle") == "solid"
     assert style(".diff .del", "borderLeftStyle") == "dashed"
+    say(page, "fail")
+    expect(answers(page).last).to_contain_text("It failed.")
+    failed = page.locator("[data-phase=failed] .mark")
+    for mark in (failed, page.locator("[data-phase=done] .mark").first):
+        assert mark.evaluate("each => getComputedStyle(each).backgroundColor") != style(
+            "body", "backgroundColor"
+        )
     page.get_by_role("button", name="Files", exact=True).click()
     pressed = page.get_by_role("button", name="Files", exact=True)
     assert pressed.evaluate("each => getComputedStyle(each).borderTopWidth") == "2px"

@@ -130,7 +130,7 @@ def test_a_contract_is_run_judged_and_checked_on_the_host(workbench: Make, host:
     page.get_by_label("Acceptance command").fill(f"test $PWD = {project} && sort -c notes.md && echo sorted")
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator(".agent-bar .badge")).to_have_text("Completed")
-    expect(page.get_by_text("Contract satisfied. The notes are sorted.")).to_be_visible()
+    expect(page.get_by_text("The contract is fulfilled: The notes are sorted.")).to_be_visible()
     expect(page.get_by_text("Acceptance command passed:")).to_be_visible()
     assert (project / "notes.md").read_text() == "".join(sorted(NOTES.splitlines(keepends=True)))
     assert list(bench.newel.project.iterdir()) == []

@@ -103,8 +103,10 @@ def test_escape_closes_the_column_with_the_focus_and_stops_no_run(workbench: Mak
     expect_end_of_run(page)
     say(page, "run it")
     expect(stop).to_be_visible()
+    say(page, "and this")
     message_box(page).press("Escape")
     expect(page.get_by_role("button", name="Stop now")).to_be_visible()
+    expect(page.get_by_role("region", name="Queued messages")).to_contain_text("held")  # the server knows
     (bench.newel.project / "go").touch()
     expect(page.get_by_text("Stopped before the next request.")).to_be_visible()
 

@@ -137,6 +137,7 @@ def test_the_question_is_readable_in_each_look(workbench: Make) -> None:
     assert last is not None
     assert answer is not None
     assert last["y"] + last["height"] <= answer["y"]
+    assert dialog.evaluate("(it) => it.scrollHeight - it.clientHeight") == 0, "two scroll bars"
 
 
 def test_more_than_a_question_can_show_is_not_asked_about(workbench: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,21 @@ def test_a_questions_title_states_the_effect_and_no_line_is_hidden(workbench: Ma
     question = page.get_by_role("form", name="Allow “touch hidden …”?")
     expect(question.locator("pre")).to_have_text(command)
     expect(question).to_contain_text("Run in ")
+
+
+def test_a_change_outside_of_the_project_is_shown_as_one(workbench: Make, tmp_path: Path) -> None:
+    """Otherwise a diff comes as plain text, below a title that is cut in the middle of a path."""
+    outside = tmp_path / "outside.txt"
+    outside.write_text("1\n")
+    edit = call("edit", file_path=str(outside), old_string="1", new_string="2")
+    bench = workbench(scenarios(answering("do it", edit, {"content": "No."})), "--approve", "ask")
+    page = bench.page()
+    open_chat(page)
+    say(page, "do it")
+    question = page.get_by_role("form", name="Allow changes to")
+    expect(question).to_contain_text(f"{outside}  (outside the project)")
+    expect(question.locator("pre")).to_contain_text("@@ -1 +1 @@\n-1\n+2\n")
+    expect(question.get_by_role("button", name="Allow once")).to_be_visible()
 
 
 @pytest.mark.parametrize(

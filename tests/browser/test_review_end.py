@@ -160,14 +160,22 @@ def test_buttons_appear_under_the_pointer_and_with_the_focus(workbench: Make) ->
 
 def test_a_conflict_on_a_phone_leaves_room_for_the_file(workbench: Make) -> None:
     bench, page = proposed(workbench, **NARROW)
-    (bench.newel.project / "b" / "__init__.py").write_text(TEXT.replace("line 3\n", "mine\n"))
+    (bench.newel.project / "b" / "__init__.py").write_text(
+        TEXT.replace("line 3\n", "mine\n").replace("line 8\n", "x" * 400 + "\n")
+    )
     go(page, "file/b/__init__.py")
     bar = page.locator(".file-bar:visible")
     expect(bar).to_contain_text("the same lines changed on disk")
     expect(page.locator(".inline-hunk:visible").get_by_role("button", name="Keep file")).to_be_visible()
-    box = page.locator(".cm-scroller:visible").bounding_box()
+    scroller = page.locator(".cm-scroller:visible")
+    box = scroller.bounding_box()
     assert box is not None
     assert box["y"] <= 200
+    buttons = page.locator(".hunk-bar:visible").bounding_box()
+    assert buttons is not None
+    assert buttons["x"] + buttons["width"] <= scroller.evaluate(
+        "(it) => it.clientWidth"
+    )  # without the scroll bar
     assert find_flaws(page) == []
 
 

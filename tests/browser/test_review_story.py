@@ -1,4 +1,4 @@
-"""The whole story of a review on the page, as docs/review_story.py tells it over HTTP, up to the bytes on the disk.
+"""The whole story of a review on the page, as docs/review_story.py tells it over HTTP, up to the bytes on disk.
 
 Two windows tell it in turns, on files with all that makes text hard, and after each step both show the same.
 """
@@ -338,7 +338,7 @@ def cut_off(told: Told) -> None:
         told.page.context.route(f"**/api/agent/**/{name}", cut)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)  # a minute on an idle machine: each request is cut off, and the server killed
 def test_a_review_from_the_first_instruction_to_the_undone_rollback(workbench: Make) -> None:
     told = Told(workbench(json.loads(odd(STORY.read_text()))))
     cut_off(told)

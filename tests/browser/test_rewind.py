@@ -86,6 +86,7 @@ def test_a_run_is_undone_and_redone_below_it_in_the_default_mode(
     dialog.get_by_role("button", name="Undo", exact=True).click()
     for each in (page, window):
         expect(changes(each).nth(0)).to_contain_text("undone")
+    expect(dialog).to_be_hidden()  # all is written
     assert path.read_text() == BEFORE
     assert not (path.parent / "made.txt").exists()
     assert (path.parent / "test_cli.py").exists()
@@ -169,6 +170,25 @@ def test_a_long_undo_shows_its_progress_and_is_stopped_and_completed(workbench: 
     assert left() == 0
     expect(changes(page).locator(".changes-head")).to_contain_text("400 files undone")
     bench.complaints[:] = [each for each in bench.complaints if "409" not in each]  # the browser logs it
+
+
+def test_an_undo_of_what_is_not_saved_yet_says_that_only_the_review_changes(workbench: Make) -> None:
+    bench = workbench(TALK, "--approve", "review")
+    path = bench.newel.project / "cli.py"
+    path.write_text(BEFORE)
+    page = bench.page(**NARROW)
+    open_chat(page)
+    say(page, "add a flag")
+    expect(answers(page).last).to_contain_text("is there.")
+    expect_end_of_run(page)
+    changes(page).get_by_role("button", name="Undo").click()
+    dialog = page.get_by_role("dialog", name="Undo this run")
+    expect(dialog).to_contain_text("Your files stay as they are: what this run changed is still in review.")
+    expect(dialog).to_contain_text("2 files would change in the review.")
+    dialog.get_by_role("button", name="Undo", exact=True).click()
+    expect(changes(page)).to_contain_text("undone")
+    assert path.read_text() == BEFORE
+    assert not path.with_name("made.txt").exists()
 
 
 def test_a_partial_undo_says_what_was_not_undone_and_why(talked: tuple[Workbench, Page, Path]) -> None:

@@ -104,6 +104,8 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     first.route("**/api/agent/decide", hold)
     hunk.get_by_role("button", name="Accept", exact=True).click()
     expect(hunk.locator(".hunk-where")).to_contain_text("accepted")  # before the server has answered
+    while not held:  # the browser has yet to send it
+        first.wait_for_timeout(10)
     held[0].fulfill(status=409, json={"error": {"code": "contested", "message": "It cannot be."}})
     expect(hunk).to_contain_text("It cannot be.")
     expect(hunk.locator(".hunk-where")).not_to_contain_text("accepted")
@@ -205,13 +207,11 @@ def test_the_head_of_the_review_covers_what_scrolls_below_it(workbench: Make) ->
     _, page = begun(workbench, height=400)
     propose(page)
     file(page, "guide/index.md").locator(".file-head").focus()
-    page.locator(".side", has=page.locator(".review-sidebar")).evaluate("""(side) => {
+    on_top = """(side) => {
         const actions = side.querySelector(".listed-file > .row-actions");
         const head = side.querySelector(".side-head");
         side.scrollTop += actions.getBoundingClientRect().top - head.getBoundingClientRect().top - 4;
-    }""")
-    on_top = """(side) => {
-        const { left, top, width } = side.querySelector(".listed-file > .row-actions").getBoundingClientRect();
+        const { left, top, width } = actions.getBoundingClientRect();
         return document.elementFromPoint(left + width / 2, top + 12).className;
     }"""
     assert page.locator(".side", has=page.locator(".review-sidebar")).evaluate(on_top) == "side-head"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -295,3 +296,38 @@ def test_the_focus_is_in_the_message_box_after_a_click_on_stop(workbench: Make) 
     page.get_by_role("button", name="Stop now").click()
     expect_end_of_run(page)
     expect(message_box(page)).to_be_focused()
+
+
+def test_a_long_message_shows_its_beginning_and_the_rest_on_request(workbench: Make) -> None:
+    page = workbench(scenarios(AGAIN)).page()
+    open_chat(page)
+    say(page, "and then\n" + "\n".join(f"line {number}" for number in range(2, 901)))
+    expect(page.get_by_text("Then this.")).to_be_in_viewport()
+    message = page.get_by_role("article", name="You")
+    expect(message.get_by_text("and then")).to_be_in_viewport()
+    message.get_by_role("button", name="Show all 900 lines").click()
+    page.keyboard.press("Control+End")
+    expect(message.get_by_role("button", name="Show less")).to_have_attribute("aria-expanded", "true")
+    message.get_by_role("button", name="Show less").click()
+    expect(page.get_by_text("Then this.")).to_be_in_viewport()
+    expect(message.get_by_role("button", name="Show all 900 lines")).to_be_focused()
+    assert not find_flaws(page)
+
+
+def test_on_a_touch_screen_the_buttons_of_a_message_cover_no_words(workbench: Make) -> None:
+    words = "a " * 100
+    bench = workbench(scenarios(answering("a a", {"content": words})))
+    context = bench.browser.new_context(
+        viewport={"width": 400, "height": 800}, is_mobile=True, has_touch=True
+    )
+    with closing(context):
+        page = bench.page(context)
+        say(page, words)
+        expect_end_of_run(page)
+        for name, text in (("You", ".user-text"), ("Assistant", ".said")):
+            message = page.get_by_role("article", name=name)
+            button = message.get_by_role("button", name="Copy message").bounding_box()
+            first_line = message.locator(text).bounding_box()
+            assert button is not None
+            assert first_line is not None
+            assert button["y"] + button["height"] <= first_line["y"]

@@ -55,7 +55,7 @@ def test_the_use_of_this_project_is_shown_by_model_and_by_tool(workbench: Make) 
     dialog = opened(page)
     expect(cells(dialog, "mock-model").first).to_have_text("1")
     expect(dialog.get_by_role("img", name="Tokens a day")).to_be_visible()
-    expect(dialog).to_contain_text("? The price is unknown of 2 requests (mock-model)")
+    expect(dialog).to_contain_text("? The price of 2 requests (mock-model) is unknown")
     dialog.get_by_role("combobox", name="By").select_option("Tool")
     expect(cells(dialog, "bash").first).to_have_text("1")
     page.keyboard.press("Escape")
@@ -87,4 +87,21 @@ def test_it_has_no_flaws_in_light_and_dark_wide_and_narrow(workbench: Make) -> N
     dialog = opened(page)
     dialog.get_by_role("combobox", name="Since").select_option("All time")
     expect(dialog.get_by_role("table")).to_be_visible()
+    assert find_flaws(page) == []
+
+
+def test_a_long_table_scrolls_with_the_dialog_and_not_in_a_slit_of_it(workbench: Make) -> None:
+    bench = workbench()
+    for number in range(30):
+        write_session(bench, f"/project-{number}", "a-model")
+    page = bench.page(**NARROW)
+    dialog = opened(page)
+    dialog.get_by_role("combobox", name="By").select_option("Project")
+    dialog.get_by_role("combobox", name="Of").select_option("All projects")
+    dialog.get_by_role("combobox", name="Since").select_option("All time")
+    expect(dialog.get_by_role("row")).to_have_count(31)
+    table = dialog.get_by_role("region", name="Usage by project")
+    assert table.evaluate("(it) => it.scrollHeight - it.clientHeight") == 0
+    dialog.get_by_role("row").last.scroll_into_view_if_needed()
+    expect(dialog.get_by_role("row").last).to_be_in_viewport()
     assert find_flaws(page) == []

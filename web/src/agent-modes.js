@@ -11,7 +11,7 @@ export const AGENT_MODES = [
 /** Those that a chat can switch between; "review" and "read-only" are chosen at the start. */
 export const APPROVAL_MODES = [
   ["ask", "asks before each change"],
-  ["auto", "changes files and runs commands without asking"],
+  ["auto", "edits and runs commands without asking"],
   ["plan", "changes nothing, and plans first"],
 ];
 

@@ -30,6 +30,10 @@ export class Attachments {
         this.refuse(`${revealPath(file.name)} was not attached: a message takes ${MAX_FILES} files and ${formatBytes(MAX_BYTES)} in all.`);
         continue;
       }
+      if (PICTURE.test(file.type) && !(await isPicture(file))) {
+        this.refuse(`${revealPath(file.name)} was not attached: it cannot be read as an image.`);
+        continue;
+      }
       const attachment = await attachmentOf(file);
       if (attachment) this.files.push(attachment);
       else this.refuse(`${revealPath(file.name)} was not attached: only text and images are supported.`);
@@ -68,6 +72,16 @@ export class Attachments {
 }
 
 const PICTURE = /^image\/(?:png|jpeg|gif|webp)$/;
+
+/** Whether a file is the image that its type claims. A server refuses a broken one with each request of the conversation. */
+async function isPicture(file) {
+  try {
+    (await createImageBitmap(file)).close();
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** A file as the protocol represents it; null if no model can read it. */
 async function attachmentOf(file) {

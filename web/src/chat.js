@@ -5,7 +5,7 @@ import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { localStore } from "./local-storage.js";
 import { StatusLine } from "./status-line.js";
-import { textOf, UserView } from "./message.js";
+import { isBlocked, textOf, UserView } from "./message.js";
 import { Questions } from "./questions.js";
 import { QueuedMessages } from "./queue.js";
 import { isBusy } from "./store.js";
@@ -14,6 +14,7 @@ import { divideQueue } from "./transcript.js";
 
 export class ChatView {
   constructor({ tab, actions }) {
+    this.sent = new Map(); // messages that were sent from here and are not in the conversation yet, by id
     this.title = h("h2", { class: "sr-only" });
     this.folder = h("code", {});
     const empty = h("div", { class: "empty", hidden: true },
@@ -98,6 +99,17 @@ export class ChatView {
     return Boolean(isMoved);
   }
 
+  /** Put the words of a prompt that a hook blocks back into the message box: the conversation has a note in their place. */
+  #takeBackBlocked({ entries }, pending) {
+    for (const message of pending) this.sent.set(message.id, message);
+    for (const [id, { text, attachments }] of this.sent) {
+      const entry = entries.findLast((each) => each.id === id);
+      if (!entry) continue;
+      this.sent.delete(id);
+      if (isBlocked(entry.message)) this.composer.restore(text, attachments ?? []);
+    }
+  }
+
   shown() {
     this.conversation.shown();
   }
@@ -127,6 +139,7 @@ export class ChatView {
     const { queued, next } = divideQueue(transcript, pending, { busy });
     this.queued.update(queued);
     this.conversation.update({ transcript, pending: next, changes, isResting: !busy && pending.length === 0 });
+    this.#takeBackBlocked(transcript, pending);
     if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
   }
 }

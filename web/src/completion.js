@@ -3,10 +3,10 @@
 import { fill, h, setAttr } from "./dom.js";
 import { matchScore, plain, revealPath } from "./format.js";
 
-const MAX_SHOWN = 8;
+const MAX_FILES = 8; // of the best; all commands are shown, as their list is also how one learns of them
 const PATIENCE_MS = 1_000; // for the list of what was typed, before a key means the text as it stands
 const MENTION = /(?:^|[\s([{<'"`])(@(?:"(?<quoted>[^"\n]*)|(?<bare>[^\s"'`@]*)))$/;
-const COMMAND = /^\/(?<name>[\w.-]*)$/;
+const COMMAND = /^\/(?<name>[\w.:-]*)$/;
 
 /** What is completed before the cursor: {kind: "file" | "command", part, start}; null for nothing. */
 export function completedPart(before) {
@@ -54,7 +54,10 @@ export class Completion {
     this.asked = 0;
     this.pending = null; // resolves when the list is that of the text
     this.id = `completion-${Math.random().toString(36).slice(2)}`;
-    this.el = h("div", { class: "completion", role: "listbox", id: this.id, "aria-label": "Completions", hidden: true });
+    this.el = h("div", {
+      class: "completion", role: "listbox", tabindex: "0", id: this.id, "aria-label": "Completions", hidden: true,
+      onpointerdown: (event) => event.preventDefault(), // the box keeps the focus
+    });
     area.addEventListener("blur", () => this.close());
     area.addEventListener("click", () => this.update());
   }
@@ -73,9 +76,10 @@ export class Completion {
   }
 
   async #list(found, number) {
-    const choices = await (found.kind === "file" ? this.#filesFor(found.part) : this.#commandsFor(found.part)).catch(() => []);
+    const isFile = found.kind === "file";
+    const choices = await (isFile ? this.#filesFor(found.part) : this.#commandsFor(found.part)).catch(() => []);
     if (number !== this.asked) return;
-    Object.assign(this, { found, choices: choices.slice(0, MAX_SHOWN), at: 0, pending: null });
+    Object.assign(this, { found, choices: isFile ? choices.slice(0, MAX_FILES) : choices, at: 0, pending: null });
     this.#show();
   }
 
@@ -139,7 +143,6 @@ export class Completion {
     fill(this.el, ...this.choices.map(({ title, detail }, index) =>
       h("div", {
         class: "option", role: "option", id: `${this.id}-${index}`,
-        onpointerdown: (event) => event.preventDefault(), // the box keeps the focus
         onclick: () => this.#choose(index),
       }, h("span", { class: "option-title" }, title), detail && h("span", { class: "option-detail" }, detail))));
     this.#mark();
@@ -147,6 +150,7 @@ export class Completion {
 
   #mark() {
     [...this.el.children].forEach((option, index) => setAttr(option, "aria-selected", index === this.at));
+    this.el.children[this.at]?.scrollIntoView({ block: "nearest" });
     setAttr(this.area, "aria-activedescendant", this.isOpen ? `${this.id}-${this.at}` : null);
   }
 

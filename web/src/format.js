@@ -51,7 +51,7 @@ export const formatCodePoint = (sign) => `<U+${sign.codePointAt(0).toString(16).
 
 /** Text on one line. */
 const oneLine = (text) => onOneLine(plain(text));
-const onOneLine = (text) => text.replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
+const onOneLine = (text) => text.replace(/(?<!\s)\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
 
 const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
 const OWN_MAIN = { task: ["description"] };

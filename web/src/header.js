@@ -25,9 +25,9 @@ export class Header {
     this.path = h("bdi", { dir: "ltr" });
     this.project = h("span", { class: "project" }, this.path);
     this.modelName = h("span", { class: "model-name" });
-    this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", "aria-label": "Model", onclick: commands.chooseModel }, this.modelName, icon("down"));
+    this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", "aria-label": "Model", hidden: true, onclick: commands.chooseModel }, this.modelName, icon("down"));
     this.modeName = h("span", {});
-    this.mode = h("button", { type: "button", class: "quiet mode", "aria-label": "Agent mode", onclick: commands.chooseAgentMode }, this.modeName, icon("down"));
+    this.mode = h("button", { type: "button", class: "quiet mode", "aria-label": "Agent mode", hidden: true, onclick: commands.chooseAgentMode }, this.modeName, icon("down"));
     this.counts = h("span", { class: "counts" });
     this.tools = h(
       "button",
@@ -121,6 +121,7 @@ export class Header {
     setText(this.modeName, mode);
     setAttr(this.mode, "aria-label", `Agent mode: ${mode}`);
     setAttr(this.mode, "title", tab?.kind === "agent" ? "An agent's mode is part of its contract" : "Choose which model works");
+    this.model.hidden = this.mode.hidden = false;
     this.model.disabled = this.mode.disabled = tab?.kind !== "chat";
     const fixed = tab?.kind === "agent" && `approval: ${hello.approve}`; // a chat shows it where it is switched
     setText(this.flags, [fixed, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));

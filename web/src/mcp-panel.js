@@ -110,4 +110,4 @@ export class ToolsPanel {
 const emptyList = () =>
   h("div", { class: "empty" },
     h("p", { class: "empty-title" }, "No MCP servers configured."),
-    h("p", {}, "Add one with ", h("code", {}, "newel mcp add NAME COMMAND"), ", or edit ", h("code", {}, "mcp_config.json"), "."));
+    h("p", {}, "Add one with ", h("code", {}, "newel mcp add NAME -- COMMAND"), ", or edit ", h("code", {}, "mcp_config.json"), "."));

@@ -2,7 +2,7 @@
 
 import { copyButton, fill, h, icon, iconButton, onceClicked, setAttr } from "./dom.js";
 import { elapsedTimer } from "./elapsed-timer.js";
-import { formatDuration, plain, reveal, revealPath, toSentence, formatBytes, describeRetry } from "./format.js";
+import { formatDuration, plain, pluralize, reveal, revealPath, toSentence, formatBytes, describeRetry } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { StreamingMarkdown } from "./streaming-markdown.js";
 import { SubagentView } from "./subagent.js";
@@ -132,6 +132,11 @@ const EMPTY_MESSAGE = "The model returned an empty answer. Try again, or choose 
 
 // -- the user ---------------------------------------------------------------------------------------
 
+const BLOCKED_PROMPT = "[A hook blocked this prompt, so it was not sent.]"; // hooks/hooked_run.py
+
+/** Whether this stands for a prompt that a hook has blocked: its own words are nowhere. */
+export const isBlocked = (message) => textOf(message) === BLOCKED_PROMPT;
+
 export const textOf = ({ content }) =>
   typeof content === "string" ? content : content.filter((part) => part.type === "text").map((part) => part.text).join("");
 
@@ -142,6 +147,35 @@ const attachment = (file) =>
     ? imageView({ data: file.preview ?? file.content, mimeType: file.mimeType })
     : h("span", { class: "chip" }, icon("clip"), `${revealPath(file.fileName)} · ${formatBytes(file.size)}`);
 
+const LONG = { lines: 20, characters: 4_000 }; // of a message; the user has it all, and wants to see what followed
+
+/** The text of a message; of a long one the beginning, with a button that shows the rest. */
+class FoldedText {
+  constructor() {
+    this.text = h("div", { class: "user-text", dir: "auto" });
+    this.button = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => this.#fold(!this.isFolded) });
+    this.el = h("div", { class: "folded-text" }, this.text, this.button);
+  }
+
+  update(text) {
+    this.text.textContent = text;
+    const lines = text.split("\n").length;
+    this.button.hidden = lines <= LONG.lines && text.length <= LONG.characters;
+    this.size = lines > LONG.lines ? pluralize(lines, "line") : pluralize(text.length, "character");
+    this.#fold(!this.button.hidden);
+  }
+
+  #fold(isFolded) {
+    this.isFolded = isFolded;
+    this.text.classList.toggle("is-folded", isFolded);
+    this.button.textContent = this.button.hidden ? "" : isFolded ? `Show all ${this.size}` : "Show less";
+    setAttr(this.button, "aria-expanded", String(!isFolded));
+    if (!isFolded || !this.el.isConnected) return;
+    this.text.scrollTop = 0;
+    if (document.activeElement === this.button) this.el.scrollIntoView({ block: "nearest" });
+  }
+}
+
 export class UserView {
   /**
    * `edit(item, text)` resends an edited message, `goBack(item)` goes to before it, `show(id)` to another version of it;
@@ -149,13 +183,13 @@ export class UserView {
    */
   constructor({ edit, goBack, show, mayEdit, drafts }) {
     Object.assign(this, { edit, goBack, show, mayEdit, drafts });
-    this.body = h("div", { class: "user-text", dir: "auto" });
+    this.body = new FoldedText();
     this.files = h("div", { class: "files" });
     const change = iconButton("edit", "Edit message", () => this.beginEdit());
     const back = iconButton("history", "Go back to before this message", () => this.mayEdit() && this.goBack(this.item));
     this.actions = h("div", { class: "actions" }, change, back, copyButton(() => this.text, "Copy message"));
     this.versions = h("span", { class: "versions", hidden: true });
-    this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You", this.versions), this.body, this.files, this.actions);
+    this.el = h("article", { class: "entry user", "aria-label": "You" }, h("span", { class: "who" }, "You", this.versions), this.body.el, this.files, this.actions);
   }
 
   update(item, transcript) {
@@ -166,7 +200,7 @@ export class UserView {
     this.item = item;
     this.text = textOf(item.message);
     if (draft !== null) this.#edit(draft);
-    this.body.textContent = plain(this.text);
+    this.body.update(plain(this.text));
     fill(this.files, ...imagesOf(item.message).map(imageView), ...(item.message.attachments ?? []).map(attachment));
   }
 
@@ -176,11 +210,9 @@ export class UserView {
     this.versions.hidden = ids.length < 2;
     if (ids.length < 2) return fill(this.versions);
     const at = ids.indexOf(id);
-    const step = (sign, label, to) => h("button", {
-      type: "button", class: "link version", "aria-label": label, title: label, disabled: to === undefined,
-      onclick: onceClicked(() => this.mayEdit() && this.show(to)),
-    }, sign);
-    fill(this.versions, step("‹", "Earlier version", ids[at - 1]), ` ${at + 1}/${ids.length} `, step("›", "Later version", ids[at + 1]));
+    const step = (sign, label, to) =>
+      iconButton(sign, label, onceClicked(() => this.mayEdit() && this.show(to)), { class: "icon-button version", disabled: to === undefined });
+    fill(this.versions, step("left", "Earlier version", ids[at - 1]), `${at + 1}/${ids.length}`, step("right", "Later version", ids[at + 1]));
   }
 
   /** Edit the message in place; the same as its button. */
@@ -196,7 +228,7 @@ export class UserView {
     });
     const back = () => {
       this.drafts.set(this.item.id, null);
-      form.replaceWith(this.body);
+      form.replaceWith(this.body.el);
       this.actions.hidden = false;
       this.actions.firstChild.focus();
     };
@@ -229,7 +261,7 @@ export class UserView {
         h("button", { type: "submit", class: "primary" }, "Resend"),
         h("button", { type: "button", onclick: back }, "Cancel")),
     );
-    this.body.replaceWith(form);
+    this.body.el.replaceWith(form);
     this.actions.hidden = true;
     this.area = area;
     return area;
@@ -260,9 +292,9 @@ export class PendingView {
   constructor(actions) {
     this.actions = actions;
     this.state = h("span", { class: "aside" });
-    this.body = h("div", { class: "user-text", dir: "auto" });
+    this.body = new FoldedText();
     this.row = h("div", { class: "row" });
-    this.el = h("article", { class: "entry user pending", "aria-label": "You" }, h("span", { class: "who" }, "You ", this.state), this.body, this.row);
+    this.el = h("article", { class: "entry user pending", "aria-label": "You" }, h("span", { class: "who" }, "You ", this.state), this.body.el, this.row);
   }
 
   update(item) {
@@ -270,7 +302,7 @@ export class PendingView {
     const key = JSON.stringify([item.text, item.state]);
     if (key === this.shown) return; // a button that is replaced while it is pressed gets no click
     this.shown = key;
-    this.body.textContent = plain(item.text);
+    this.body.update(plain(item.text));
     setAttr(this.el, "data-state", item.state);
     this.state.textContent = PENDING_STATES[item.state];
     const button = (words, action) => h("button", { type: "button", onclick: onceClicked(() => this.actions[action](this.item)) }, words);
@@ -292,7 +324,7 @@ const ENTRIES = {
     line(
       satisfied ? "ok" : "info",
       satisfied ? "check" : "question",
-      h("strong", {}, satisfied ? "Contract satisfied. " : "Contract not satisfied yet. "),
+      h("strong", {}, satisfied ? "The contract is fulfilled: " : "Not yet fulfilled: "),
       plain(why),
       missing && h("div", { class: "dim" }, `Missing: ${plain(missing)}`),
     ),

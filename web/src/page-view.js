@@ -39,7 +39,7 @@ export class PageView {
       refuse: actions.refuse, paths: actions.paths, chooseApprove: commands.chooseApprove, chooseThinking: commands.chooseThinking,
       findFiles: (part) => review.api.find(part).then(({ files }) => files),
       chatCommands: async () => [...CHAT_COMMANDS.map(([name, detail, run]) => ({ name, detail, run: () => commands[run]() })), ...(await actions.prompts()).map(
-        ({ name, description: detail, takesArguments }) => ({ name, detail, takesArguments }))],
+        ({ name, description: detail, takesArguments }) => ({ name: isOurs(name) ? `prompt:${name}` : name, detail, takesArguments }))],
     };
     this.panel = new Panel({
       review,
@@ -106,6 +106,7 @@ const CHAT_COMMANDS = [
   ["thinking", "Choose how much the model thinks", "chooseThinking"],
   ["tools", "MCP servers and their tools", "toggleTools"],
 ];
+const isOurs = (name) => CHAT_COMMANDS.some(([ours]) => ours === name); // as in the terminal, a template of this name is `/prompt:NAME`
 
 /** "1 question · notes.md · src · newel". */
 function documentTitle({ tab, asking, reviewQuestions }) {

@@ -16,7 +16,7 @@ const KEYS = [
   ["Alt+R", "Review"],
   ["Alt+1 … Alt+9", "Go to tab"],
   ["J, K", "Review: next, previous undecided hunk, in any file (with Alt while editing one)"],
-  ["A, R", "Review: accept, reject the hunk (with Alt while editing a file)"],
+  ["A, R, C", "Review: accept, reject, revise the hunk (with Alt while editing a file)"],
   ["Alt+W", "Close tab"],
   ["Delete, F2 on a tab", "Close or rename the tab"],
   ["/", "Focus the message box"],

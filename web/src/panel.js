@@ -16,7 +16,7 @@ export class Panel {
   /** `actions` are passed on to the views; `review` has those of places; `firstPage` is the view that is shown while no tab is open. */
   constructor({ actions, review, firstPage }) {
     Object.assign(this, { actions, review, firstPage });
-    this.el = h("div", { id: "panel", class: "panel-frame" });
+    this.el = h("div", { id: "panel", class: "panel-frame" }, h("p", { class: "whole dim" }, "Connecting…"));
     addEventListener("storage", (event) => {
       const removed = removedBy(event);
       if (removed) for (const view of [firstPage, ...this.#views.values()]) view.composer?.dropRemoved(removed);

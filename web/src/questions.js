@@ -69,17 +69,22 @@ const MAX_TITLE = 80; // characters of the action that a title shows
 const CHANGES = new Set(["Edit File", "Write File"]); // the tools that show a diff: a command may look like one
 const ACTIONS = { "Execute Shell Command": "Run", "Edit File": "Edit", "Write File": "Write" }; // in Newel's words; those of other tools are theirs
 const OUTSIDE = "(outside of the sandbox: ";
-const NOTES = [OUTSIDE, "(your rule asks: ", "(what it runs is only known when it runs, "]; // why it is asked, above the action
+const NOTES = [OUTSIDE, "(your rule asks: ", "(a hook asks (", "(what it runs is only known when it runs, "]; // why it is asked, above the action
+
+// What stands above a diff: that the call has changed, where a link leads, or why the file needs an answer.
+const ABOVE = /^(?:This call changed .*\n)?(?:.*(?: → .*| {2}\(.*\))\n)?(?=--- )/;
 
 function approval(question, answer) {
-  const file = CHANGES.has(question.title) ? /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1] : undefined;
+  const above = CHANGES.has(question.title) ? (ABOVE.exec(question.preview)?.[0] ?? "") : "";
+  const diff = question.preview.slice(above.length);
+  const file = CHANGES.has(question.title) ? /^--- .*\n\+\+\+ (.*)\n@@ /.exec(diff)?.[1] : undefined;
   const lines = question.preview.trim().split("\n");
   const isNote = (line) => NOTES.some((note) => line.startsWith(note));
   const [first, ...others] = lines.every(isNote) ? lines : lines.slice(lines.findIndex((line) => !isNote(line)));
   const where = question.preview.startsWith(OUTSIDE) ? " outside of the sandbox" : "";
   const what = truncate(reveal(file ?? first), MAX_TITLE) + (!file && others.length > 0 ? " …" : "");
   const preview = file
-    ? wholeDiffView(question.preview)
+    ? [above && h("p", { class: "words" }, reveal(above.trimEnd())), wholeDiffView(diff)]
     : h("pre", { class: "exact", tabindex: "0", "aria-label": "Requested action" }, reveal(question.preview));
   const word = h("input", {
     type: "text", "aria-label": "What to do instead", placeholder: "What to do instead (optional)", maxlength: "2000",

@@ -3,7 +3,7 @@
 import { dialogHead, openDialog } from "./dialog.js";
 import { fill, h, setAttr, setText } from "./dom.js";
 import { formatNumber, pluralize, reveal, revealPath } from "./format.js";
-import { rowsOf } from "./review/changes.js";
+import { rowsOf, totalsOf } from "./review/changes.js";
 import { patchView } from "./review/patch-view.js";
 import { conflictsView, filesView } from "./review/rollback.js";
 
@@ -13,13 +13,18 @@ const MAX_NAMED = 5; // files that a message names
 const PROGRESS_INTERVAL = 500; // ms until the progress is shown first, and between two looks at it
 const WAYS = [["both", "The conversation and the files"], ["talk", "The conversation only"], ["files", "The files only"]];
 
-/** Undo a run in the files; resolves when the dialog is closed. */
-export const openUndo = ({ api, change, announce }) =>
-  openPlan({
+/** Undo a run, in the files or, before it is saved, in the review; resolves when the dialog is closed. */
+export const openUndo = ({ api, change, announce }) => {
+  const { pending, accepted, applied } = totalsOf(change.files);
+  const isInReview = applied === 0 && pending + accepted > 0;
+  return openPlan({
     title: "Undo this run", yes: "Undo", doing: "Undoing", api, announce, done: "undone", about: reveal(change.title),
-    words: `The files will be as if this run had not changed them. ${KEPT} You can redo it.`,
+    words: isInReview ? "Your files stay as they are: what this run changed is still in review. You can redo it."
+      : `The files will be as if this run had not changed them. ${KEPT} You can redo it.`,
+    place: isInReview ? " in the review" : "",
     ask: (request) => api.undoRun(change.checkpoint_id, request),
   });
+};
 
 /** Redo a run that was undone. */
 export const openRedo = ({ api, change, announce }) =>
@@ -75,9 +80,12 @@ const newOperation = () => `undo-${Date.now().toString(36)}-${Math.random().toSt
 const openPlan = (given) => openDialog({ label: given.title, kind: "rollback", build: (close) => new PlanDialog({ ...given, close }).begin() });
 
 class PlanDialog {
-  /** `ask({dryRun, files, operation})` plans or does it; with `ways` the conversation goes back, too, by `goBack()`. */
+  /**
+   * `ask({dryRun, files, operation})` plans or does it; with `ways` the conversation goes back, too, by `goBack()`. `place` is
+   * where the files change, if that is not on disk.
+   */
   constructor(given) {
-    Object.assign(this, given);
+    Object.assign(this, { place: "", ...given });
     this.way = this.ways ? "talk" : "files";
     this.plan = null;
     this.note = h("p", { class: "words", role: "status" });
@@ -133,7 +141,7 @@ class PlanDialog {
     const { files = [], conflicts = [] } = this.plan ?? {};
     const isPart = this.ways && !this.#takesFiles;
     this.confirmButton.disabled = this.#takesFiles && files.length === 0;
-    const would = isPart ? "The files stay as they are." : files.length ? `${pluralize(files.length, "file")} would change.` : "No file would change.";
+    const would = isPart ? "The files stay as they are." : files.length ? `${pluralize(files.length, "file")} would change${this.place}.` : "No file would change.";
     setText(this.note, [words, would].filter(Boolean).join(" "));
     fill(this.shown, ...(isPart ? [] : [...conflictsView(conflicts), ...filesView(files)]));
   }

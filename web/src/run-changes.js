@@ -19,7 +19,13 @@ const decisions = (counts) => (counts.pending || counts.accepted || counts.rejec
 export class ChangesView {
   constructor(actions) {
     this.actions = actions;
-    this.el = h("div", { class: "entry changes", role: "group", "aria-label": "Changes of this run" });
+    this.facts = h("div", { class: "changes-facts" });
+    this.files = h("ul", { class: "changes-files" });
+    // They stay: a button that is replaced while it is pressed gets no click.
+    const button = (words, action) => h("button", { type: "button", class: "quiet", onclick: () => actions[action](this.change) }, words);
+    this.buttons = { review: button("Review", "reviewRun"), undo: button("Undo", "undoRun"), redo: button("Redo", "redoRun") };
+    this.el = h("div", { class: "entry changes", role: "group", "aria-label": "Changes of this run" },
+      h("div", { class: "changes-head" }, this.facts, h("span", { class: "spacer" }), ...Object.values(this.buttons)), this.files);
   }
 
   update({ change }) {
@@ -29,21 +35,22 @@ export class ChangesView {
     const undone = kept.length ? `${formatNumber(files.length - kept.length)} undone, ${formatNumber(kept.length)} not` : "undone";
     const [totals, rows] = [totalsOf(files), rowsOf(change)];
     const waits = totals.pending > 0;
+    const listed = rows.slice(0, MAX_LISTED);
+    const more = files.length - listed.reduce((all, { from }) => all + (from ? 2 : 1), 0); // a move is two files
     setAttr(this.el, "data-waits", waits);
     const hadFocus = this.el.contains(document.activeElement);
-    const button = (words, action, kind = null) => h("button", { type: "button", class: kind, onclick: () => this.actions[action](change) }, words);
-    fill(this.el,
-      h("div", { class: "changes-head" },
-        icon(waits ? "edit" : isUndone ? "again" : "check"),
-        h("strong", {}, waits ? `${pluralize(totals.pending, "hunk")} to review` : pluralize(files.length, "file")), " ",
-        h("span", { class: "dim" }, isUndone ? undone : waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : decisions(totals)), " ",
-        !isUndone && lines(totals),
-        h("span", { class: "spacer" }),
-        button("Review", "reviewRun", waits ? "primary" : "quiet"),
-        isUndone ? button("Redo", "redoRun", "quiet") : button("Undo", "undoRun", "quiet")),
-      h("ul", { class: "changes-files" }, ...rows.slice(0, MAX_LISTED).map((row) => this.#file(row, isUndone, kept.includes(row.file.file_path))),
-        rows.length > MAX_LISTED && h("li", { class: "dim" }, `and ${pluralize(rows.length - MAX_LISTED, "more file")}`)));
-    if (hadFocus) this.el.querySelector("button").focus();
+    fill(this.facts,
+      icon(waits ? "edit" : isUndone ? "again" : "check"),
+      h("strong", {}, waits ? `${pluralize(totals.pending, "hunk")} to review` : pluralize(files.length, "file")), " ",
+      h("span", { class: "dim" }, isUndone ? undone : waits ? `in ${pluralize(files.filter((file) => file.pending > 0).length, "file")}` : decisions(totals)), " ",
+      !isUndone && lines(totals));
+    fill(this.files, ...listed.map((row) => this.#file(row, isUndone, kept.includes(row.file.file_path))),
+      more > 0 && h("li", { class: "dim" }, `and ${pluralize(more, "more file")}`));
+    const { review, undo, redo } = this.buttons;
+    setAttr(review, "class", waits ? "primary" : "quiet");
+    setAttr(undo, "hidden", isUndone);
+    setAttr(redo, "hidden", !isUndone);
+    if (hadFocus && (document.activeElement.hidden || !this.el.contains(document.activeElement))) review.focus();
   }
 
   #file({ file, from }, isUndone, isKept) {

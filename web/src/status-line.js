@@ -2,6 +2,7 @@
 
 import { fill, h, icon } from "./dom.js";
 import { elapsedTimer } from "./elapsed-timer.js";
+import { isBlocked } from "./message.js";
 import { isBusy } from "./store.js";
 
 const QUESTION_MESSAGE = "Waiting for your answer.";
@@ -45,6 +46,7 @@ function describeActivity(tab, transcript, stopping) {
 function describeRest(transcript) {
   if (transcript.queue.some((each) => each.held)) return "Continue";
   const last = transcript.entries.findLast((entry) => entry.kind !== "custom" && entry.kind !== "notice");
+  if (last?.code === "prompt_blocked" || (last?.kind === "user" && isBlocked(last.message))) return ""; // nothing to answer
   if (["error", "user", "newel"].includes(last?.kind)) return "Retry";
   if (last?.kind === "end") return "Continue";
   if (last?.kind !== "assistant") return "";

@@ -115,7 +115,7 @@ export class StreamingMarkdown {
     }
     if (!element || !CONTAINERS.has(element.tagName) || /\n[ \t]*\n[ \t]*$/.test(source)) return;
     const node = element.lastChild?.nodeType === Node.TEXT_NODE ? element.lastChild : element.appendChild(new Text(""));
-    node.appendData(/[ \t\n]*$/.exec(source)[0]);
+    node.appendData(/(?<![ \t\n])[ \t\n]*$/.exec(source)[0]);
     this.node = node;
   }
 }

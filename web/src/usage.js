@@ -102,9 +102,9 @@ function notes({ total, unpriced }) {
   const shown = names.slice(0, 4).map(reveal).join(", ") + (names.length > 4 ? ` and ${names.length - 4} more` : "");
   const untimed = total.requests - total.timed;
   return [
-    total.unpriced > 0 && `? The price is unknown of ${pluralize(total.unpriced, "request")} (${shown}); costs are without these.`,
+    total.unpriced > 0 && `? The price of ${pluralize(total.unpriced, "request")} (${shown}) is unknown; the cost leaves them out.`,
     total.uncounted > 0 && `The server reported no tokens for ${pluralize(total.uncounted, "request")}.`,
-    untimed > 0 && `The model's time is not recorded of ${pluralize(untimed, "request")} of earlier versions.`,
+    untimed > 0 && `An earlier version of Newel did not record the model's time of ${pluralize(untimed, "request")}.`,
   ].filter(Boolean).map((words) => h("p", { class: "dim" }, words));
 }
 

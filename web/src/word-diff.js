@@ -10,7 +10,7 @@ const MAX_LINES = 2_000; // lines of a diff in which words are compared
 const WORD = /(?:[\p{L}\p{N}_]+|[ \t]+|.)(?:[\u0300-\u036f\ufe0f\u{1f3fb}-\u{1f3ff}]|\u200d.)*/gsu; // with what is drawn together with it
 
 const wordsOf = (line) => line.match(WORD) ?? [];
-const sizeOf = (text) => [...text.replace(/^[ \t]+|[ \t]+$/g, "")].length;
+const sizeOf = (text) => [...text.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, "")].length;
 
 /** The positions of removed lines and of the added ones that replace them: [[removed, added]]. */
 export function linePairs(old, fresh) {

@@ -12,6 +12,7 @@ test("files are completed after an @ that begins a word, commands only at the st
   assert.equal(completedPart("me@example.org"), null);
   assert.equal(completedPart("see @src/a now"), null);
   assert.deepEqual(completedPart("/re"), { kind: "command", part: "re", start: 0 });
+  assert.deepEqual(completedPart("/web:co"), { kind: "command", part: "web:co", start: 0 });
   assert.equal(completedPart("/review it"), null);
   assert.equal(completedPart("and /re"), null);
 });

@@ -50,6 +50,14 @@ test("a late answer restores no older state, and nothing is kept of files that a
   assert.deepEqual(review.get().files, {});
 });
 
+test("a link that stands for another file shows that one, whatever the revisions of both", async () => {
+  const review = createReview({ api: server({}) });
+  review.hold("link");
+  await review.take("link", Promise.resolve({ file_path: "a", rev: 3 }));
+  await review.take("link", Promise.resolve({ file_path: "b", rev: 0 }));
+  assert.equal(review.get().files.link.file_path, "b");
+});
+
 test("this window's own changes are not read again after their notification", async () => {
   const api = server({ a: { file_path: "a", rev: 2 } });
   const review = createReview({ api });

@@ -20,6 +20,11 @@ test("the page marks the same words as the terminal", () => {
   }
 });
 
+test("a long run of spaces does not hold up the page", () => {
+  const line = `a${" ".repeat(300_000)}b`;
+  assert.deepEqual(changedWords(`${line} c`, `${line} d`), { old: [[300_003, 300_004]], fresh: [[300_003, 300_004]] });
+});
+
 test("lines of a diff are compared only with those beside them", () => {
   const lines = [["same", "x"], ["del", "a b c"], ["add", "a b d"], ["same", "y"], ["del", "a b c"], ["same", "z"], ["add", "a b e"]];
   const found = changedInDiff(lines.map(([kind, text]) => ({ kind, text })));

@@ -335,8 +335,11 @@ class Agent:
         that a crash interrupted. ``transport`` replaces the agent's own for this run.
         """
         self._require_idle()
+        self.queue.stop = False
+        await self._before_run(prompts)
+        self._require_idle()
         state = self.state
-        state.is_streaming, state.error, self.queue.stop = True, None, False
+        state.is_streaming, state.error = True, None
         end = AgentEnd(reason="aborted")
 
         async def emit(event: AgentEvent) -> None:
@@ -353,6 +356,9 @@ class Agent:
             state.end_run()
             self._scope = None
         return end
+
+    async def _before_run(self, prompts: Sequence[AppMessage]) -> None:
+        """What a subclass does before a run begins. A ``stop`` counts from here on."""
 
     async def queue_message(self, message: AppMessage, mode: Literal["steer", "follow_up"] = "steer") -> None:
         """Queue a message for the current run, or the next: ``steer`` reaches the model after the current tool calls,
@@ -380,6 +386,10 @@ class Agent:
             self.abort()
 
     def abort(self) -> None:
-        """End the run at once. The conversation stays valid. Does nothing without a run."""
+        """End the run at once, and one that is about to begin before its first request. The conversation stays valid. Does nothing without
+        a run.
+        """
         if self._scope is not None:
             self._scope.cancel()
+        else:
+            self.queue.stop = True

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from newel.agent.errors import NoProgress
 from newel.agent.events import AgentEvent, EndReason, MessageEnd, ToolExecutionStart, ToolExecutionUpdate
 from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import (
@@ -13,6 +16,7 @@ from newel.agent.messages import (
     ToolCall,
     ToolResultMessage,
     Usage,
+    UserMessage,
     add_costs,
 )
 from newel.agent.ports import Limits
@@ -21,6 +25,11 @@ REPEATED = (
     "Not run: this exact call has been made {times} times in a row with the same result. Repeating it will not change that. "
     "Read the result above and try something else."
 )
+
+MAX_REFUSED = 5
+"""Turns in a row in which a repeated call is refused, after which the run ends."""
+
+STUCK = "The model keeps repeating one call of `{tool}`, although it was refused. Say what it should do instead, or choose another model."
 
 UNCOUNTED = (
     "Stopped: the server does not report token usage, so the {limit} limit cannot be enforced. Limit the turns instead "
@@ -54,6 +63,7 @@ class UsageLimiter:
         self.uncounted: bool = False
         self._last: tuple[tuple[str, object], str] | None = None
         self._times = 0
+        self._refused_turns: set[int] = set()
 
     def count_response(self, message: AssistantMessage) -> None:
         if not message.is_incomplete:
@@ -122,5 +132,15 @@ class UsageLimiter:
         latest = ((call.name, call.arguments), result.output)
         if latest == self._last:
             self._times += 1
-        elif self.repetition(call) is None:  # a refusal is no new result: the same call is refused again
+        elif self.repetition(call) is None:
             self._last, self._times = latest, 1
+            self._refused_turns.clear()
+        else:  # a refusal is no new result: the same call is refused again
+            self._refused_turns.add(self.turns)
+
+    def check_progress(self, queued: Sequence[AppMessage]) -> None:
+        """Raises ``NoProgress``, unless one of the ``queued`` messages is the user's, which may help the model."""
+        if any(isinstance(message, UserMessage) and not message.is_notice for message in queued):
+            self._refused_turns.clear()
+        if self._last is not None and len(self._refused_turns) >= MAX_REFUSED:
+            raise NoProgress(STUCK.format(tool=self._last[0][0]))

@@ -148,6 +148,7 @@ class _Run:
                 return "done", ""
             for message in queued:
                 await self.append_message(message)
+            self.limiter.check_progress(queued)
 
     async def refresh_config(self) -> None:
         model = self.config.model

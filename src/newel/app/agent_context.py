@@ -10,11 +10,11 @@ import msgspec
 if TYPE_CHECKING:
     from newel.agent.ports import AgentMode, Emit, Tool
     from newel.app.hooks import AgentHooks
+    from newel.app.known_context import KnownContext
     from newel.app.model_resolver import ResolvedModel
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
-    from newel.context.skill_book import SkillBook
     from newel.permissions.approval import Ask
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.secret_paths import SecretPaths
@@ -47,7 +47,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the tools, policies and prompts of an agent and its subagents are made of. ``skills`` is None where there are none."""
+    """What the tools, policies and prompts of an agent and its subagents are made of."""
 
     settings: Settings
     in_use: ResolvedModel
@@ -55,5 +55,5 @@ class SharedParts(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: WorkspaceFactory
     book: RuleBook
     secret_paths: SecretPaths
+    known: KnownContext
     hooks: AgentHooks | None = None
-    skills: SkillBook | None = None

@@ -15,6 +15,7 @@ from newel.app.agent_context import AgentContext, SharedParts
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
+    from newel.agent.agent import AgentTransport
     from newel.agent.ports import Provider, Tool
     from newel.app.hooks import AgentHooks
     from newel.app.model_resolver import ResolvedModel
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from newel.permissions.secret_paths import SecretPaths
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
-    from newel.session.subagents import Subagents
     from newel.tools.selection import ToolSelection
     from newel.workspace.background import BackgroundCommands
     from newel.workspace.execution_host import ExecutionHost
@@ -264,38 +264,37 @@ async def build_agent(
     settings: Settings, in_use: ResolvedModel, context: AgentContext, *, manner: str | None = None
 ) -> CodingAgent:
     """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
-    from newel.agent.agent import ProviderTransport
-    from newel.app.agent_tools import extension_tools, own_tools, policy_finder, with_more
+    from newel.app.agent_tools import extension_tools, own_tools, policy_finder, runs_subagents, with_more
     from newel.app.extensions import extensions_of, with_commands
-    from newel.app.known_context import load_context, shorten_for
     from newel.app.run_config import prompt_context, run_config
     from newel.context.instructions import describe
     from newel.session.coding_agent import CodingAgent
 
     extensions = extensions_of(settings)
     shared = await _shared_parts(settings, in_use, context, extensions)
-    known = await load_context(settings, shared.workspaces, shared.secret_paths)
-    shared = msgspec.structs.replace(shared, skills=known.skills)
-    workspaces, secret_paths, subagents = shared.workspaces, shared.secret_paths, _open_subagents(shared)
-    offered = await own_tools(shared, run_subagent=subagents.run if subagents else None)
+    workspaces, known, hooks = shared.workspaces, shared.known, shared.hooks
+    offered = await own_tools(
+        shared,
+        run_subagent=lambda arguments, on_output: subagents.run(arguments, on_output),  # noqa: PLW0108 — made below
+    )
     find_policy = policy_finder(shared, offered)
-    if subagents is not None:
-        find_policy = subagents.policies(find_policy)
     compactor = _compactor(in_use)
-    prompts = prompt_context(shared, known.instructions, manner)
+    prompts = prompt_context(shared, manner)
+    prepares = _prepares_commands(shared, offered)
     agent = CodingAgent(
-        transport=ProviderTransport(in_use.provider),
+        transport=_transport(shared, prepares=prepares),
         config=run_config(
             shared,
             tools=with_more(offered, [*extension_tools(shared, extensions), *context.more_tools]),
             prompts=prompts,
             policy=find_policy(settings.approve),
             compactor=compactor,
-            shorten=shorten_for(shared, lambda: agent.state.messages),
+            messages=lambda: agent.state.messages,
         ),
         workspace=workspaces.workspace,
         works_in=workspaces.works_in,
-        attachable=_attachable(workspaces, secret_paths),
+        attachable=_attachable(workspaces, shared.secret_paths),
+        attachable_by_prompts=known.attachable,
         session=context.session,
         open_session=context.open_session,
         journal=context.journal,
@@ -308,32 +307,25 @@ async def build_agent(
         sandbox=settings.sandbox.mode or "read-only",
         sandbox_problem=settings.sandbox_problem,
         instructions=describe(known.instructions),
+        start_notices=known.notices,
+        skills=known.skills,
+        rules=shared.book,
+        background=context.background,
+        hooks=hooks.rows if hooks else tuple,
+        secrets=lambda: _secrets(settings),
     )
-    agent.secrets = lambda: _secrets(settings)
-    agent.rules = shared.book
-    known.attend(agent)
-    _attend(agent, shared, offered)
-    if subagents is not None:
-        from newel.app.subagents import subagent_parts
+    _attend(agent, shared, prepares=prepares)
+    if runs_subagents(offered):
+        from newel.app.subagents import open_subagents
 
-        subagents.attend(agent, subagent_parts(shared, prompts, _compactor))
+        subagents = open_subagents(agent, shared, prompts, _compactor)
     return agent
-
-
-def _open_subagents(shared: SharedParts) -> Subagents | None:
-    """None for an agent that is not offered the tool which runs them."""
-    from newel.app.extra_tools import offered_extras
-
-    if not offered_extras(shared.settings, shared.context.offered, shared.in_use.model)("task"):
-        return None
-    from newel.session.subagents import Subagents
-
-    return Subagents()
 
 
 async def _shared_parts(
     settings: Settings, in_use: ResolvedModel, context: AgentContext, extensions: LoadedExtensions | None
 ) -> SharedParts:
+    from newel.app.known_context import load_context
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
 
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, _folder_opener(context))
@@ -341,13 +333,15 @@ async def _shared_parts(
     hooks = _agent_hooks(settings, context, workspaces, extensions.hooks if extensions else ())
     if hooks is not None:
         context = msgspec.structs.replace(context, ask=hooks.noticing(context.ask))
+    secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
     return SharedParts(
         settings=settings,
         in_use=in_use,
         context=context,
         workspaces=workspaces,
         book=book,
-        secret_paths=secret_paths_of(settings, context.host, workspaces, book.current),
+        secret_paths=secret_paths,
+        known=await load_context(settings, workspaces, secret_paths),
         hooks=hooks,
     )
 
@@ -380,7 +374,26 @@ def _folder_opener(context: AgentContext) -> OpenFolder:
     return lambda limits: DetachingWorkspace(open_folder(limits), commands)
 
 
-def _attend(agent: CodingAgent, shared: SharedParts, own_tools: Sequence[Tool]) -> None:
+def _prepares_commands(shared: SharedParts, own_tools: Sequence[Tool]) -> bool:
+    """Whether to do, while the model answers, what its first command would wait for."""
+    # In review mode a copy is made meanwhile, and a sandbox would take half of its repository for the whole.
+    changes_files = shared.settings.approve not in {"plan", "read-only"} and not shared.workspaces.isolated
+    return changes_files and any(tool.spec.name == "bash" for tool in own_tools)
+
+
+def _transport(shared: SharedParts, *, prepares: bool) -> AgentTransport:
+    from newel.agent.agent import ProviderTransport
+
+    provider, recording = shared.in_use.provider, shared.workspaces.recording
+    if prepares and recording and shared.context.host.connection is None:
+        from newel.review.tracking.early_scan import EarlyScan
+
+        provider = EarlyScan(provider, recording)
+    transport = ProviderTransport(provider)
+    return shared.hooks.for_agent(transport) if shared.hooks else transport
+
+
+def _attend(agent: CodingAgent, shared: SharedParts, *, prepares: bool) -> None:
     """Let the surroundings follow the agent."""
     context = shared.context
     shared.workspaces.attend(agent)
@@ -395,29 +408,10 @@ def _attend(agent: CodingAgent, shared: SharedParts, own_tools: Sequence[Tool]) 
         from newel.app.telemetry import attend_telemetry
 
         attend_telemetry(agent, shared.settings, signals)
-    _prepare_commands(agent, context, shared.workspaces, own_tools)
-
-
-def _prepare_commands(
-    agent: CodingAgent, context: AgentContext, workspaces: WorkspaceFactory, own_tools: Sequence[Tool]
-) -> None:
-    """While the model answers, do what its first command would wait for."""
-    from newel.agent.agent import ProviderTransport
-
-    runs_commands = agent.approve not in {"plan", "read-only"} and any(
-        tool.spec.name == "bash" for tool in own_tools
-    )
-    if not runs_commands or workspaces.isolated is not None:
-        return  # a copy is made meanwhile, and a sandbox would take half of its repository for the whole
-    if agent.sandbox != "off":
+    if prepares and agent.sandbox != "off":
         from newel.app.sandbox import start_early
 
-        start_early(agent.agent, context.host, workspaces.works_in.root)
-    transport, recording = agent.agent.transport, workspaces.recording
-    if isinstance(transport, ProviderTransport) and recording and context.host.connection is None:
-        from newel.review.tracking.early_scan import EarlyScan
-
-        agent.agent.transport = ProviderTransport(EarlyScan(transport.provider, recording))
+        start_early(agent.agent, context.host, shared.workspaces.works_in.root)
 
 
 def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> AttachableFiles:

@@ -111,7 +111,7 @@ def _is_open(shared: SharedParts) -> bool:
 
 def _skill_tools(shared: SharedParts) -> list[Tool]:
     """The tool that reads skills, where the model may use some; a small model only gets it if it is named."""
-    skills, offered = shared.skills, shared.context.offered
+    skills, offered = shared.known.skills, shared.context.offered
     if skills is None or not skills.listing():
         return []
     from newel.app.extra_tools import is_small
@@ -196,4 +196,13 @@ def policy_finder(shared: SharedParts, own_tools: Sequence[Tool]) -> Callable[[A
         is_open=_is_open(shared),
         report=context.notices.of(NOT_SAVED),
     )
-    return find_policy if shared.hooks is None else shared.hooks.policies(find_policy, judge)
+    find = find_policy if shared.hooks is None else shared.hooks.policies(find_policy, judge)
+    if not runs_subagents(own_tools):
+        return find
+    from newel.session.subagents import policies_of_parent
+
+    return policies_of_parent(find)
+
+
+def runs_subagents(own_tools: Sequence[Tool]) -> bool:
+    return any(tool.spec.name == "task" for tool in own_tools)

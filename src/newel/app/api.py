@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast, get_type_hints
 
 import msgspec
 
-from newel.agent.errors import ConfigError, UsageError
+from newel.agent.errors import ConfigError, UsageError, WorkspaceError
 from newel.agent.ports import ThinkingLevel, Tool, ToolCallMode
 from newel.app.agent_factory import AgentOptions, AgentParts, open_agent
 from newel.config.jexida import Through
 from newel.config.settings import Approve, Flags, RendererName, load_settings
 from newel.providers.families import Api, speaks_chat
 from newel.providers.routing import AgentMode
+from newel.text.type_errors import describe_type_error
 from newel.workspace.sandbox.policy import SandboxMode
 
 if TYPE_CHECKING:
     import httpx2
 
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import Approval, ApprovalRequest, Ask
     from newel.providers.openai.encoder import ServerCompat
     from newel.session.coding_agent import CodingAgent
 
@@ -155,16 +156,40 @@ def open_coding_agent(
     """
     if sum([continue_, session is not None, ephemeral]) > 1:
         raise UsageError("session, continue_ and ephemeral exclude each other. Give one of them.")
+    folder = Path(working_directory).resolve()
+    checked = checked_flags(flags)
+    if checked.host is None and not folder.is_dir():
+        raise WorkspaceError(f"{folder} is not a directory. Name one that exists.")
+    for tool in tools:
+        if not hasattr(tool, "spec"):
+            raise UsageError(f"tools: {tool!r} is not a tool; derive yours from `newel.TypedTool`.")
     options = AgentOptions(
-        flags=checked_flags(flags),
-        cwd=Path(working_directory).resolve(),
+        flags=checked,
+        cwd=folder,
         session=session,
         continue_=continue_,
         ephemeral=ephemeral,
         system_prompt=system_prompt,
     )
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    return open_agent(settings, options, ask, parts=AgentParts(tools=tools))
+    return open_agent(settings, options, ask and _checked_ask(ask), parts=AgentParts(tools=tools))
+
+
+def _checked_ask(ask: Ask) -> Ask:
+    """Python does not check what the caller's function is and returns."""
+
+    async def asked(request: ApprovalRequest) -> Approval:
+        from newel.permissions.approval import Approval
+
+        answer = cast("object", ask(request))
+        if not isinstance(answer, Awaitable):
+            raise UsageError("ask has to be an `async` function that returns a `newel.Approval`.")
+        approval = await cast("Awaitable[object]", answer)
+        if not isinstance(approval, Approval):
+            raise UsageError(f"ask returned {approval!r}; return a `newel.Approval`.")
+        return approval
+
+    return asked
 
 
 def checked_flags(flags: AgentFlags) -> Flags:
@@ -173,8 +198,9 @@ def checked_flags(flags: AgentFlags) -> Flags:
     try:
         msgspec.convert(msgspec.structs.asdict(checked), Flags)
     except msgspec.ValidationError as error:
-        problem, _, name = str(error).partition(" - at `$.")
-        raise UsageError(f"{name.rstrip('`')}: {problem[:1].lower()}{problem[1:]}.") from None
+        problem, _, name = str(error).removesuffix("`").partition(" - at `$.")
+        problem = describe_type_error(problem, get_type_hints(Flags).get(name))
+        raise UsageError(f"{name}: {problem[:1].lower()}{problem[1:]}.") from None
     for name, limit in (("max_turns", checked.max_turns), ("max_cost", checked.max_cost)):
         if limit is not None and not limit > 0:
             raise UsageError(f"{name} is {limit}. Give a number above 0, or None for no limit.")

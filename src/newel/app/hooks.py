@@ -227,7 +227,7 @@ class AgentHooks:
         self._calls = CallHooks(runner, place, self._facts)
         self._conversation = ConversationHooks(runner, place, self._facts)
         self._conversation.problems += problems
-        self._rows = rows
+        self.rows = rows
 
     def _facts(self) -> dict[str, Any]:
         agent = self._agent
@@ -252,6 +252,9 @@ class AgentHooks:
 
         return find
 
+    def for_agent(self, transport: AgentTransport) -> AgentTransport:
+        return HookedTransport(transport, self._calls, self._conversation)
+
     def for_subagents(self, transport: AgentTransport) -> AgentTransport:
         return HookedTransport(transport, self._calls, SubagentHooks(self._conversation), is_subagent=True)
 
@@ -272,8 +275,6 @@ class AgentHooks:
     def attend(self, agent: CodingAgent) -> None:
         """Belong to an agent from now on."""
         self._agent = agent
-        agent.hooks = self._rows
-        agent.transport = HookedTransport(agent.transport, self._calls, self._conversation)
         agent.subscribe(self._conversation.on_event)
         agent.before_closing.append(self._end)
         self._runner.end_run = agent.stop

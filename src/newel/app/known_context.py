@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
-    from newel.agent.messages import AppMessage, ToolCall
-    from newel.agent.ports import Shorten, ToolResult
-    from newel.app.agent_context import SharedParts
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
     from newel.context.attachments import AttachableFiles
@@ -21,23 +17,19 @@ if TYPE_CHECKING:
     from newel.context.prompt_templates import Template
     from newel.context.skill_book import SkillBook
     from newel.permissions.secret_paths import SecretPaths
-    from newel.session.coding_agent import CodingAgent
     from newel.workspace.port import Workspace
 
 
 class KnownContext(msgspec.Struct, frozen=True, kw_only=True):
-    """``notices`` tell the user what is left out; ``attachable`` is what the text of a prompt template may attach."""
+    """``skills`` is None where there are none; ``notices`` tell the user what is left out; ``attachable`` is what the text of a prompt
+    template may attach.
+    """
 
     instructions: Sequence[Instructions]
     templates: dict[str, Template]
     skills: SkillBook | None
     notices: Sequence[str]
     attachable: AttachableFiles
-
-    def attend(self, agent: CodingAgent) -> None:
-        """Belong to an agent from now on."""
-        agent.skills, agent.start_notices = self.skills, self.notices
-        agent.attachable_by_prompts = self.attachable
 
 
 async def load_context(
@@ -118,22 +110,3 @@ def _why_not(secret_paths: SecretPaths) -> Callable[[str, str], str]:
         return f"the text of a prompt cannot attach it ({judged.reason or 'outside the project'}). Attach it yourself, behind the command."
 
     return why_not
-
-
-def shorten_for(shared: SharedParts, messages: Callable[[], Sequence[AppMessage]]) -> Shorten:
-    """What becomes of the tool results of a conversation."""
-
-    @cache  # not before the first result
-    def open_shortener() -> Shorten:
-        from newel.context.nested_instructions import NestedInstructions
-        from newel.context.shortening import Shortener
-
-        shortener = Shortener(shared.context.host.save_output, shared.settings.max_result)
-        return NestedInstructions(
-            shortener, shared.workspaces.works_in, messages, shared.secret_paths.holds_secrets
-        )
-
-    async def shorten(call: ToolCall, result: ToolResult, /) -> ToolResult:
-        return await open_shortener()(call, result)
-
-    return shorten

@@ -1,4 +1,4 @@
-"""The parts of an agent's subagents: its own, with another prompt, and questions that name the subagent."""
+"""The subagents of an agent. Their parts are its own, with another prompt, and questions that name the subagent."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
     from newel.context.compaction import Compactor
     from newel.context.system_prompt import PromptContext
     from newel.permissions.approval import Approval, ApprovalRequest, Ask
-    from newel.session.subagents import FindPolicy, SubagentParts
+    from newel.session.coding_agent import CodingAgent
+    from newel.session.subagents import FindPolicy, Subagents
 
 
-def subagent_parts(
-    shared: SharedParts, prompts: PromptContext, make_compactor: Callable[[ResolvedModel], Compactor]
-) -> SubagentParts:
+def open_subagents(
+    parent: CodingAgent,
+    shared: SharedParts,
+    prompts: PromptContext,
+    make_compactor: Callable[[ResolvedModel], Compactor],
+) -> Subagents:
     """The same workspace, sandbox, rules and model as those of the agent itself."""
     from newel.agent.agent import ProviderTransport
-    from newel.app.known_context import shorten_for
+    from newel.app.run_config import shorten_for
     from newel.context.system_prompt import short_prompt, system_prompt
-    from newel.session.subagents import SubagentParts
+    from newel.session.subagents import SubagentParts, Subagents
 
     replace, settings, context = msgspec.structs.replace, shared.settings, shared.context
 
@@ -50,7 +54,7 @@ def subagent_parts(
         return compactor
 
     transport = ProviderTransport(shared.in_use.provider)
-    return SubagentParts(
+    parts = SubagentParts(
         transport=shared.hooks.for_subagents(transport) if shared.hooks else transport,
         make_tools=make_tools,
         policies=policies,
@@ -59,6 +63,7 @@ def subagent_parts(
         make_shorten=partial(shorten_for, shared),
         open_session=lambda: context.open_session(None),
     )
+    return Subagents(parent, parts)
 
 
 def _ask_for(ask: Ask, name: str) -> Ask:

@@ -14,6 +14,7 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.config.endpoint import Place, choose_endpoint
 from newel.config.review_settings import ReviewSettings
 from newel.config.settings import ConfigFile, Settings, mask_secret, parse_config
+from newel.config.themes import no_theme, theme_names
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
 from newel.text.toml import line_of_key
@@ -75,12 +76,19 @@ def set_value(home: Path, path: Name, text: str) -> None:
     for value in values:
         try:
             check_config(file, _changed(file, before, {path: value}))
+            _check_theme(home, path, str(value))
         except ConfigError as error:
             errors.append(error)
             continue
         save(home, {path: value})
         return
     raise _invalid(file, path, errors[0])
+
+
+def _check_theme(home: Path, path: Name, value: str) -> None:
+    """A missing theme stops no start, so ``check_config`` says nothing about it."""
+    if path == ("terminal", "theme") and value not in theme_names(home):
+        raise ConfigError(f"{join_name(path)}: {no_theme(value, home)}")
 
 
 def save(home: Path, changes: Mapping[Name, object]) -> None:
@@ -111,9 +119,10 @@ def effective_values(settings: Settings, *, only: Name | None = None) -> list[Ef
     found: list[EffectiveValue] = []
     for path in paths:
         value, origin = _effective(settings, written, path)
+        is_unset = value is None or (origin == "default" and value in ([], ()))
         if origin == str(file):
             origin = f"{file}, line {line_of_key(text, path)}"
-        found.append(EffectiveValue(join_name(path), _shown(path, value), origin))
+        found.append(EffectiveValue(join_name(path), UNSET if is_unset else _shown(path, value), origin))
     return found
 
 
@@ -137,12 +146,12 @@ def _effective(settings: Settings, written: Mapping[str, Any], path: Name) -> tu
 
 
 def _shown(path: Name, value: object) -> str:
-    if value is None or value == []:
-        return UNSET
     if path[-1] == "api_key":
         return mask_secret(str(value))
     if path[-1] == "base_url":
         return redact_url(str(value))
+    if isinstance(value, tuple):
+        value = [*cast("tuple[object, ...]", value)]
     return value if isinstance(value, str) else toml_value(value)
 
 

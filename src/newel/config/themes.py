@@ -113,9 +113,9 @@ def is_light(environ: Mapping[str, str]) -> bool:
     return environ.get("COLORFGBG", "").rpartition(";")[2] in {"7", "15"}
 
 
-def default_theme(name: str = DEFAULT) -> Theme:
+def default_theme() -> Theme:
     """The theme that needs no file."""
-    return _theme(name, {role: default.style for role, default in ROLES.items()})
+    return _theme(DEFAULT, {role: default.style for role, default in ROLES.items()})
 
 
 def load_theme(name: str, home: Path, environ: Mapping[str, str]) -> LoadedTheme:
@@ -131,6 +131,12 @@ def load_theme(name: str, home: Path, environ: Mapping[str, str]) -> LoadedTheme
 def theme_names(home: Path) -> list[str]:
     """The names of all themes: ``auto``, those that are built in, the user's."""
     return [AUTO, *dict.fromkeys((DEFAULT, *_names_in(_BUILT_IN), *_names_in(home / FOLDER)))]
+
+
+def no_theme(name: str, home: Path) -> str:
+    """The words for a theme that is missing, with the one that was probably meant."""
+    known = _near(name, theme_names(home)) or f"; themes are {', '.join(theme_names(home))}"
+    return f"there is no theme {_quoted(name)}{known}"
 
 
 def describe_theme(name: str, home: Path) -> str:
@@ -231,9 +237,9 @@ def _values(name: str, home: Path, problems: list[str], children: tuple[Path, ..
     if file is None:
         if name == DEFAULT:
             return _default_values()
-        known = _near(name, theme_names(home)) or f"; themes are {', '.join(theme_names(home))}"
-        where = f"{children[-1]}, extends: there" if children else "There"
-        problems.append(f"{where} is no theme {_quoted(name)}{known}. The default is used.")
+        missing = no_theme(name, home)
+        what = f"{children[-1]}, extends: {missing}" if children else f"T{missing[1:]}"
+        problems.append(f"{what}. The default is used.")
         return None
     if file in children or len(children) > DEEPEST:
         chain = " → ".join(child.stem for child in (*children, file))
@@ -290,7 +296,7 @@ class _ThemeReader:
             elif isinstance(value, dict) and not at:
                 found |= self.values(cast("dict[str, object]", value), path)
             else:
-                near = _near(role, ROLES) or "; `docs/themes-and-keys.md` lists the roles"
+                near = _near(role, ROLES) or "; `newel docs themes-and-keys` lists the roles"
                 self._report(path, f"unknown role{near}", "It is ignored.")
         return found
 

@@ -6,13 +6,13 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
 from newel.agent.errors import NewelError
 from newel.text.toml import line_of_key
+from newel.text.type_errors import describe_type_error
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -20,6 +20,7 @@ LIKENESS: Final = 0.75
 """Of a name that was probably meant: ``enabled`` is no slip for ``readable``."""
 
 _PLACED: Final = re.compile(r"(?s)(?P<what>.*) - at `\$(?P<where>.*)`")
+_UNKNOWN: Final = re.compile(r"(?s)Object contains unknown field `(.*)`")
 _SYNTAX: Final = re.compile(r"(?s)(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
@@ -119,25 +120,31 @@ class _Reader:
         try:
             taken[name] = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
+            key = ""
             match = _PLACED.fullmatch(str(error))
             what, inside = (match["what"], match["where"]) if match else (str(error), "")
-            if (choices := _choices(kind)) and what.startswith("Invalid enum value"):
-                what = f"invalid value {str(value)[:60]!r}; valid values are {', '.join(choices)}"
-            self._report(at, what[:1].lower() + what[1:], otherwise, inside)
+            if unknown := _UNKNOWN.fullmatch(what):
+                key = unknown[1]
+                what = f"unknown setting `{key}`{_suggestion(key, _fields(kind))}"
+            elif isinstance(value, str) and not inside and what.startswith("Expected `array"):
+                what += f"; write [{json.dumps(value, ensure_ascii=False)}]"
+            what = describe_type_error(what, kind, table="a table")
+            self._report(at, what[:1].lower() + what[1:], otherwise, inside, key)
 
-    def _report(self, at: tuple[str, ...], what: str, consequence: str, inside: str = "") -> None:
-        """``inside`` is the place within a value: ``.variables[0]``."""
+    def _report(
+        self, at: tuple[str, ...], what: str, consequence: str, inside: str = "", key: str = ""
+    ) -> None:
+        """``inside`` is the place within a value: ``.variables[0]``, ``key`` the key there that is on the line."""
         name = ".".join(map(_key, at)) + inside
-        line = line_of_key(self._text, (*at, *re.findall(r"\w+", inside)))
+        line = line_of_key(self._text, (*at, *re.findall(r"\w+", inside), *filter(None, [key])))
         self.problems.append(Problem(f"{self._path}, line {line}: {name}: {what}", consequence))
 
 
-def _choices(kind: Any) -> list[str]:
-    """The words that a type consists of, but for None; empty if it has others."""
-    if get_origin(kind) is Literal:
-        return list(get_args(kind))
-    kinds = [each for each in get_args(kind) if each is not type(None)]
-    return _choices(kinds[0]) if len(kinds) == 1 and get_origin(kind) in {Union, UnionType} else []
+def _fields(kind: Any) -> list[str]:
+    """The names in a table of this type, or of those in a list of it."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return [field.encode_name for field in msgspec.structs.fields(kind)]
+    return [name for each in get_args(kind) for name in _fields(each)]
 
 
 def _suggestion(name: str, valid: list[str]) -> str:

@@ -18,10 +18,10 @@ MAX_RANKED = 1_000
 CACHE_S = 10.0
 """Seconds for which a list of files is reused."""
 
-# Files not ignored by git; without git, files not hidden. Names that need quoting are skipped.
+# Files not ignored by git, behind a letter: R names a deleted file again. Without git, files not hidden.
 _LIST = (
-    "{ git -c core.quotePath=off ls-files --cached --others --exclude-standard"
-    " || find . -name '.?*' -prune -o -name node_modules -prune -o -type f -print; }"
+    "{ git -c core.quotePath=off ls-files -t --cached --others --deleted --exclude-standard"
+    " || find . -name '.?*' -prune -o -name node_modules -prune -o -type f -print | sed 's/^/? /'; }"
     f" 2>/dev/null | head -n {MAX_FILES}"
 )
 _PATH = r"(?s)(?P<folder>(?:~|\.{1,2})?/(?:.*/)?|~$)(?P<name>[^/]*)"
@@ -57,7 +57,10 @@ class FileCompleter:
                 listed = (await self._workspace.run(_LIST, timeout=3)).stdout
             except NewelError:
                 listed = ""
-            files = [line.removeprefix("./") for line in listed.split("\n") if not line.startswith('"')]
+            lines = [(line[:1], line[2:].removeprefix("./")) for line in listed.split("\n")]
+            deleted = {name for mark, name in lines if mark == "R"}
+            # A name that git quotes cannot be mentioned.
+            files = {name for _, name in lines if not name.startswith('"')} - deleted
             names = {*files, *(f"{folder}/" for folder in _folders(files))}
             self._names = sorted(name for name in names if _can_be_mentioned(name))
             self._listed_at = time.monotonic()

@@ -22,7 +22,10 @@ MAX_FILES: Final = 20
 MAX_NAMES: Final = 200
 """Of one file: each is looked for."""
 
-_CODE: Final = r"(?ms)^[ \t]*(?P<fence>```+|~~~+).*?(?:^[ \t]*(?P=fence)|\Z)|(?P<ticks>`+)[^\n]*?(?P=ticks)"
+_CODE: Final = (
+    r"(?ms)^[ \t]*(?P<fence>```+|~~~+).*?(?:^[ \t]*(?P=fence)|\Z)"
+    r"|(?<!`)(?P<ticks>`++)[^\n]*?(?<!`)(?P=ticks)(?!`)"
+)
 _IMPORT: Final = r"(?<!\S)@(?P<path>(?:\\ |[^\s\\`@])+)"
 _IN_CLAUDE: Final = "~/.claude/"
 

@@ -36,7 +36,8 @@ _IMAGES = ("png", "jpg", "jpeg", "gif", "webp")
 _IMAGE_NAME = rf"\.(?ai:{'|'.join(_IMAGES)})"
 _IMAGE = (
     rf"""(?<![^\s"'`(\[{{<])(?:"(?P<double>[^"\n]*{_IMAGE_NAME})"|'(?P<single>[^'\n]*{_IMAGE_NAME})'"""
-    rf"""|(?P<plain>(?:\\.|[^\s"'`\\@(\[{{<])(?:\\.|[^\s"'`\\])*?{_IMAGE_NAME})(?!\w|\.\w))"""
+    rf"""|(?P<plain>(?:\\.|[^\s"'`\\@(\[{{<])(?:\\.|[^\s"'`\\])*?{_IMAGE_NAME})(?!\w|\.\w)"""
+    r"""|(?:\\.|[^\s"'`\\@(\[{<])(?:\\.|[^\s"'`\\])*+)"""  # else each bracket in a line of minified code would begin a search
 )
 
 
@@ -69,10 +70,10 @@ async def expand_mentions(text: str, attachable: AttachableFiles, *, bare_images
 
 
 class _Mention(msgspec.Struct, frozen=True):
-    """The target of a mention; ``path`` is absolute."""
+    """The target of a mention; ``path`` is absolute. ``kind`` is None if there is nothing, or nothing that may be attached."""
 
     path: str
-    kind: Kind
+    kind: Kind | None
 
 
 class _Collector:
@@ -98,7 +99,8 @@ class _Collector:
 
     async def images(self, text: str) -> None:
         """Attach the images that bare paths name."""
-        names = list(dict.fromkeys(_image_name(image) for image in re.finditer(_IMAGE, text)))
+        found = (_image_name(match) for match in re.finditer(_IMAGE, text))
+        names = [name for name in dict.fromkeys(found) if name]
         for name, mention in (await self._find(names)).items():
             if mention.kind == "file":
                 await self._attach(mention.path, name, only_image=True)
@@ -106,15 +108,17 @@ class _Collector:
     async def _mention(self, mention: re.Match[str], names: list[str], files: dict[str, _Mention]) -> str:
         """Attach the first of ``names`` that was found. Returns the replacement of the mention."""
         whole = mention[0]
-        name = next((name for name in names if name in files), None)
+        name = next((name for name in names if name in files and files[name].kind), None)
         if name is not None:
             return whole[1:] if await self._attach(files[name].path, name) else whole
         if mention["quoted"] or re.search(_LOOKS_LIKE_A_PATH, names[-1]):
-            self.notes.append(f"@{names[-1]} was not attached: there is no such file.")
+            missing = files.get(names[-1])
+            why = missing and self._why_not(missing.path, missing.path)
+            self.notes.append(f"@{names[-1]} was not attached: {why or 'there is no such file.'}")
         return whole
 
     async def _find(self, names: Sequence[str]) -> dict[str, _Mention]:
-        """The names of existing files and folders, in one request: a prompt may be a long log, and the host far away."""
+        """What the names mean that a file may have, in one request: a prompt may be a long log, and the host far away."""
         paths: dict[str, str] = {}
         for name in names:
             try:
@@ -127,9 +131,8 @@ class _Collector:
                 paths[name] = str(PurePosixPath(self._workspace.root, name))
         infos = await self._workspace.stats(list(paths.values())) if paths else []
         return {
-            name: _Mention(path, info.kind)
+            name: _Mention(path, info and info.kind)
             for (name, path), info in zip(paths.items(), infos, strict=True)
-            if info is not None
         }
 
     async def _attach(self, path: str, name: str, *, only_image: bool = False) -> bool:
@@ -174,6 +177,7 @@ def _possible_names(mention: re.Match[str]) -> list[str]:
     return [plain[:end] for end in (*ends, shortest)]
 
 
-def _image_name(image: re.Match[str]) -> str:
-    plain = image["plain"]
-    return re.sub(r"\\(.)", r"\1", plain) if plain else image["double"] or image["single"]
+def _image_name(match: re.Match[str]) -> str | None:
+    """None for text that names no image."""
+    plain = match["plain"]
+    return re.sub(r"\\(.)", r"\1", plain) if plain else match["double"] or match["single"]

@@ -47,6 +47,11 @@ only once: if it does not, add surrounding lines. Prefer `edit` to `write` for a
 }
 
 
+DOCS = """\
+# Newel itself
+Answer questions about Newel (its settings, permissions, hooks, undo …) from its documentation, not from memory: `newel docs` lists \
+the pages, `newel docs PAGE` prints one, `newel docs WORD` finds words in them."""
+
 COPY = """\
 # A copy
 You work in {cwd}, a copy of the project. Do not change the project itself in {project}, and do not name it in commands. \
@@ -73,7 +78,7 @@ READS = "You may only read: commands that may change something do not run. Descr
 class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a system prompt tells of its surroundings. ``manner`` replaces Newel's own instructions on style, ``copy_of`` is the
     project's folder if ``cwd`` is a copy of it, ``plans`` tells that the agent begins with a plan, ``subagent`` that it is one, and whether
-    it only reads. ``skills`` names the skills, for a model that has the tool.
+    it only reads. ``skills`` names the skills, for a model that has the tool. ``has_docs`` tells that commands can run ``newel docs``.
     """
 
     cwd: str
@@ -86,14 +91,18 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     plans: bool = False
     subagent: Literal["reads", "writes"] | None = None
     skills: str = ""
+    has_docs: bool = False
 
 
 def system_prompt(context: PromptContext, tools: Sequence[ToolSpec]) -> str:
     """The system prompt: role and manner, tools, skills, AGENTS.md files in order, place and date."""
     parts = [context.manner.strip()] if context.manner else [ROLE, MANNER]
+    names = {tool.name for tool in tools}
     if tools:
         parts.append(_tools(tools))
-    if context.skills and any(tool.name == skill.NAME for tool in tools):
+    if context.has_docs and "bash" in names and not context.manner and context.subagent is None:
+        parts.append(DOCS)
+    if context.skills and skill.NAME in names:
         parts.append(context.skills)
     return "\n\n".join([*parts, *_surroundings(context)]) + "\n"
 

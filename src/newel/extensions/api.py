@@ -14,7 +14,7 @@ from newel.agent.ports import Provider, Tool
 from newel.extensions.errors import RegistrationError
 from newel.extensions.function_tool import TIMEOUT_S, FunctionTool
 from newel.hooks.function_hook import FunctionHook, HookFunction
-from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S
+from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S, problem_of_matcher
 
 HookEvent = Literal[
     "SessionStart",
@@ -134,10 +134,14 @@ class ExtensionAPI:
         self, event: HookEvent, *, matcher: str = "", timeout: float | None = None
     ) -> Callable[[AnyHook], AnyHook]:
         """Call a function at a named point of a conversation; ``matcher`` and ``timeout`` (in seconds) are those of hooks."""
+        if callable(event):
+            raise RegistrationError('a hook needs an event: `@newel.on("EVENT")`')
         if event not in EVENTS:
             raise RegistrationError(f"there is no event {event!r}; the events are {', '.join(EVENTS)}")
         if timeout is not None and not 0 < timeout <= MAX_TIMEOUT_S:
             raise RegistrationError(f"timeout is {timeout}; give seconds, at most {MAX_TIMEOUT_S:g}")
+        if problem := problem_of_matcher(matcher):
+            raise RegistrationError(f"the matcher {matcher!r} is not a regular expression ({problem})")
 
         def add(function: AnyHook) -> AnyHook:
             file, line = _place(function, self.file)
@@ -161,6 +165,8 @@ class ExtensionAPI:
         self, name: str, *, description: str = "", hint: str = ""
     ) -> Callable[[AnyCommand], AnyCommand]:
         """Add the command ``/name``: the function gets the text behind it and returns the prompt. ``hint`` says what that text is."""
+        if callable(name):
+            raise RegistrationError('a command needs a name: `@newel.command("NAME")`')
         if not re.fullmatch(_NAME, name):
             raise RegistrationError(
                 f"a command cannot be named {name!r}; use letters, digits, -, _ and ., at most 64"

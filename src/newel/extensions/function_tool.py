@@ -52,6 +52,13 @@ class FunctionTool(TypedTool[Parameters]):
         self.parameters, self._context = _parameters(function, self.name)
         if not self.description:
             raise RegistrationError(f"the tool {self.name} has no description; give the function a docstring")
+        try:
+            _ = self.spec
+        except TypeError as error:
+            reason = str(error).rpartition("\n")[2]
+            raise RegistrationError(
+                f"the tool {self.name} has a parameter that no model can give: {reason}; use str, int, float, bool, list or dict"
+            ) from error
 
     async def serial_key(self, arguments: Parameters, /) -> str | None:
         del arguments

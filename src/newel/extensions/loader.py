@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from inspect import iscoroutinefunction
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -160,6 +161,8 @@ def _register_in(module: ModuleType) -> Callable[[ExtensionAPI], object]:
     register = getattr(module, REGISTER, None)
     if not callable(register):
         raise RegistrationError(NO_REGISTER)
+    if iscoroutinefunction(register):
+        raise RegistrationError(f"`{REGISTER}` is `async`, and has to be a plain function")
     return register
 
 

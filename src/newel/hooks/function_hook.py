@@ -80,12 +80,21 @@ async def _reply(hook: FunctionHook, given: Mapping[str, Any], watch: LoopWatch)
         case str():
             return HookReply(context=bounded(answer))
         case HookReply():
-            return msgspec.structs.replace(
-                answer,
-                reason=bounded(answer.reason),
-                context=bounded(answer.context),
-                message=bounded(answer.message),
-                problem="",
-            )
+            return _checked(answer)
         case _:
             return HookReply(problem=WRONG_ANSWER.format(kind=type(answer).__name__))
+
+
+def _checked(answer: HookReply) -> HookReply:
+    """The reply with texts of a bounded length. Python does not check the types of its fields, and the run relies on them."""
+    try:
+        reply = msgspec.convert(msgspec.structs.asdict(answer), HookReply)
+    except msgspec.ValidationError as error:
+        return HookReply(problem=f"its HookReply is wrong: {error}")
+    return msgspec.structs.replace(
+        reply,
+        reason=bounded(reply.reason),
+        context=bounded(reply.context),
+        message=bounded(reply.message),
+        problem="",
+    )

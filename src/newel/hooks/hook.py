@@ -70,6 +70,17 @@ def is_exact(matcher: str) -> bool:
     return matcher.strip() == "*" or _EXACT.fullmatch(matcher) is not None
 
 
+def problem_of_matcher(matcher: str) -> str:
+    """Why a matcher is neither a list of names nor a regular expression; empty if it is one."""
+    if is_exact(matcher):
+        return ""
+    try:
+        re.compile(matcher)
+    except (re.error, RecursionError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
 def matches(matcher: str, names: Sequence[str]) -> bool:
     """Whether a matcher is about something that has these names: first the one that Claude Code has for it, then ours.
 

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S, TOOL_EVENTS, Hook, Level, is_exact
+from newel.hooks.hook import EVENTS, MAX_TIMEOUT_S, TOOL_EVENTS, Hook, Level, problem_of_matcher
 from newel.hooks.wrong_type import WrongType, find_wrong_type
 from newel.storage.files import read_regular
+from newel.text.json import describe_syntax_error
 from newel.text.sanitize import escape_line
 
 MAX_HOOKS: Final = 200
@@ -35,8 +36,10 @@ MAX_NAME: Final = 80
 
 HOOK: Final = {"type": "command", "command": "ruff format"}
 GROUP: Final[Mapping[str, Any]] = {"matcher": "Edit", "hooks": []}
+WHOLE_GROUP: Final[Mapping[str, Any]] = {"matcher": "Edit", "hooks": [HOOK]}
 """Examples in messages."""
 
+_NAMES: Final = [f'"{name}"'.encode() for name in ("hooks", *EVENTS)]
 _COMMAND: Final = re.compile(r'"command"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 Problem = str
@@ -107,8 +110,8 @@ def check_hook(
         )
     if written.condition and event not in TOOL_EVENTS:
         return f"{where}: `if` is about calls of tools, so this hook never runs."
-    if not is_exact(matcher) and (problem := _problem_of_pattern(matcher)):
-        return f"{where}: the matcher is no regular expression ({problem}), so the hook does not run."
+    if problem := problem_of_matcher(matcher):
+        return f"{where}: the matcher is not a regular expression ({problem}), so the hook does not run."
     return Hook(
         event=event,
         command=written.command,
@@ -122,19 +125,11 @@ def check_hook(
     )
 
 
-def _problem_of_pattern(matcher: str) -> str:
-    try:
-        re.compile(matcher)
-    except (re.error, RecursionError, OverflowError) as error:
-        return str(error)
-    return ""
-
-
 def _read_file(file: Path, level: Level) -> HookSet:
     data = b""
     try:
         data = read_regular(file).removeprefix(b"\xef\xbb\xbf")
-        if b'"hooks"' not in data:  # settings of Claude Code without any
+        if not any(name in data for name in _NAMES):  # settings of Claude Code without any
             return HookSet()
         text = data.decode()
         written = msgspec.json.decode(text, type=_WrittenFile)
@@ -149,19 +144,17 @@ def _read_file(file: Path, level: Level) -> HookSet:
         line = _line_of_text(data.decode(), wrong.key and json.dumps(wrong.key))
         return HookSet(problems=[f"{file}, line {line}: {wrong.message}. None of its hooks runs."])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return HookSet(problems=[f"{_syntax_error(file, data, error)}. None of its hooks runs."])
+        return HookSet(problems=[f"{describe_syntax_error(file, data, error)}. None of its hooks runs."])
+    if not written.hooks and (event := _misplaced_event(data)):
+        line = _line_of_text(text, json.dumps(event))
+        told = f'`{event}` has to be in `hooks`: {{"hooks": {{"{event}": […]}}}}'
+        return HookSet(problems=[f"{file}, line {line}: {told}. None of its hooks runs."])
     return HookSet() if written.is_off else _HookFileReader(file, text, level).read(written.hooks)
 
 
-def _syntax_error(file: Path, data: bytes, error: Exception) -> str:
-    """What is wrong, and on which line, if that is known."""
-    try:
-        json.loads(data)
-    except json.JSONDecodeError as syntax:
-        return f"{file}, line {syntax.lineno}: this is no JSON: {syntax.msg}"
-    except (ValueError, RecursionError):
-        pass
-    return f"{file}: this is no JSON: {error}"
+def _misplaced_event(data: bytes) -> str:
+    """The first event at the top of a file; empty if there is none."""
+    return next((key for key in msgspec.json.decode(data, type=dict[str, msgspec.Raw]) if key in EVENTS), "")
 
 
 def _line_of_text(text: str, part: str, start: int = 0) -> int:
@@ -204,6 +197,9 @@ class _HookFileReader:
                 find = partial(find_wrong_type, each, _WrittenGroup, "an entry", GROUP)
                 self._report(event, each, find, "The hooks of this entry do not run")
                 continue
+            if not group.hooks and "hooks" not in msgspec.json.decode(each, type=dict[str, msgspec.Raw]):
+                find = partial(WrongType.of, each, "an entry", "an object with a list `hooks`", WHOLE_GROUP)
+                self._report(event, each, find, "The hooks of this entry do not run")
             for hook in group.hooks:
                 yield from self._hook(event, group.matcher, hook, line)
 

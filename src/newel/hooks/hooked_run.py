@@ -86,7 +86,7 @@ class HookedTransport:
     def __init__(
         self, inner: AgentTransport, calls: CallHooks, events: RunEvents, *, is_subagent: bool = False
     ) -> None:
-        self._inner = inner
+        self.inner = inner
         self._calls = calls
         self._events = events
         self._is_subagent = is_subagent
@@ -129,7 +129,7 @@ class HookedTransport:
         run = _HookedRun(config, self._calls, self._events, emit, self._blocks)
         hooked = msgspec.structs.replace(config, queue=run.queue, finish=run.finish, shorten=run.shorten)
         try:
-            return await self._inner.run(messages, [*prompts, *more], hooked, run.emit)
+            return await self.inner.run(messages, [*prompts, *more], hooked, run.emit)
         finally:
             self._blocks = run.blocks
 

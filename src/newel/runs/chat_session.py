@@ -12,10 +12,11 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError, SessionError
-from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
+from newel.agent.events import AgentEvent, AgentStart, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, add_costs, new_id
 from newel.agent.ports import AgentMode, Emit, Model, Provider, ThinkingLevel
 from newel.context.prompt_templates import Template
+from newel.hooks.hooked_run import BLOCKED_PROMPT
 from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
@@ -380,6 +381,8 @@ class ChatSession:
         if self.journal is None:
             return  # between runs only setters emit events, and those are not journalled
         await self.journal(event)
+        if isinstance(event, AgentStart) and self.stop_requested:
+            self.stop(now=False)  # it came while the run began, and a run forgets what came before it
         if isinstance(event, MessageEnd):
             if isinstance(event.message, UserMessage):
                 self.delivered.add(event.message.id)
@@ -451,8 +454,13 @@ def _never_started(earlier: Sequence[RunEvent]) -> set[str]:
 
 
 def is_settled(messages: Sequence[AppMessage]) -> bool:
-    """Whether the model has nothing left to answer: the last message is its own, complete and without tool calls."""
-    last = messages[-1] if messages else None
-    return last is None or (
-        isinstance(last, AssistantMessage) and last.stop_reason in {"stop", "length"} and not last.tool_calls
-    )
+    """Whether the model has nothing left to answer: the last message is its own, complete and without tool calls, or a prompt
+    that a hook has blocked.
+    """
+    match messages[-1] if messages else None:
+        case AssistantMessage() as answer:
+            return answer.stop_reason in {"stop", "length"} and not answer.tool_calls
+        case UserMessage() as prompt:
+            return prompt.content == BLOCKED_PROMPT
+        case last:
+            return last is None

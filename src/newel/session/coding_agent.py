@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError, SessionError
-from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
+from newel.agent.events import AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import AttachableFiles
@@ -70,21 +70,18 @@ class CodingAgent(Agent):
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
     ``attachable`` bounds which files a prompt may attach, ``attachable_by_prompts`` which the text of a prompt template may.
+    ``start_notices`` tell the user at the start what is left out, such as a skill.
     ``open_session`` opens a session by its id, or a new one for None. ``models`` are those of the server in use, ``find_model`` finds the
     model of a mode, ``find_policy`` the policy of an approval mode. Screens show ``approve`` (the approval mode), ``sandbox`` (its mode),
     ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that) and ``instructions`` (the AGENTS.md files in
-    force). ``rules`` are the permission rules and ``background`` the commands in the background, if there can be any. ``journal`` is
+    force). ``rules`` are the permission rules and ``background`` the commands in the background, if there can be any. ``hooks`` returns
+    the hooks that there are, with the results of their last runs, and ``secrets`` the values that an export must mask. ``journal`` is
     awaited with each event before the session gets it.
     """
 
     earlier: History
-    skills: SkillBook | None = None
-    rules: RuleBook | None = None
-    background: BackgroundCommands | None = None
     run_id: str = ""
     """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
-    start_notices: Sequence[str] = ()
-    """What the user should know at the start, such as a skill that is left out."""
 
     def __init__(
         self,
@@ -106,10 +103,17 @@ class CodingAgent(Agent):
         instructions: str = "",
         works_in: Workspace | None = None,
         attachable: AttachableFiles | None = None,
+        attachable_by_prompts: AttachableFiles | None = None,
+        start_notices: Sequence[str] = (),
+        skills: SkillBook | None = None,
+        rules: RuleBook | None = None,
+        background: BackgroundCommands | None = None,
+        hooks: Callable[[], Sequence[HookRow]] = tuple,
+        secrets: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self.workspace = workspace
         self.attachable: AttachableFiles = attachable or AttachableFiles(workspace)
-        self.attachable_by_prompts: AttachableFiles = self.attachable
+        self.attachable_by_prompts: AttachableFiles = attachable_by_prompts or self.attachable
         self.works_in: Workspace = works_in or workspace
         self.session: SessionManager = session
         self.models: ModelAccess = models
@@ -121,12 +125,14 @@ class CodingAgent(Agent):
         self.sandbox: SandboxMode = sandbox
         self.sandbox_problem = sandbox_problem
         self.instructions = instructions
-        self.secrets: Callable[[], Sequence[str]] = tuple
-        """Returns the values that an export must mask."""
+        self.start_notices = start_notices
+        self.skills = skills
+        self.rules = rules
+        self.background = background
+        self.hooks = hooks
+        self.secrets = secrets
         self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
         """Returns the name and the state of each MCP server."""
-        self.hooks: Callable[[], Sequence[HookRow]] = tuple
-        """Returns the hooks that there are, with the results of their last runs."""
         self.before_prompt: list[Callable[[], Awaitable[UserMessage | None]]] = []
         """Each returns a message to insert before the next prompt, or None: what has happened since the last one."""
         self.before_closing: list[Callable[[], Awaitable[None]]] = []
@@ -169,13 +175,10 @@ class CodingAgent(Agent):
         self.earlier = earlier
         super().replace_messages(messages, never_begun=never_begun)
 
-    async def answer(
-        self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
-    ) -> AgentEnd:
+    async def _before_run(self, prompts: Sequence[AppMessage]) -> None:
         for notice in self.before_prompt if prompts else ():
             if message := await notice():
                 await self.append_message(message)
-        return await super().answer(prompts, transport=transport)
 
     async def close(self) -> None:
         """The conversation is over: its session is closed."""

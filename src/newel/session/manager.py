@@ -202,7 +202,7 @@ class SessionManager:
         self._answer_open_calls()
 
     def queue(self, *lines: QueuedLine, instead_of: Collection[str] = ()) -> None:
-        """Keep what is to be sent, on the disk, until a message with its id is appended; in the same write, give up others. The session
+        """Keep what is to be sent, on disk, until a message with its id is appended; in the same write, give up others. The session
         must be started.
         """
         given_up = [each for each in instead_of if each in self._queued]

@@ -100,6 +100,19 @@ def find_exact(directory: Path, cwd: str, session_id: str) -> Path | None:
     return None
 
 
+def session_ids(directory: Path) -> set[str]:
+    """The ids of all sessions."""
+    return {metadata_from_name(path).id for path, _ in session_files(directory)}
+
+
+def short_id(session_id: str, ids: set[str]) -> str:
+    """The beginning of an id that no other of ``ids`` has. Those of other agents may begin with the time."""
+    others, length = ids - {session_id}, 8
+    while length < len(session_id) and any(each.startswith(session_id[:length]) for each in others):
+        length += 1
+    return session_id[:length]
+
+
 def find_session(directory: Path, session: str) -> Path:
     """Find a session by its id, a prefix of its id, or its path. Raises ``SessionError`` if none or several match."""
     if "/" in session or session.endswith(SUFFIX):

@@ -77,32 +77,24 @@ class SubagentParts(msgspec.Struct, frozen=True):
 
 
 class Subagents:
-    """Runs the subagents of the agent that it attends."""
+    """Runs the subagents of an agent."""
 
-    def __init__(self) -> None:
-        self._attended: tuple[CodingAgent, SubagentParts] | None = None
+    def __init__(self, parent: CodingAgent, parts: SubagentParts) -> None:
+        self._parent = parent
+        self._parts = parts
         self._used = UsageLimiter(Limits())
         self._slots = anyio.Semaphore(AT_ONCE)
-
-    def attend(self, parent: CodingAgent, parts: SubagentParts) -> None:
-        """Run the subagents of this agent."""
-        self._attended = parent, parts
         parent.subscribe(self._count)
-
-    def policies(self, find: FindPolicy) -> FindPolicy:
-        """Those of an agent that has subagents."""
-        return lambda mode: _SubagentPolicy(find(mode))
 
     def _count(self, event: AgentEvent) -> None:
         """Follow what the parent's run uses, with all its subagents."""
-        if isinstance(event, AgentStart) and self._attended is not None:
-            self._used = UsageLimiter(self._attended[0].state.config.limits)
+        if isinstance(event, AgentStart):
+            self._used = UsageLimiter(self._parent.state.config.limits)
         self._used.count_event(event)
 
     async def run(self, arguments: TaskParameters, on_output: OnOutput) -> ToolResult:
         """Run a subagent to its end. It is cancelled with the call."""
-        assert self._attended is not None  # noqa: S101 — the tool belongs to the parent
-        parent, parts = self._attended
+        parent, parts = self._parent, self._parts
         async with self._slots:
             run = _SubagentRun(arguments, on_output, parent, parts.open_session(), self._over_budget)
             try:
@@ -243,6 +235,11 @@ class _PolicyNow:
         if mode not in self._found:
             self._found[mode] = self._find(mode)
         return await self._found[mode].decide(call, tool, arguments)
+
+
+def policies_of_parent(find: FindPolicy) -> FindPolicy:
+    """The policies of an agent that has subagents."""
+    return lambda mode: _SubagentPolicy(find(mode))
 
 
 class _SubagentPolicy:

@@ -436,7 +436,7 @@ def _malformed_request(data: str | bytes, error: Exception) -> protocol.ErrorMes
     return protocol.ErrorMessage(
         re=request_id,
         code="malformed_message",
-        message=f"This message cannot be read: {error}. See docs/protocol.md.",
+        message=f"This message cannot be read: {error}. `newel docs protocol` describes the messages.",
     )
 
 

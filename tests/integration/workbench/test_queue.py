@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from newel.agent.events import AgentEnd
@@ -123,3 +124,22 @@ async def test_a_closed_tab_sends_nothing_of_its_queue(
         await board.tab(tab).send_now(ids[-1])
         await board.close(tab)
         assert await board.engine.find(queue=tab, states=["queued", "waiting"]) == []
+
+
+@pytest.mark.parametrize("now", [False, True])
+async def test_a_stop_counts_while_a_run_begins(bench_with: Callable[..., Bench], now: bool) -> None:
+    """Otherwise the run goes on after the page has said that it ends."""
+    bench = bench_with(scripted())
+    async with bench.open() as board:
+        tab = board.tab((await board.open_chat()).state.id)
+
+        async def stop() -> None:
+            await tab.stop(now=now)
+
+        run = await tab.send(UserMessage(content="second"))
+        while tab.chat.active_agent is None:
+            await anyio.lowlevel.checkpoint()
+        tab.chat.active_agent.before_prompt.append(stop)
+        await wait_for_end(board, run)
+        assert await texts(board, tab.state.id) == ["user: second"]
+        assert bench.newel.requests == []

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from newel.agent.agent import Agent, ProviderTransport
-from newel.agent.errors import ConnectionFailed, ContextOverflow, InvalidArguments, ToolError
+from newel.agent.errors import ConnectionFailed, ContextOverflow, InvalidArguments, NoProgress, ToolError
 from newel.agent.events import (
     AgentEnd,
     AgentEvent,
@@ -24,7 +24,9 @@ from newel.agent.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
+    TurnEnd,
 )
+from newel.agent.limits import MAX_REFUSED
 from newel.agent.messages import (
     INTERRUPTED,
     AppMessage,
@@ -35,6 +37,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    new_id,
 )
 from newel.agent.ports import (
     Limits,
@@ -301,6 +304,52 @@ async def test_the_third_identical_call_with_the_same_result_gets_a_warning_and_
         False,
         False,
     ]
+
+
+@pytest.mark.anyio
+async def test_a_model_that_goes_on_with_a_refused_call_ends_the_run() -> None:
+    """Otherwise a small model repeats it all night, and each request is paid for."""
+    watched = Watched([calls("a") for _ in range(50)], [Say()])
+    with pytest.raises(NoProgress, match="`say`"):
+        await watched.agent.prompt("Go")
+    assert len(watched.results) == 2 + MAX_REFUSED
+    assert [(error.code, error.level) for error in watched.of(ErrorEvent)] == [("no_progress", "error")]
+    assert watched.of(AgentEnd)[0].reason == "error"
+    _assert_valid(watched.agent.state.messages)
+
+
+@pytest.mark.anyio
+async def test_a_message_of_the_user_to_a_stuck_model_is_answered() -> None:
+    """It says what the model should do instead, as the end of the run would ask for."""
+    stuck = [calls("a") for _ in range(2 + MAX_REFUSED)]
+    watched = Watched([*stuck, calls("b"), says("Done.")], [Say()])
+
+    def advise(event: AgentEvent) -> None:
+        if isinstance(event, TurnEnd) and len(watched.results) == len(stuck):
+            watched.agent.queue.add(UserMessage(content="Use b."), "steer")
+
+    watched.agent.subscribe(advise)
+    assert (await watched.agent.prompt("Go")).reason == "done"
+
+
+@pytest.mark.anyio
+async def test_what_newel_adds_to_the_conversation_is_no_reason_to_go_on() -> None:
+    watched = Watched([calls("a") for _ in range(50)], [Say()])
+
+    def tell(event: AgentEvent) -> None:
+        if isinstance(event, TurnEnd):
+            watched.agent.queue.add(UserMessage(content="noted", id=f"hook_{new_id()}"), "steer")
+
+    watched.agent.subscribe(tell)
+    with pytest.raises(NoProgress):
+        await watched.agent.prompt("Go")
+
+
+@pytest.mark.anyio
+async def test_refused_calls_of_one_answer_leave_the_model_its_say() -> None:
+    burst = AssistantMessage(content=[ToolCall(str(n), "say", {"text": "a"}) for n in range(20)])
+    watched = Watched([calls("a"), calls("a"), burst, says("Done.")], [Say()])
+    assert (await watched.agent.prompt("Go")).reason == "done"
 
 
 @pytest.mark.anyio

@@ -94,6 +94,13 @@ def test_all_files_together_stay_below_the_limit(parts: list[bytes], cap: int) -
             assert bool(each.cut) == ("[Truncated" in each.text)
 
 
+def test_a_file_of_backquotes_is_read_at_once(tmp_path: Path) -> None:
+    """Otherwise a cloned project holds up every start in it."""
+    text = "@a " + "`" * (MAX_BYTES - 100)
+    write(project(tmp_path) / "CLAUDE.md", text)
+    assert [each.text for each in find(tmp_path / "shop")] == [text]
+
+
 def test_invalid_utf8_is_replaced(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", b"\xef\xbb\xbfgr\xfc\xdfe: always\n")
     [found] = find(tmp_path)
@@ -170,6 +177,17 @@ def test_the_system_prompt_has_the_tools_the_rules_and_the_folder() -> None:
     assert len(prompt.splitlines()) < 60
     for words in surroundings:
         assert words in short_prompt(context)
+
+
+def test_a_model_is_told_where_it_reads_about_newel_if_it_can() -> None:
+    """Otherwise it answers from memory, which knows other agents better."""
+    context = msgspec.structs.replace(HERE, has_docs=True)
+    told = "`newel docs`"
+    assert told in system_prompt(context, [ToolSpec("bash", "", {})])
+    assert told not in system_prompt(context, [ToolSpec("read", "", {})])
+    assert told not in system_prompt(HERE, [ToolSpec("bash", "", {})])
+    in_another_product = msgspec.structs.replace(context, manner="You are Bob.")
+    assert told not in system_prompt(in_another_product, [ToolSpec("bash", "", {})])
 
 
 def test_without_tools_the_system_prompt_names_none() -> None:

@@ -57,6 +57,10 @@ def test_a_mentioned_file_is_attached_and_the_prompt_names_it(folder: Path) -> N
     assert notes == []
 
 
+def test_a_long_text_that_only_looks_like_names_of_images_is_read_at_once(folder: Path) -> None:
+    assert names("see shot.png " + "<tool_call>" * 20_000, folder) == ["shot.png"]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

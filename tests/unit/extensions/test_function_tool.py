@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -77,9 +78,15 @@ def many(*words: str) -> str:
     return " ".join(words)
 
 
+def opened(path: Path) -> str:
+    """Open a file."""
+    return path.read_text()
+
+
 REFUSED: list[tuple[Callable[..., Any], str]] = [
     (undescribed, "has no description"),
     (many, "a model can only give names"),
+    (opened, "a parameter that no model can give: type <class 'pathlib.*Path'> is not supported"),
 ]
 
 

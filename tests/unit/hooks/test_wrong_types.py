@@ -67,7 +67,22 @@ HOOK = GROUP % '{"hooks": [{"command": "a", "timeout": 5},\n    {"command": "a",
             '[{"hooks": {}}]',
             'line 1: the file is [{"hooks": {}}], and has to be an object, such as {"hooks": {"Stop": []}}. None of its hooks runs.',
         ),
-        ('{"hooks": {\n "Stop": [}\n', "line 2: this is no JSON: Expecting value. None of its hooks runs."),
+        (
+            GROUP % '{"matcher": "Edit", "command": "a"}',
+            'line 4: Stop: an entry is {"matcher": "Edit", "command": "a"}, and has to be an object with a list `hooks`, such as {"matcher": "Edit", "hooks": [{"type": "command", "command": "ruff format"}]}. The hooks of this entry do not run.',
+        ),
+        (
+            '{"x": 1,\n"PreToolUse": [{"matcher": "Bash", "hooks": [{"command": "a"}]}]}',
+            'line 2: `PreToolUse` has to be in `hooks`: {"hooks": {"PreToolUse": […]}}. None of its hooks runs.',
+        ),
+        (
+            '{"Stop": [{"command": "a"}]}',
+            'line 1: `Stop` has to be in `hooks`: {"hooks": {"Stop": […]}}. None of its hooks runs.',
+        ),
+        (
+            '{"hooks": {\n "Stop": [}\n',
+            "line 2: this is not valid JSON: Expecting value. None of its hooks runs.",
+        ),
     ],
 )
 def test_a_wrong_type_is_named_with_its_line_and_what_is_expected(

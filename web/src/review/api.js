@@ -15,7 +15,7 @@ const known = (view) => ({ ...view, hunks: view.hunks.map((hunk) => ({ ...hunk, 
 const sorted = (answer) => ({ ...answer, files: inOrder(answer.files), ...(answer.conflicts && { conflicts: inOrder(answer.conflicts) }) });
 
 export class ReviewApi extends HttpApi {
-  /** `confirmOverwrite(words)` asks the user before a save that replaces lines which others changed on the disk. */
+  /** `confirmOverwrite(words)` asks the user before a save that replaces lines which others changed on disk. */
   constructor({ confirmOverwrite = async () => false, ...options } = {}) {
     super("/api/agent/", options);
     this.confirmOverwrite = confirmOverwrite;
@@ -48,7 +48,7 @@ export class ReviewApi extends HttpApi {
   pending = () => this.get("pending").then(sorted);
   /** A file at its current or a given revision. */
   file = (path, rev = null) => this.get("file", { file_path: path, ...(rev !== null && { rev }) }, QUICK).then(known);
-  /** Stamps that change with files, and with the names in folders, on the disk. */
+  /** Stamps that change with files, and with the names in folders, on disk. */
   stamps = (paths) => this.post("stamps", { paths }, { again: false }).then(({ stamps }) => stamps);
   /** A file's bytes as an ArrayBuffer; `of` is "buffer" or "base" (the file on disk). */
   content = (path, of) => this.get("content", { file_path: path, of }, { as: "arrayBuffer" });
@@ -63,7 +63,7 @@ export class ReviewApi extends HttpApi {
     this.post("decide_all", { action, files: files.map(({ file_path, hunk_ids }) => ({ file_path, hunk_ids })) }).then(({ files: done }) => done);
   undo = (path, rev) => this.post("undo", { file_path: path, rev }, QUICK).then(known);
   redo = (path, rev) => this.post("redo", { file_path: path, rev }, QUICK).then(known);
-  /** `files`: [{path, rev}]. Asks before it overwrites a change on the disk, and fails if the user declines. */
+  /** `files`: [{path, rev}]. Asks before it overwrites a change on disk, and fails if the user declines. */
   async save(files) {
     const send = (more) => this.post("save", { files: files.map(({ path, rev }) => ({ file_path: path, rev, ...more })) });
     try {

@@ -1,4 +1,4 @@
-// Notices what other programs change on the disk: polls the files that are held, and the folders that are shown.
+// Notices what other programs change on disk: polls the files that are held, and the folders that are shown.
 
 const POLL_INTERVAL = 1_500; // ms
 const MAX_PATHS = 1_000; // in one request

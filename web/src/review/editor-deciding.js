@@ -1,7 +1,7 @@
 // The user's decisions on the hunks of a file. They are shown at once, and corrected by the server's answer.
 
 import { pluralize } from "../format.js";
-import { countHunks, formatPlace, isUndecided } from "./hunk-format.js";
+import { countHunks, describeHunk, formatPlace, isUndecided } from "./hunk-format.js";
 import { choiceOf, isOpen } from "./pending-decisions.js";
 import { filesToSave, isReviewed, nextOf } from "./review-progress.js";
 import { answerOf, revisionOf } from "./revisions.js";
@@ -55,8 +55,13 @@ export class EditorDecisions {
     const isBusy = isUp && wanted !== null && wanted !== hunk.state;
     return {
       hunk, number: index + 1, total, isBusy, waits: isUp ? null : wanted, isAsking: this.asking === hunk.hunk_id,
-      revision: revisionOf(state, this.path, hunk), answer: answerOf(state, this.path, hunk),
+      revision: revisionOf(state, this.path, hunk), answer: answerOf(state, this.path, hunk), words: this.describe(hunk),
     };
+  }
+
+  describe(hunk) {
+    const { base_file_hash: base, content } = this.sync.known.view;
+    return describeHunk(hunk, { change: base === "none" ? "created" : content === null ? "deleted" : "modified" });
   }
 
   /** The counts of hunks, with pending decisions applied. */

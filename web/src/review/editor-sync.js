@@ -75,9 +75,9 @@ export class EditorSync {
 
   /** Apply a view of the file that was read elsewhere, if it is newer. */
   applyView(view) {
-    if (view.rev <= this.known.view.rev) return;
+    if (!this.#isNew(view)) return;
     this.#queue(async () => {
-      if (view.rev > this.known.view.rev) this.#rebase(this.known.text, view);
+      if (this.#isNew(view)) this.#rebase(this.known.text, view);
     });
   }
 
@@ -114,6 +114,12 @@ export class EditorSync {
   }
 
   // -- within -----------------------------------------------------------------------------------
+
+  /** A path that was or became a link may stand for another file by now, which counts its own revisions. */
+  #isNew(view) {
+    const { view: known } = this.known;
+    return view.file_path !== known.file_path || view.rev > known.rev;
+  }
 
   async #read() {
     this.#rebase(this.known.text, await this.api.file(this.path));

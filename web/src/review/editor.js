@@ -15,7 +15,7 @@ import { EditorDecisions } from "./editor-deciding.js";
 import { editorKeys, pageKey } from "./editor-keys.js";
 import { createEditor, selectedLines } from "./editor-setup.js";
 import { HunkMarks, hunkField, positionIn } from "./hunks.js";
-import { formatPlace, describeHunk } from "./hunk-format.js";
+import { formatPlace } from "./hunk-format.js";
 import { isReviewed, nextOf } from "./review-progress.js";
 import { isRevisable, revisionOf } from "./revisions.js";
 import { BinaryFileView } from "./binary-file-view.js";
@@ -338,7 +338,7 @@ export class FileEditor {
     if (isQuiet) return;
     const { hunks } = this.deciding;
     const number = hunks.findIndex((each) => each.hunk_id === hunk.hunk_id) + 1;
-    this.announce(`Hunk ${number} of ${hunks.length}, ${formatPlace(hunk)}. ${describeHunk(hunk) || "undecided"}`);
+    this.announce(`Hunk ${number} of ${hunks.length}, ${formatPlace(hunk)}. ${this.deciding.describe(hunk) || "undecided"}`);
   }
 
   #focusHunk(hunk, selector = "button:not(:disabled)") {

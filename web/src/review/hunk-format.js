@@ -26,8 +26,8 @@ export const isUndecided = (hunk) => hunk.state === "pending" && (hunk.origin !=
 /** Whether a hunk is worth splitting: only new lines can be told apart. */
 export const isSplittable = (hunk) => hunk.kind === "lines" && linesOf(hunk).added.length > 1;
 
-/** Describe the state of a hunk. */
-export function describeHunk(hunk) {
+/** Describe the state of a hunk; `file` is as in change-labels.js. */
+export function describeHunk(hunk, file = {}) {
   const words = [];
   if (hunk.conflict) words.push("conflict: the file changed here");
   if (hunk.state === "accepted") words.push("accepted, unsaved");
@@ -36,7 +36,7 @@ export function describeHunk(hunk) {
   else if (hunk.mine) words.push("with your lines");
   if (hunk.warning) words.push(hunk.warning);
   if (hunk.oversized_hunk) words.push("large");
-  if (hunk.kind !== "lines") words.push(describeWholeFile(hunk));
+  if (hunk.kind !== "lines") words.push(describeWholeFile(hunk, file));
   return words.join(" · ");
 }
 

@@ -3,7 +3,7 @@
 import { WidgetType } from "@codemirror/view";
 import { h, icon, onceClicked } from "../dom.js";
 import { plain, truncate, pluralize, reveal } from "../format.js";
-import { KEEP_FILE, keepLabel, linesOf, formatPlace, describeHunk, describePendingDecision, isSplittable } from "./hunk-format.js";
+import { KEEP_FILE, keepLabel, linesOf, formatPlace, describePendingDecision, isSplittable } from "./hunk-format.js";
 import { withMarks } from "./patch-view.js";
 import { changedIn } from "../word-diff.js";
 import { describeRevision, isRevisable } from "./revisions.js";
@@ -18,9 +18,9 @@ export const isSameView = (one, other) => one && other && Object.keys(one).every
 
 export class HunkToolbar extends WidgetType {
   /**
-   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent}; `waits` is its decision that is pending
+   * `shown`: {hunk, number, total, isOpen, isBusy, waits, isAsking, isCurrent, revision, answer, words}; `waits` is its decision that is pending
    * until the connection is back, or null; `revision` is the job that proposes it anew, or null; `answer` is why the last such
-   * job proposed nothing. `actions`: {decide(hunk, action, mine), withdraw(hunk), fold(hunk), ask(hunk), split(hunk),
+   * job proposed nothing, `words` its state. `actions`: {decide(hunk, action, mine), withdraw(hunk), fold(hunk), ask(hunk), split(hunk),
    * revise(hunk), cancelRevision(job), versions(hunk)}.
    */
   constructor(shown, actions) {
@@ -51,7 +51,7 @@ export class HunkToolbar extends WidgetType {
   }
 
   toDOM() {
-    const { hunk, number, total, isBusy, waits, isAsking, isCurrent, revision, answer } = this.shown;
+    const { hunk, number, total, isBusy, waits, isAsking, isCurrent, revision, answer, words } = this.shown;
     const kind = hunk.state === "rejected" ? "rejected" : hunk.origin === "user" ? "own" : "proposed";
     return h("div",
       {
@@ -61,7 +61,7 @@ export class HunkToolbar extends WidgetType {
       },
       h("div", { class: "hunk-bar" },
         h("span", { class: "hunk-name" }, `${number}/${total}`),
-        h("span", { class: "hunk-state" }, waits ? describePendingDecision(waits) : isBusy ? "…" : describeHunk(hunk)),
+        h("span", { class: "hunk-state" }, waits ? describePendingDecision(waits) : isBusy ? "…" : words),
         revision && h("span", { class: "hunk-revision" }, icon("edit"), reveal(describeRevision(revision))),
         h("span", { class: "spacer" }),
         h("span", { class: "row-actions", "data-asks": hunk.conflict || isAsking || waits !== null }, ...this.#more(), this.#buttons())),

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 export class LazyView {
   /** `load()` resolves to the view: {el, load(), shown(), hidden(), focus(), destroy(), reveal()}. */
   constructor(load) {
-    this.el = h("div", { class: "panel" }, h("p", { class: "empty dim" }, "Loading…"));
+    this.el = h("div", { class: "panel" }, h("p", { class: "file-empty dim" }, "Loading…"));
     this.isShown = false;
     this.wanted = []; // calls to repeat once the view is loaded
     this.begin = load;

@@ -125,8 +125,8 @@ export function createReview({ api }) {
 
 const listOf = ({ files: pending, runs, decided, total }) => ({ pending, runs, progress: { decided, total } });
 
-/** The newer of two views of a file. */
-const newerOf = (view, known) => (known?.rev > view.rev && !known.problem ? known : view);
+/** The newer of two views of a path; the read one if a link stands for another file by now, which counts its own revisions. */
+const newerOf = (view, known) => (known?.file_path === view.file_path && known.rev > view.rev && !known.problem ? known : view);
 
 /** Count the files, hunks and conflicts that are to be decided. */
 export const countPending = (pending) => ({

@@ -82,7 +82,7 @@ class _NumberedEntry(NamedTuple):
 
 def is_claude(entry: Entry) -> bool:
     """Whether an entry may be one of Claude Code's."""
-    return entry.get("type") in _KNOWN and "payload" not in entry and "message_id" not in entry
+    return text_of(entry, "type") in _KNOWN and "payload" not in entry and "message_id" not in entry
 
 
 def import_claude(source: Path, directory: Path) -> ImportedSession:
@@ -164,9 +164,9 @@ class _Conversation:
 
     def _is_talk(self, found: _NumberedEntry) -> bool:
         entry = found.entry
-        kind = entry.get("type")
+        kind = text_of(entry, "type")
         if kind not in _KNOWN:
-            self._damage.add(f"line {found.number:,}: the type {plain_line(str(kind))!r} is unknown")
+            self._damage.add(f"line {found.number:,}: the type {plain_line(kind)!r} is unknown")
         if kind not in {"user", "assistant"} or not isinstance(entry.get("message"), dict):
             return False
         if entry.get("isSidechain"):
@@ -278,7 +278,8 @@ def _blocks(entry: Entry) -> list[Entry]:
     content: Any = entry["message"].get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [block for block in cast("list[Any]", content or []) if isinstance(block, dict)]
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    return [block for block in blocks if isinstance(block, dict)]
 
 
 def _answer_id(entry: Entry) -> str:
@@ -318,6 +319,6 @@ def _usage(usage: Any) -> Usage:
     counts = cast("Entry", usage)
     fields = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
     whole, read, written, output = (
-        count if isinstance(count := counts.get(name), int) and count >= 0 else 0 for name in fields
+        count if type(count := counts.get(name)) is int and count >= 0 else 0 for name in fields
     )
     return Usage(input=whole + read + written, output=output, cache_read=read, cache_write=written)

@@ -69,7 +69,7 @@ _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 def is_codex(entry: Entry) -> bool:
     """Whether an entry may be the first of a session of codex."""
-    if entry.get("type") in _TYPES:
+    if text_of(entry, "type") in _TYPES:
         return isinstance(entry.get("payload"), dict)
     return "type" not in entry and isinstance(entry.get("id"), str) and "timestamp" in entry
 

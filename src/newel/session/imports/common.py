@@ -33,7 +33,7 @@ from newel.tools.selection import OWN_NAMES
 
 Entry = dict[str, Any]
 
-ODD = (KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError)
+ODD = (KeyError, TypeError, AttributeError, ValueError, OverflowError, msgspec.ValidationError)
 """What an entry raises that has not the shape that it should have."""
 
 _ISO: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)

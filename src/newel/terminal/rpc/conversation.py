@@ -99,6 +99,7 @@ class Conversation:
         self._no_more = False
         self._input_over = anyio.Event()
         self._running: anyio.CancelScope | None = None
+        self._is_answering = False
         self._concurrent = 0
         self._deciding = anyio.Lock()
         self._questions: dict[str, anyio.Event] = {}
@@ -249,9 +250,8 @@ class Conversation:
             case p.AbortCommand():
                 return p.RunActivity(running=self.interrupt())
             case p.StopCommand():
-                is_running = agent.state.is_streaming
                 agent.stop()
-                return p.RunActivity(running=is_running)
+                return p.RunActivity(running=self._is_answering)
             case p.ApproveCommand():
                 self._approve(command)
                 return p.ApprovalAnswered(tool_call_id=command.tool_call_id)
@@ -354,9 +354,11 @@ class Conversation:
 
         unsubscribe = self.agent.subscribe(on_event)
         record = None if self._report is None else PromptRecord(self.agent, self._held)
+        self._is_answering = True
         try:
             await self.agent.answer([message])
         finally:
+            self._is_answering = False
             unsubscribe()
             if self._report is not None and record is not None:
                 self.output.guard(partial(self._report.on_result, record.result()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 import msgspec
 
@@ -106,9 +106,11 @@ def read_request(line: str) -> AnyRequest:
     try:
         request = decode_json(line, _decoder())
     except msgspec.DecodeError as error:
-        raise InvalidRpcRequest(
-            f"Invalid request: {explain(error, line)}. It begins: {line[:200]}"
-        ) from error
+        problem = explain(error, line)
+        if unknown := re.fullmatch(r"(?s)Invalid value ('.*') - at `\$\.type`", problem):
+            types = sorted(str(each.__struct_config__.tag) for each in get_args(AnyRequest))
+            problem = f"there is no type {unknown[1][:100]}; the types are {', '.join(types)}"
+        raise InvalidRpcRequest(f"Invalid request: {problem}. It begins: {line[:200]}") from error
     match request:
         case Say(content=text, attachments=[]) | Steer(content=text) | FollowUp(content=text) if (
             not text.strip()

@@ -244,7 +244,7 @@ async def get_file(
 @router.post(
     "/stamps",
     **_route(
-        responses.Stamps, "Check whether files and folders on the disk have changed", requests.StampsRequest
+        responses.Stamps, "Check whether files and folders on disk have changed", requests.StampsRequest
     ),
 )
 async def get_stamps(request: Request, service: Service) -> Response:
@@ -257,7 +257,7 @@ async def get_content(
     service: Service,
     file_path: FilePath,
     of: Annotated[
-        Literal["buffer", "base"], Query(description="The proposed content, or that on the disk.")
+        Literal["buffer", "base"], Query(description="The proposed content, or that on disk.")
     ] = "buffer",
 ) -> Response:
     """The bytes have no media type of their own, so that no browser shows them as a document of this server."""
