@@ -179,13 +179,15 @@ def check(name: str, bin_: Path, folder: Path) -> None:
 
 
 def check_newel(bin_: Path, home: Path, environ: Mapping[str, str]) -> None:
-    """Check the agent, its page, manual pages and completions."""
+    """Check the agent, its page, documentation, manual pages and completions."""
     run(bin_ / "newel", "demo", cwd=home, **environ)
     if not list(home.glob("newel-demo-*/hello.py")):
         sys.exit("newel demo made no file")
     manual = (bin_ / "newel").resolve().parent.parent / "share/man/man1"
     if "SYNOPSIS" not in (manual / "newel.1").read_text() or not (manual / "newel-undo.1").exists():
         sys.exit(f"{manual} has no manual pages")
+    if "# Five minutes" not in run(bin_ / "newel", "docs", "quick-start", cwd=home, **environ):
+        sys.exit("newel docs has no pages")
     for shell in ("bash", "zsh", "fish"):
         script = run(bin_ / "newel", "completion", shell, cwd=home, **environ)
         if "checkpoints" not in script:

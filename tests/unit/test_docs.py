@@ -72,3 +72,9 @@ def test_every_link_in_the_documentation_works(page: Path) -> None:
         assert target.exists(), path
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_installs_newel_by_its_name(page: Path) -> None:
+    """If this fails, a reader installs what a stranger has put into an index under Newel's name."""
+    assert not re.findall(r"\b(?:install|add|--with) '?newel(?:\[.*|[ `'\n])", page.read_text())

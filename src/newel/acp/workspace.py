@@ -141,7 +141,7 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         return release
 
     async def _as_edited(self, path: str, data: bytes) -> bytes:
-        """What the user sees of a file with this content on the disk."""
+        """What the user sees of a file with this content on disk."""
         saved = _text(data)
         shown = None if saved is None else await self._client.read_text(path)
         if saved is None or shown is None or _plain(shown) == _plain(saved):

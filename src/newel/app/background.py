@@ -24,7 +24,6 @@ def attend_background(agent: CodingAgent, commands: BackgroundCommands, workspac
             return ended_notice(agent.history(), commands.find)
         return None
 
-    agent.background = commands
     agent.before_prompt.append(notice)
     if workspaces.recording is not None:
         commands.before_report = workspaces.recording.look

@@ -26,6 +26,7 @@ from newel.app.user_browser import open_in_browser
 from newel.app.window_process import window_process
 from newel.concurrency import background_tasks
 from newel.text.sanitize import sanitize
+from newel.version import install_with
 from newel.workspace.process.own_programs import own_path
 
 WindowKind = Literal["auto", "webview", "app", "browser"]
@@ -101,7 +102,9 @@ class DesktopWindow:
 
     async def _show_webview(self, url: str) -> None:
         if not find_spec("webview"):
-            raise WindowError("pywebview is not installed. Install Newel with the extra: newel[desktop].")
+            raise WindowError(
+                f"pywebview is not installed. Install Newel with it: {install_with('desktop')}."
+            )
         arguments = [sys.executable, "-P", "-m", "newel.app.webview_main"]
         order = msgspec.json.encode([url, self._title, str(self._profile), WIDTH, HEIGHT]) + b"\n"
         async with window_process(arguments) as window:
@@ -118,7 +121,7 @@ class DesktopWindow:
         if browser is None:
             raise WindowError(
                 "There is no Chromium, Chrome, Edge or Brave here for a window of its own. "
-                "Install one, or pywebview: newel[desktop]."
+                f"Install one, or Newel with pywebview: {install_with('desktop')}."
             )
         # later as the user left it
         size = [] if self._profile.exists() else [f"--window-size={WIDTH},{HEIGHT}"]

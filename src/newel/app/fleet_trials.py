@@ -92,7 +92,7 @@ class TrialMaker:
 
 @asynccontextmanager
 async def _without_task(open_agent: OpenAgent, task: Task, place: Path) -> AsyncGenerator[AgentSetup]:
-    """The agent, in whose time there is nothing on the disk of how its result is checked."""
+    """The agent, in whose time there is nothing on disk of how its result is checked."""
     from newel.evals.packed_files import remove
 
     async with open_agent(task, place) as agent:

@@ -20,7 +20,7 @@ from newel.agent.messages import new_id
 from newel.concurrency import background_tasks
 from newel.jobs.engine import EngineError
 from newel.storage.files import make_private, read_regular, replace_file
-from newel.version import VERSION
+from newel.version import VERSION, install_with
 
 if TYPE_CHECKING:
     from newel.config.settings import Settings
@@ -56,7 +56,7 @@ async def open_fleet(settings: Settings, worker: WorkerIdentity | None = None) -
         from newel.jobs.postgres.engine import open_postgres_engine
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"The engine for many machines is not installed ({error.name} is missing). Install newel[fleet]."
+            f"The engine for many machines is not installed ({error.name} is missing). Install Newel with it: {install_with('fleet')}."
         ) from error
     async with open_postgres_engine(url, worker=worker, lease=LEASE_S) as engine:
         yield engine

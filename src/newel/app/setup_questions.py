@@ -109,6 +109,10 @@ def choose_name(
         found = [names[at] for at in fuzzy_matches(names, answer)]
         if len(found) == 1 and confirm(f"{escape_line(found[0])}?", default=True):
             return found[0]
-        if not found and confirm(f"The server does not list {answer}. Use it anyway?", default=False):
+        if (
+            not found
+            and answer.isprintable()
+            and confirm(f"The server does not list {answer}. Use it anyway?", default=False)
+        ):
             return answer
         shown = found or list(names)

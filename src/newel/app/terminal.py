@@ -258,9 +258,13 @@ def _schema(options: AgentOptions) -> AnswerSchema | None:
 
 
 def _hold(agent: CodingAgent, schema: AnswerSchema) -> HeldAnswer:
+    from newel.hooks.hooked_run import HookedTransport
     from newel.providers.structured.answer_holder import hold_answers
 
-    return hold_answers(agent, schema)
+    transport = agent.transport
+    if isinstance(transport, HookedTransport):
+        transport = transport.inner
+    return hold_answers(agent, schema, transport)
 
 
 def _stream_json(settings: Settings, options: AgentOptions) -> StreamJsonRenderer:

@@ -8,6 +8,7 @@ from importlib import import_module
 
 MODULES = {
     "demo": "demo",
+    "docs": "docs",
     "doctor": "doctor",
     "models": "models",
     "sessions": "sessions",
@@ -68,6 +69,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel action", "run a prompt from the environment, in CI"),
             ("newel demo", "watch a scripted run; needs no model and no key"),
             ("newel eval", "measure what an agent gets done, on checked tasks"),
+            ("newel docs [PAGE]", "read the documentation here, or search it"),
         ),
     ),
     (

@@ -68,7 +68,7 @@ def _agent_parser() -> argparse.ArgumentParser:
         prog="newel agent",
         description="Run an agent unattended until its contract is fulfilled or a limit is reached.",
         epilog="The agent cannot ask: calls that need approval under --approve ask are declined. "
-        "Ctrl+C stops before the next request, a second Ctrl+C at once. "
+        "Ctrl+C stops before the next request, a second Ctrl+C at once.\n"
         "exit codes: 0 completed, 1 stopped or failed, 2 wrong usage, 130 interrupted",
     )
     add = parser.add_argument

@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from newel.app.documentation import documentation_folder, load_pages
 from newel.cli import HELP, MODULES
 from newel.cli.options import Parser
 
 ACTIONS: Final[Mapping[str, Sequence[str]]] = {
     "agents": ("tail", "log"),
-    "fleet": ("run", "status", "log", "review", "cancel", "drain", "workers"),
+    "fleet": ("run", "status", "log", "review", "cancel", "list", "delete", "prune", "drain", "workers"),
     "completion": ("bash", "zsh", "fish"),
     "config": ("get", "set", "unset", "edit", "path"),
     "eval": ("list", "check", "run", "show", "report", "compare", "export", "record"),
@@ -20,7 +21,7 @@ ACTIONS: Final[Mapping[str, Sequence[str]]] = {
     "hooks": ("list", "check", "trust"),
     "hosts": ("list", "add", "remove", "test"),
     "keys": ("list", "set", "remove"),
-    "mcp": ("list", "add", "remove", "test", "trust"),
+    "mcp": ("list", "add", "add-json", "remove", "test", "trust"),
     "models": ("pull", "remove"),
     "permissions": ("list", "add", "revoke"),
     "extensions": ("list", "check"),
@@ -84,6 +85,15 @@ def _commands() -> list[str]:
     return [*sorted(MODULES), "help"]
 
 
+def _first_words() -> Mapping[str, Sequence[str]]:
+    """What completes the second word."""
+    return {
+        "help": _commands(),
+        "docs": [page.name for page in load_pages(documentation_folder())],
+        **ACTIONS,
+    }
+
+
 def _options() -> Iterator[_CompletedOption]:
     from newel.cli.main import agent_parser
 
@@ -95,7 +105,7 @@ def _options() -> Iterator[_CompletedOption]:
 
 def _bash() -> str:
     options = list(_options())
-    actions = {"help": _commands(), **ACTIONS}
+    actions = _first_words()
     return _BASH % {
         "commands": " ".join(_commands()),
         "alternatives": "|".join(_commands()),
@@ -117,7 +127,7 @@ def _fish() -> str:
     for name in _commands():
         about = f" -d {shlex.quote(described[name])}" if name in described else ""
         lines.append(f"complete -c newel -n __fish_use_subcommand -a {name}{about}")
-    for name, words in {"help": _commands(), **ACTIONS}.items():
+    for name, words in _first_words().items():
         seen = f"__fish_seen_subcommand_from {name}; and test (count (commandline -opc)) -eq 2"
         lines.append(f"complete -c newel -n {shlex.quote(seen)} -a {shlex.quote(' '.join(words))}")
     for option in _options():

@@ -24,9 +24,9 @@ DESCRIPTION = "Show and change the settings of config.toml, which every folder u
 EPILOG = """\
 NAME is a setting, such as model, limits.maxCost or models."my-model".context_window; VALUE is a word, or a value in TOML: \
 newel config set sandbox.domains '["pypi.org"]'
-docs/settings.md explains all settings. Keys are not shown; `newel keys` stores them."""
+`newel docs settings` explains all settings. Keys are not shown; `newel keys` stores them."""
 
-TEMPLATE = b"# Settings of Newel: docs/settings.md explains them.\n"
+TEMPLATE = b"# Settings of Newel: `newel docs settings` explains them.\n"
 
 
 def command_config(arguments: Sequence[str]) -> int:
@@ -42,10 +42,14 @@ def command_config(arguments: Sequence[str]) -> int:
         "name", metavar="NAME", nargs="?", help="a setting or a table; without it all that are set"
     )
     put = actions.add_parser("set", help="set a setting")
-    put.add_argument("name", metavar="NAME")
-    put.add_argument("value", metavar="VALUE")
+    put.add_argument("name", metavar="NAME", help="a setting, such as model or limits.maxCost")
+    put.add_argument(
+        "value",
+        metavar="VALUE",
+        help="""a word, or a value in TOML: 5, true, '["pypi.org"]' (quoted for the shell)""",
+    )
     unset = actions.add_parser("unset", help="remove a setting, so that its default applies")
-    unset.add_argument("name", metavar="NAME")
+    unset.add_argument("name", metavar="NAME", help="a setting or a table")
     actions.add_parser("edit", help="open the file in $VISUAL or $EDITOR, and check it")
     actions.add_parser("path", help="print the path of the file")
     options = parser.parse_args(arguments)

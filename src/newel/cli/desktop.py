@@ -31,7 +31,7 @@ def command_desktop(arguments: Sequence[str]) -> int:
         "--window",
         choices=get_args(WindowKind),
         default="auto",
-        help="pywebview (newel[desktop]), a Chromium, Chrome, Edge or Brave in app mode, or a tab of the default browser "
+        help="pywebview (the extra desktop), a Chromium, Chrome, Edge or Brave in app mode, or a tab of the default browser "
         "(default: the first that works)",
     )
     add("--ephemeral", action="store_true", help="do not save anything")

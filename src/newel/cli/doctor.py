@@ -45,7 +45,7 @@ def command_doctor(arguments: Sequence[str]) -> int:
     parser.add_argument("--base-url", metavar="URL", help="test this server")
     parser.add_argument("--api-key", metavar="KEY", help="use this key")
     parser.add_argument("--api", choices=get_args(Api), help="the API that the server speaks")
-    parser.add_argument("--model", help="test this model")
+    parser.add_argument("-m", "--model", metavar="NAME", help="test this model")
     parser.add_argument("--tool-calls", choices=get_args(ToolCallMode), help="how the model calls tools")
     flags = Flags(**vars(parser.parse_args(arguments)))
     print(f"newel {VERSION} · Python {platform.python_version()} · {platform.system()} {platform.release()}")

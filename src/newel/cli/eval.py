@@ -62,11 +62,11 @@ Measure what an agent gets done, on tasks whose results are checked.
   newel eval list               the tasks
   newel eval check [TASK…]      prove that tasks measure something
   newel eval run [TASK…]        run the agent on tasks, and check the results
-  newel eval show [RUN…]        the results of runs, side by side (default: the latest)
+  newel eval show [RUN…]        the results of runs, side by side
   newel eval report [RUN…]      a page about runs, with plots
   newel eval compare A B        what differs between two runs, beyond noise
   newel eval export [RUN]       prompts, traces and results as JSON lines
-  newel eval record [RUN]       make golden traces of a run, to replay its answers"""
+  newel eval record [RUN]       make golden traces of a run, for replays"""
 
 
 def command_eval(arguments: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from newel.evals.run import REPLAY, RunPlan, trial_folder
 from newel.evals.statistics import Interval
 from newel.evals.summary import TOTAL, Summary, changed_tasks, compare, summarize
 from newel.evals.trial import TrialResult
+from newel.text.json import to_printable_json
 from newel.text.sanitize import sanitize
 
 _NAME: Final = 30
@@ -183,7 +184,7 @@ def print_json_lines(run: ReportedRun) -> None:
     lines = [{"type": "trial", **about, **msgspec.to_builtins(result)} for result in run.results]
     lines += [{"type": "summary", **about, **msgspec.to_builtins(found)} for found in run.summaries.values()]
     for line in lines:
-        print(msgspec.json.encode(line).decode())
+        print(to_printable_json(line))
 
 
 def _row(summary: Summary) -> str:

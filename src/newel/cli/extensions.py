@@ -14,6 +14,7 @@ from newel.app.extensions import find_extensions
 from newel.cli.options import Parser
 from newel.config.settings import Flags, Settings, load_settings
 from newel.extensions.loader import Extension
+from newel.text.json import to_printable_json
 from newel.text.sanitize import escape_line
 
 EPILOG: Final = """\
@@ -41,7 +42,7 @@ def command_extensions(arguments: Sequence[str]) -> int:
     if options.action == "check":
         return _check(extensions)
     if options.json:
-        print(msgspec.json.encode([_row(extension, settings) for extension in extensions]).decode())
+        print(to_printable_json([_row(extension, settings) for extension in extensions]))
         return 0
     for extension in extensions:
         print("\n".join(_described(extension)))

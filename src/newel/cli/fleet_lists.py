@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from newel.text.format import one_line
-from newel.text.json import to_json
+from newel.text.json import to_printable_json
 
 if TYPE_CHECKING:
     import argparse
@@ -97,7 +97,7 @@ def print_eval_run(run: FleetSummary, trials: Sequence[Placement], *, as_json: b
                 "worker": each.worker,
                 "attempts": job.attempts,
             }
-            print(to_json(described).decode())
+            print(to_printable_json(described))
             continue
         where = f"  on {one_line(each.worker, 60)}" if job.state == "running" else ""
         reason = f"\n{'':10}{one_line(job.reason)}" if job.reason else ""
@@ -124,7 +124,7 @@ def _print_jobs(jobs: Sequence[Placement], *, as_json: bool) -> None:
                 "values": job.values,
                 "contract": job.contract.text,
             }
-            print(to_json(described).decode())
+            print(to_printable_json(described))
         else:
             print(describe_job(each))
 
@@ -144,7 +144,7 @@ async def list_fleets(_: Settings, engine: FleetEngine, options: argparse.Namesp
                 "total": each.total,
                 "contract": text,
             }
-            print(to_json(described).decode())
+            print(to_printable_json(described))
         else:
             print(
                 f"{one_line(each.id, 20)}  {each.submitted[:16].replace('T', ' ')}  {describe_counts(each.states)}\n{'':10}{one_line(text, 100)}"

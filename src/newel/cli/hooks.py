@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from newel.agent.errors import UsageError
 from newel.agent.formatting import pluralize
 from newel.app.hooks import LoadedHooks, hook_rows, load_hooks, unused_claude_hooks
 from newel.app.project_trust import show_hooks
-from newel.cli.options import Parser, folder
+from newel.cli.options import Parser, confirm, folder
 from newel.config.settings import Flags, Settings, load_settings
 from newel.hooks.hook import Hook
 from newel.hooks.hook_listing import NO_HOOKS, HookRow, hook_lines
 from newel.hooks.hook_trust import HookTrust, scripts_of
+from newel.text.json import to_printable_json
 from newel.text.sanitize import escape_line
 
 EPILOG: Final = """\
@@ -70,9 +71,7 @@ def _list(settings: Settings, loaded: LoadedHooks, *, as_json: bool) -> int:
     for problem in loaded.all_problems():
         print(f"newel: {escape_line(problem)}", file=sys.stderr)
     if as_json:
-        import msgspec
-
-        print(msgspec.json.encode([_as_json(row.hook, row.state) for row in rows]).decode())
+        print(to_printable_json([_as_json(row.hook, row.state) for row in rows]))
         return 0
     for line in hook_lines(rows):
         print(line)
@@ -112,7 +111,10 @@ def _check(loaded: LoadedHooks, project: Path) -> int:
 
 def _problems_of_scripts(hook: Hook, project: Path) -> Iterator[str]:
     first = (hook.command.split() or [""])[0].strip("\"'")
-    for script in scripts_of(hook, project):
+    word = hook.command.partition(" ")[0]
+    # A path in which a shell would replace something may be any.
+    own = [Path(word).expanduser()] if re.fullmatch(r"~?/[\w./-]+", word) else []
+    for script in dict.fromkeys([*scripts_of(hook, project), *own]):
         if not script.is_file():
             yield f"{script} does not exist."
         elif first.endswith(script.name) and not os.access(script, os.X_OK):
@@ -133,16 +135,10 @@ def _trust(settings: Settings, loaded: LoadedHooks, project: Path, options: argp
         return 0
     for of_file in undecided:
         print("\n".join(show_hooks(of_file, project)), end="\n\n")
-    if not options.yes and not _confirm():
+    if not options.yes and not confirm(QUESTION):
         print("Nothing was changed. To be asked no more: newel hooks trust --decline")
         return 1
     for of_file in undecided:
         trust.decide(of_file.file, of_file.fingerprint, trusted=True)
     print("Trusted, until one of the commands, or a script that it names, changes.")
     return 0
-
-
-def _confirm() -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("Cannot ask for confirmation: not a terminal. Check the above, then use --yes.")
-    return input(f"{QUESTION} [y/N] ").strip().lower() in {"y", "yes"}

@@ -15,6 +15,7 @@ from newel.config.settings import mask_secret, newel_home
 from newel.text.sanitize import escape_line
 
 DESCRIPTION: Final = """\
+Store, list and remove API keys of model servers.
 NAME is a vendor ({}) or the address of a server. A key is sent to that vendor or server only.
 Environment variables take precedence over stored keys."""
 
@@ -33,10 +34,11 @@ def command_keys(arguments: Sequence[str]) -> int:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="list the stored keys (default)")
     add = actions.add_parser("set", help="store a key; it is asked for, or read from standard input")
-    add.add_argument("name", metavar="NAME")
+    of = f"a vendor ({', '.join(vendors())}), or the address of a server"
+    add.add_argument("name", metavar="NAME", help=of)
     add.add_argument("--keyring", action="store_true", help="store it in the keyring of the system")
     remove = actions.add_parser("remove", help="remove a stored key")
-    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("name", metavar="NAME", help=of)
     options = parser.parse_args(arguments)
     store = KeyStore(newel_home(os.environ))
     match options.action:

@@ -29,11 +29,10 @@ from newel.text.sanitize import escape_line
 MODELS_URL: Final = "NEWEL_MODELS_URL"
 
 PULL_HELP: Final = """\
-Download a model that runs on this machine, or give a file of yours a short name. Without NAME, list
-the models."""
+Download a model that runs on this machine, or give a file of yours a short name. Without NAME, list the models."""
 
 PULL_EPILOG: Final = f"""\
-An interrupted download continues when the command is repeated. {MODELS_URL} names a mirror of
+An interrupted download continues when the command is repeated. {MODELS_URL} names a mirror of \
 {HUGGING_FACE} to download from."""
 
 HEADER: Final = ("model", "parameters", "licence", "download", "memory", "context", "")
@@ -75,14 +74,14 @@ def command_remove(arguments: Sequence[str]) -> int:
         prog="newel models remove",
         description="Delete a downloaded model, or the short name of a file of yours; the file itself stays.",
     )
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="as `newel models pull` shows it")
     name = parser.parse_args(arguments).name
     store = ModelStore(newel_home(os.environ) / MODELS)
     stored = store.find(name)
     freed = store.remove(name)
     if freed is None:
         names = [model.name for model in store.all()]
-        has = f"There are: {', '.join(names)}." if names else "There is none."
+        has = f"There are: {', '.join(names)}." if names else "None is downloaded."
         raise ConfigError(f"There is no pulled model '{name}'.{_did_you_mean(name, names)} {has}")
     if stored is not None and stored.target is not None:
         print(f"Removed the name {name}. The file {escape_line(str(stored.target))} is still there.")

@@ -16,6 +16,7 @@ from newel.agent.errors import NewelError, UsageError
 from newel.cli import MODULES, help_text
 from newel.cli.aliases import canonical
 from newel.config.secret_files import read_secret_files
+from newel.terminal.stdout import text_stdout
 from newel.workspace.secrecy import hide_secrets
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def _run_safely(body: Callable[[], int]) -> int:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 — open until exit
     if sys.platform == "win32":
         return _print_error(NOT_HERE, FAILED)
+    if sys.stdout.errors == "strict":
+        text_stdout()  # in a Latin-1 locale, the first `…` would end the command
     hide_secrets()
     _close_home()
     try:

@@ -15,7 +15,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.project_trust import show_server, what_runs
-from newel.cli.options import Parser
+from newel.cli.options import Parser, confirm
 from newel.config.settings import newel_home
 from newel.mcp import FILE
 from newel.mcp.manager import McpManager
@@ -40,8 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="newel mcp", description="Manage MCP servers, whose tools the agent can use.")
     actions = parser.add_subparsers(dest="action", metavar="list | add | add-json | remove | test | trust")
     actions.add_parser("list", help="list the servers, and problems in their files (the default)")
-    add = actions.add_parser("add", help="add a server: newel mcp add NAME -- COMMAND ARGUMENT … (or a URL)")
-    add.add_argument("name", metavar="NAME")
+    add = actions.add_parser("add", help="add a server: newel mcp add NAME -- COMMAND ARGUMENT …, or a URL")
+    add.add_argument("name", metavar="NAME", help="what you call it; its tools are NAME__TOOL")
     add.add_argument(
         "-e",
         "--env",
@@ -62,18 +62,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_scope(add, "add it to this project's file, for all its users")
     add.add_argument("target", nargs="+", metavar="COMMAND", help="a command line after --, or a URL")
     add_json = actions.add_parser("add-json", help="add a server by its entry in a file of servers")
-    add_json.add_argument("name", metavar="NAME")
+    add_json.add_argument("name", metavar="NAME", help="what you call it; its tools are NAME__TOOL")
     add_json.add_argument(
         "json", metavar="JSON", help='for example {"command": "uvx", "args": ["mcp-server-time"]}'
     )
     _add_scope(add_json, "add it to this project's file, for all its users")
     remove = actions.add_parser("remove", help="remove a server")
-    remove.add_argument("name", metavar="NAME")
+    remove.add_argument("name", metavar="NAME", help="the server, as `newel mcp list` names it")
     _add_scope(remove, "remove it from this project's file")
     test = actions.add_parser("test", help="start all servers or one, and list their tools")
-    test.add_argument("name", nargs="?", metavar="NAME")
+    test.add_argument("name", nargs="?", metavar="NAME", help="only this server")
     trust = actions.add_parser("trust", help="trust a project's server, or accept changed tools of a server")
-    trust.add_argument("name", metavar="NAME")
+    trust.add_argument("name", metavar="NAME", help="the server, as `newel mcp list` names it")
     trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     change = trust.add_mutually_exclusive_group()
     change.add_argument("--decline", action="store_true", help="never use it, and do not mention it again")
@@ -189,7 +189,7 @@ def _trust(options: argparse.Namespace) -> int:
         print(f"'{escape_line(server.name)}' {said} in this folder.")
         return 0
     print("\n".join(show_server(server, Path.cwd())), end="\n\n")
-    if not options.yes and not _confirm():
+    if not options.yes and not confirm("Trust it?"):
         print("Nothing was changed.")
         return 1
     trust.decide(server, True)
@@ -205,18 +205,12 @@ def _accept(pins: Pins, server: ServerConfig, changed: dict[str, PinnedTool], *,
         for line in differences(pinned):
             print(f"    {escape_line(line)}")
         print()
-    if not yes and not _confirm("Accept this?"):
+    if not yes and not confirm("Accept this?"):
         print("Nothing was changed. The tools are still withheld.")
         return 1
     pins.accept(server, changed)
     print("Accepted. Running instances offer them when the server restarts.")
     return 0
-
-
-def _confirm(question: str = "Trust it?") -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("Cannot ask for confirmation: not a terminal. Check the above, then use --yes.")
-    return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
 
 
 def _add(options: argparse.Namespace) -> int:

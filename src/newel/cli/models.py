@@ -24,6 +24,7 @@ from newel.providers.families import Api
 from newel.providers.listed_models import ListedModel, ModelDetails
 from newel.providers.ollama.model_info import full_name
 from newel.text.format import short_number
+from newel.text.json import to_printable_json
 from newel.text.sanitize import escape_line, redact_url
 
 NO_LIST: Final = frozenset({404, 405, 501})
@@ -135,7 +136,7 @@ def _row(model: ModelDetails, *, in_use: bool = False) -> ModelRow:
 def _print(rows: list[ModelRow], options: argparse.Namespace) -> None:
     if options.json:
         for row in rows:
-            print(msgspec.json.encode(row).decode())
+            print(to_printable_json(row))
     elif rows:
         for line in _table(rows, _columns()):
             print(line)

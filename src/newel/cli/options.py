@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
+from newel.agent.errors import UsageError
 from newel.agent.ports import ToolCallMode
 from newel.app.agent_factory import InputFormat, OutputFormat
 from newel.config.jexida import Through
@@ -52,6 +53,15 @@ class _PrintVersion(argparse.Action):
         parser.exit()
 
 
+class _Actions(argparse._SubParsersAction):  # noqa: SLF001 # pyright: ignore — the only name of the class, and no generic one at run time
+    """The words after a command. The help of each begins with what the help of the command says about it."""
+
+    def add_parser(self, name: str, **more: Any) -> Any:
+        about = str(more.get("help", "")).removesuffix(" (default)").removesuffix(" (the default)")
+        more.setdefault("description", f"{about[:1].upper()}{about[1:]}.")
+        return super().add_parser(name, **more)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
 class Parser(argparse.ArgumentParser):
     """Reports a usage error on one line and where to find help on another, instead of listing all options. Texts of its help are wrapped,
     their own line ends kept. Every command has ``--version``. Options are written in full: as a beginning of ``--model``, the ``--mode
@@ -64,6 +74,7 @@ class Parser(argparse.ArgumentParser):
             more.pop("formatter_class", argparse.HelpFormatter), width=shutil.get_terminal_size().columns - 2
         )
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": formatter} | more)
+        self.register("action", "parsers", _Actions)
         self.add_argument(
             "--version",
             action=_PrintVersion,
@@ -87,7 +98,9 @@ def _wrap(text: str | None) -> str | None:
     """Formatters either leave a text as it is or forget its line ends."""
     import textwrap
 
-    return text and "\n".join(textwrap.fill(line, HELP_COLUMNS) for line in text.split("\n"))
+    return text and "\n".join(
+        textwrap.fill(line, HELP_COLUMNS, break_on_hyphens=False) for line in text.split("\n")
+    )
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -290,7 +303,7 @@ def folder(parser: argparse.ArgumentParser, path: str | None) -> Path:
         parser.error(
             f"--cwd: cannot resolve {path}: {why}"
             if path
-            else f"The folder that you are in cannot be found: {why}. It may have been deleted; change to another one."
+            else f"The folder that you are in cannot be found: {why}. It may have been deleted; change to another one"
         )
     if not resolved.is_dir():
         parser.error(f"--cwd: no such folder: {resolved}")
@@ -318,6 +331,13 @@ def project_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
             return place.name
 
     return anyio.run(name)
+
+
+def confirm(question: str) -> bool:
+    """Ask the user on the terminal. Raises ``UsageError`` without one."""
+    if not sys.stdin.isatty():
+        raise UsageError("Cannot ask for confirmation: not a terminal. Check the above, then use --yes.")
+    return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
 
 
 def positive(text: str) -> float:

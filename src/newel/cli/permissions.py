@@ -15,6 +15,7 @@ from newel.config.settings import Flags, load_settings, newel_home
 from newel.permissions.allowlist import RuleAllowlist, ServerAllowlist
 from newel.permissions.rule_book import RuleBook
 from newel.permissions.rules import RuleSet
+from newel.text.json import to_printable_json
 from newel.text.sanitize import sanitize
 
 EPILOG = """\
@@ -35,9 +36,13 @@ def command_permissions(arguments: Sequence[str]) -> int:
     listed = actions.add_parser("list", help="list the rules (the default)")
     listed.add_argument("--json", action="store_true", help="as JSON")
     add = actions.add_parser("add", help="allow something in this project")
-    add.add_argument("rules", nargs="+", metavar="RULE")
+    add.add_argument(
+        "rules", nargs="+", metavar="RULE", help='a tool or TOOL(PATTERN), such as "bash(npm run *)"'
+    )
     revoke = actions.add_parser("revoke", help="revoke what an answer, or add, has allowed")
-    revoke.add_argument("rules", nargs="*", metavar="RULE|SERVER|ID")
+    revoke.add_argument(
+        "rules", nargs="*", metavar="RULE|SERVER|ID", help="as `newel permissions list` shows them"
+    )
     revoke.add_argument("--all", action="store_true", help="revoke all that this project has")
     for action in (listed, add, revoke):
         add_place(action, "for")
@@ -82,7 +87,7 @@ def _list(parser: Parser, options: argparse.Namespace) -> int:
     if options.json:
         import msgspec
 
-        print(msgspec.json.encode([msgspec.structs.asdict(row) for row in rows]).decode())
+        print(to_printable_json([msgspec.structs.asdict(row) for row in rows]))
         return 0
     for rule, origin in rule_columns(rows):
         print(f"{rule}  {origin}")

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
-import msgspec
 
 from newel.agent.formatting import pluralize
 from newel.cli.options import folder, positive_int
@@ -19,6 +18,7 @@ from newel.terminal.commands import CommandFormatter, shell_command_for
 from newel.terminal.review.review_ui import NO_CHANGES
 from newel.terminal.review.run_format import describe_checkpoint, describe_project, list_checkpoints
 from newel.terminal.review.run_notice import NOT_RECORDING
+from newel.text.json import to_printable_json
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
@@ -131,4 +131,4 @@ def command_checkpoints(arguments: Sequence[str]) -> int:
 
 
 def _print_json(views: dict[str, Any]) -> None:
-    print(msgspec.json.encode(views).decode())
+    print(to_printable_json(views))

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import anyio
 
-from newel.agent.errors import ConfigError, UsageError
-from newel.app.theme import theme_for_output
+from newel.agent.errors import UsageError
+from newel.app.theme import theme_for_output, usable_terminal_settings
 from newel.app.workspace_factory import sweep_leftovers
 from newel.cli.options import Parser, add_place, open_place
 from newel.config.keymap import Keymap
-from newel.config.settings import load_terminal_settings, newel_home
-from newel.config.terminal import TerminalSettings
+from newel.config.settings import newel_home
 from newel.review.tracking.recording_workspace import ledger_folder
 from newel.terminal.commands import shell_command_for
 from newel.terminal.renderers.screen import terminal_size
@@ -90,7 +89,7 @@ class Prompter:
 
         self._out = text_stdout()
         home = newel_home(os.environ)
-        settings = _terminal_settings(home)
+        settings = usable_terminal_settings(home)
         self.keymap = Keymap(settings.keys)
         self._theme = theme_for_output(settings.theme, home)
         self._renderer = _renderer(self._out, self._theme)
@@ -131,15 +130,6 @@ class Prompter:
     async def _ask_at_terminal(self, question: str, about: str, *, keys: str = "") -> str | None:
         check_terminal("--yes skips the question.")
         return await self._ask(question, about, keys=keys)
-
-
-def _terminal_settings(home: Path) -> TerminalSettings:
-    """The settings, or the defaults where a mistake in the file would keep the user from an undo."""
-    try:
-        return load_terminal_settings(home)
-    except ConfigError as error:
-        print(f"newel: {escape_line(str(error))}", file=sys.stderr)
-        return TerminalSettings()
 
 
 def check_terminal(remedy: str) -> None:

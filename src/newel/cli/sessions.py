@@ -34,19 +34,24 @@ def command_sessions(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     project = None if options.all else project_of(parser, options)
     sessions = list_sessions(_directory(), project, limit=options.n)
+    ids = paths.session_ids(_directory())
     for session in sessions:
-        print(_line(session, folder=options.all))
+        print(_line(session, paths.short_id(session.id, ids), folder=options.all))
     if not sessions:
         print(nothing_listed("sessions", options))
     return 0
 
 
-def _line(session: SessionEntry, *, folder: bool) -> str:
+def _line(session: SessionEntry, session_id: str, *, folder: bool) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.modified))
     title = session.name or session.first_text or "(empty)"
     messages = pluralize(session.messages, "message")
-    line = f"{session.id[:8]}  {when}  {messages:>14}  {title[:80]}"
+    line = f"{session_id}  {when}  {messages:>14}  {title[:80]}"
     return f"{line}\n{'':10}{sanitize(session.cwd)}" if folder else line
+
+
+def _short_id(session_id: str) -> str:
+    return paths.short_id(session_id, paths.session_ids(_directory()))
 
 
 def command_export(arguments: Sequence[str]) -> int:
@@ -150,7 +155,7 @@ def _import_found(sessions: Sequence[ForeignSession]) -> int:
         try:
             _report(import_file(session.path, _directory(), session.agent))
         except AlreadyImported as error:
-            print(f"Already imported. Resume it: newel --session {error.session_id[:8]}")
+            print(f"Already imported. Resume it: newel --session {_short_id(error.session_id)}")
         except SessionError as error:
             failed += 1
             print(f"newel: {sanitize(str(error))}", file=sys.stderr)
@@ -162,5 +167,5 @@ def _import_found(sessions: Sequence[ForeignSession]) -> int:
 def _report(imported: ImportedSession) -> int:
     for problem in imported.damage:
         print(problem, file=sys.stderr)
-    print(f"Imported. Resume it: newel --session {imported.id[:8]}")
+    print(f"Imported. Resume it: newel --session {_short_id(imported.id)}")
     return 0

@@ -19,6 +19,7 @@ from newel.config.settings import newel_home
 from newel.config.trust import ProjectTrust
 from newel.context.skills import FILE_NAME, Skill, SkillFolder, find_skills, load_skill
 from newel.text.format import one_line
+from newel.text.json import to_printable_json
 from newel.text.sanitize import escape_line
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import SCHEME
@@ -75,7 +76,7 @@ async def _list(parser: Parser, options: argparse.Namespace) -> int:
         skills = await find_skills([*places.of_project, *places.of_user])
     is_trusted = ProjectTrust(home).is_trusted(places.project) is True
     if options.json:
-        print(msgspec.json.encode([_row(skill, is_trusted) for skill in skills]).decode())
+        print(to_printable_json([_row(skill, is_trusted) for skill in skills]))
         return 0
     for skill in skills:
         print("\n".join(_described(skill, skills, is_trusted)))

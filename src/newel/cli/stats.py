@@ -21,7 +21,7 @@ from newel.cli.stats_table import NONE, bars, table
 from newel.config.settings import newel_home
 from newel.session.usage.report import By, Counts, UsageQuery, UsageReport
 from newel.text.format import format_cost, format_duration, join_names, short_folder, short_number
-from newel.text.json import to_json
+from newel.text.json import to_printable_json
 from newel.text.sanitize import escape_line
 
 _EPILOG: Final = (
@@ -58,7 +58,7 @@ def command_stats(arguments: Sequence[str]) -> int:
     query = UsageQuery(by=options.by, since=options.since or "", project=_project(options))
     report = anyio.run(partial(report_usage, newel_home(os.environ), query))
     if options.json:
-        print(to_json(report).decode())
+        print(to_printable_json(report))
         return 0
     for problem in report.problems:
         print(f"newel: {escape_line(problem)}", file=sys.stderr)

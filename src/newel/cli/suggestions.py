@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -37,7 +37,7 @@ _COMMAND_HINTS: Final = {
         ),
         (
             "update upgrade",
-            "Update Newel with the tool that installed it, for example `uv tool upgrade newel`.",
+            "Install Newel again, from its newer checkout: `./run uv tool install --reinstall .`.",
         ),
         ("install uninstall", "`newel mcp add` adds tool servers."),
         (
@@ -94,7 +94,7 @@ _OPTION_HINTS: Final = {
         ),
         (
             "-r --resume --fork-session --last",
-            "`newel --continue` resumes this folder's latest session, `newel --session ID` another.",
+            "`newel --continue` resumes this folder's latest session, `newel --session ID` another; `/resume` in a conversation lists them.",
         ),
         (
             "-y --yes --yolo --full-auto --auto --yes-always --auto-approve --force --dangerously-skip-permissions",
@@ -172,7 +172,7 @@ _OPTION_HINTS: Final = {
             "--agents --agent",
             "The model starts subagents by itself; `newel agent CONTRACT` runs an agent on its own.",
         ),
-        ("--image --file", "`@path` in the prompt attaches a file or an image."),
+        ("--image --file --read", "`@path` in the prompt attaches a file or an image."),
         ("--no-tools", "`--tools none` offers no tools."),
         ("--ide", "`newel acp` serves an editor."),
         ("--export", "`newel export SESSION` writes a session as Markdown or HTML."),
@@ -238,6 +238,7 @@ _SETTING_HINTS: Final = {
 _OVERRIDE: Final = r"(?s)(?P<name>[A-Za-z_][\w-]*)(?:\.[\w\"'-]+)*=(?:\S*|[\"'\[{].*)"
 """A setting and its value in TOML: ``model=o3``, ``a.b="c d"``."""
 
+_OF_OPTION: Final = r"(?s)argument (-\S+): (.+)"
 _INVALID: Final = r"(?s)argument (.+): invalid choice: (.+) \(choose from (.+)\)"
 
 
@@ -278,11 +279,12 @@ def check_override(arguments: Sequence[str]) -> None:
             )
 
 
-def _near(word: str, names: Iterable[str]) -> str:
-    """The most similar name; empty if none is similar."""
+def _near(word: str, names: Collection[str]) -> str:
+    """The most similar name; empty if none is similar. Swapped letters weigh too much in the likeness of a short one: ``udno``."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, names, n=1, cutoff=LIKENESS)), "")
+    swapped = [name for name in names if sorted(name) == sorted(word)]
+    return next(iter([*swapped, *get_close_matches(word, names, n=1, cutoff=LIKENESS)]), "")
 
 
 def _check_slash(first: str, as_prompt: str) -> None:
@@ -303,6 +305,9 @@ def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
     if invalid := re.fullmatch(_INVALID, message):
         return _explain_value(prog, *invalid.groups())
     _, unknown, unexpected = message.partition("unrecognized arguments: ")
+    if option := re.fullmatch(_OF_OPTION, message):
+        name, problem = option[1].rpartition("/")[2], option[2]
+        return f"{name} needs a value." if problem == "expected one argument" else f"{name}: {problem}."
     if not unknown:
         return f"{message}."
     name = unexpected.split()[0]
@@ -324,6 +329,7 @@ def _explain_value(prog: str, of: str, quoted: str, choices: str) -> str:
     """The error for a value that an option lacks, or a command that a command lacks. Python quotes the choices or not."""
     value = quoted[1:-1]
     name = of.rpartition("/")[2]  # of -m/--model the long one
-    what = f"{name} {value}" if name.startswith("-") else f"command '{value}'"
+    kind = "shell" if name == "SHELL" else "command"
+    what = f"{name} {value}" if name.startswith("-") else f"{kind} '{value}'"
     hint = _VALUE_HINTS.get((name if name.startswith("-") else prog, value.lower()), "")
     return f"There is no {what}: choose from {choices.replace(chr(39), '')}. {hint}".rstrip()

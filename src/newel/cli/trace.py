@@ -34,7 +34,7 @@ from newel.review_jobs.traces import (
 from newel.session.paths import find_session, metadata_from_name, read_metadata, session_files
 from newel.session.timeline import Timeline, TimelineStep, milliseconds_of
 from newel.text.format import call_text, format_duration, usage_line
-from newel.text.json import to_json
+from newel.text.json import to_json, to_printable_json
 from newel.text.sanitize import escape_invisible, escape_line
 
 DONE = 0
@@ -365,4 +365,4 @@ def _time(stamp: str, form: str) -> str:
 
 
 def _print_json(value: Any) -> None:
-    print(to_json(value).decode())
+    print(to_printable_json(value))

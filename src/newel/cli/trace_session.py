@@ -17,7 +17,7 @@ from newel.session.masking import Masker
 from newel.session.timeline import Timeline, TimelineStep, session_timeline
 from newel.storage.files import replace_file
 from newel.text.format import format_duration, usage_line
-from newel.text.json import to_json
+from newel.text.json import to_printable_json
 from newel.text.sanitize import escape_line
 
 SAID: Final = 160
@@ -32,7 +32,7 @@ def show_session(path: Path, home: Path, *, html: str | None, as_json: bool, mas
         return write_html(timeline, html, secrets, masked=masked)
     mask: Callable[[str], str] = Masker(secrets).text if masked else str
     if as_json:
-        print(to_json(_masked(timeline, mask)).decode())
+        print(to_printable_json(_masked(timeline, mask)))
         return 0
     print(f"{escape_line(mask(timeline.title), SAID)}\nin {escape_line(timeline.project)}\n")
     for line in _lines(timeline.steps, mask, 0):

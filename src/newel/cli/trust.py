@@ -23,7 +23,7 @@ With ADDRESS, trust that server: in this folder if its .env names it. Otherwise 
 this machine, http://127.0.0.1:PORT, that Newel detects by its port when nothing is configured."""
 
 EPILOG: Final = """\
-A server that you configure yourself (LLM_BASE_URL, toml, --base-url) needs no trust.
+A server that you configure yourself (LLM_BASE_URL, config.toml, --base-url) needs no trust.
 Decisions are stored in trust.json in Newel's folder."""
 
 
@@ -88,7 +88,7 @@ def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> in
         named = f"names {project_server}" if project_server else "names no model server"
         raise UsageError(
             f"The .env of {escape_line(folder)} {named}, so there is nothing to trust about {address}. To use that server, "
-            "configure it: LLM_BASE_URL in your environment, or base_url in toml."
+            "configure it: LLM_BASE_URL in your environment, or base_url in config.toml."
         )
     trust.decide("", detected, trusted=trusted)
     uses = "Newel uses it" if trusted else "Newel does not use it"

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd
+from newel.agent.formatting import describe_error
 from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.client.streams import (
@@ -132,7 +133,7 @@ class RpcClient:
                 start_new_session=True,  # Ctrl+C is for this program, which then ends Newel
             )
         except OSError as error:
-            raise RpcClientError(f"{self._command[0]} cannot be started: {error.strerror}.") from error
+            raise RpcClientError(f"Newel cannot be started: {describe_error(error)}") from error
         await self._stack.enter_async_context(background_tasks(self._read))
         return self
 

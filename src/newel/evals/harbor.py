@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # what is used of Harbor, which is not installed where types 
         environment_logs_dir: PurePosixPath
         model_name: str | None
         model_connection: HarborConnection
-        _version: str | None
 
         def __init__(self, logs_dir: Path, **options: Any) -> None: ...
         def _get_env(self, key: str, /) -> str | None: ...
@@ -119,10 +118,12 @@ class NewelAgent(BaseInstalledAgent):
         return stdout.strip().removeprefix("newel ")
 
     async def install(self, environment: HarborEnvironment) -> None:
-        package = f"newel=={self._version}" if self._version else "newel"
-        if self._wheel is not None:
-            package = f"{INSTALLED}/{self._wheel.name}"
-            await environment.upload_file(self._wheel, package)
+        if self._wheel is None:  # no index has Newel, and a stranger may take its name there
+            raise ValueError(
+                "Name the wheel of Newel to install: --ak wheel=PATH (uv build --wheel makes one)."
+            )
+        package = f"{INSTALLED}/{self._wheel.name}"
+        await environment.upload_file(self._wheel, package)
         await self.exec_as_agent(environment, install_command(package))
 
     @with_prompt_template

@@ -46,9 +46,8 @@ def own_wheel() -> Path | None:
     return next((place for place in Path(__file__).parents if place.suffix == ".whl"), None)
 
 
-def install_command(package: str) -> str:
-    """A script that installs Newel for the user of the environment. ``package`` is a requirement, or the path of a
-    wheel there.
+def install_command(wheel: str) -> str:
+    """A script that installs Newel for the user of the environment. ``wheel`` is a path there.
 
     Changes are not recorded: nobody will undo them, and a task may work in a folder of any size, or in all of the
     system.
@@ -57,7 +56,7 @@ def install_command(package: str) -> str:
         "set -eu",
         _PATH,
         "command -v uv >/dev/null || curl -LsSf https://astral.sh/uv/install.sh | sh",
-        f"uv tool install --quiet --force --python '>=3.11' {shlex.quote(package)}",
+        f"uv tool install --quiet --force --python '>=3.11' {shlex.quote(wheel)}",
         "mkdir -p ~/.newel",
         "[ -e ~/.newel/config.toml ] || printf '[review]\\nrecord = false\\n' >~/.newel/config.toml",
         "newel --version",

@@ -41,14 +41,12 @@ class FolderCleaner:
         report: Callable[[str], None],
         *,
         kept: int = KEPT,
-        kept_s: float = KEPT_S,
         free_wanted: Callable[[int], int] = free_space_wanted,
     ) -> None:
         self._root = root
         self._retention = retention
         self._report = report
         self._kept = kept
-        self._kept_s = kept_s
         self._free_wanted = free_wanted
         self._is_short = False
 
@@ -65,15 +63,15 @@ class FolderCleaner:
                 continue
             if place is None:
                 # Of a job that was deleted; or of another database, whose workers may use it.
-                if idle > self._kept_s:
+                if idle > KEPT_S:
                     await self._remove(self._root / name)
             elif place.ended is not None:
                 ended.append(_EndedFolder(place.ended, self._root / name))
         ended.sort()
         for number, folder in enumerate(ended):
-            if number >= self._kept or folder.ended > self._kept_s:
+            if number >= self._kept or folder.ended > KEPT_S:
                 await self._remove(folder.path)
-        left = [each for each in ended[: self._kept] if each.ended <= self._kept_s]
+        left = [each for each in ended[: self._kept] if each.ended <= KEPT_S]
         while (missing := missing_space(self._root, self._free_wanted)) and left:
             await self._remove(left.pop().path)
         if missing and not self._is_short:

@@ -18,6 +18,7 @@ from newel.fleet.snapshot_repository import (
     check_ref,
     number_in,
 )
+from newel.version import install_with
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore, S3Config
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 FULL_EVERY: Final = 20
 """Bundles between two that need no other: each of them costs a request when a job is restored."""
 
-_INSTALL: Final = "Object stores need another package: install `newel[fleet]`."
+_INSTALL: Final = f"Object stores need the extra `fleet`. Install Newel with it: {install_with('fleet')}."
 
 
 class BundleStore:
@@ -153,7 +154,7 @@ class BundleStore:
             ) from error
 
 
-def folder_store(folder: Path, *, full_every: int = FULL_EVERY) -> BundleStore:
+def folder_store(folder: Path) -> BundleStore:
     """A store in a folder, which is created. Raises ``SnapshotError`` if that fails, or without the extra ``fleet``."""
     try:
         from obstore.store import LocalStore
@@ -163,7 +164,7 @@ def folder_store(folder: Path, *, full_every: int = FULL_EVERY) -> BundleStore:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise SnapshotError(f"The store {folder} cannot be created: {error.strerror}.") from error
-    return BundleStore(LocalStore(folder), str(folder), full_every=full_every, folder=folder)
+    return BundleStore(LocalStore(folder), str(folder), folder=folder)
 
 
 def s3_store(
@@ -188,7 +189,7 @@ def s3_store(
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file and its name are on the disk."""
+    """Wait until a file and its name are on disk."""
     for place in (path, path.parent):
         descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -58,7 +58,7 @@ class _PendingWrite(Generic[T]):
 
 
 class Writer:
-    """Called with a change, returns when it is on the disk.
+    """Called with a change, returns when it is on disk.
 
     A caller that is cancelled meanwhile still waits, so that it learns the outcome. If a change fails, for instance
     because the disk is full, its caller gets an ``EngineError`` and the writer continues. ``lock`` guards the connection.

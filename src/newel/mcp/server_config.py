@@ -23,8 +23,9 @@ from msgspec import field
 from newel.agent.errors import ConfigError
 from newel.mcp import FILE, config_files
 from newel.storage.files import read_regular
-from newel.text.json import decode_json
+from newel.text.json import decode_json, describe_syntax_error
 from newel.text.sanitize import HIDDEN, redact_url
+from newel.text.type_errors import describe_type_error
 from newel.workspace.process.environment import is_secret
 
 MAX_SERVERS: Final = 100
@@ -220,9 +221,13 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
     try:
         entry = decode_json(raw, _ServerEntry)
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{where} cannot be understood: {error}.") from None
+        what, _, key = describe_type_error(str(error)).removesuffix("`").partition(" - at `$")
+        at = f": `{key[1:]}`" if key else ""
+        raise ConfigError(f"{where}{at}: {what[:1].lower()}{what[1:]}.") from None
     if (entry.command is None) == (entry.url is None):
-        raise ConfigError(f"{where} needs a `command` or a `url`, and not both.")
+        keys = ", ".join(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
+        has = ", and not both" if entry.url is not None else f"; it has only {keys[:80]}" if keys else ""
+        raise ConfigError(f"{where} needs a `command` or a `url`{has}.")
     if entry.type == "sse":
         raise ConfigError(f"{where} has the type sse, which MCP has given up. Use the server's HTTP address.")
     if entry.url is not None and not re.match(r"https?://[^/]|\$\{", entry.url):
@@ -247,15 +252,19 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
 
 def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:
     try:
-        data = read_regular(path)
-        file = decode_json(data.removeprefix(b"\xef\xbb\xbf"), _ConfigFile)
+        data = read_regular(path).removeprefix(b"\xef\xbb\xbf")
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         problems.append(f"Cannot read {path}: {error.strerror or error}.")
         return []
+    try:
+        file = decode_json(data, _ConfigFile)
+    except msgspec.ValidationError as error:
+        problems.append(f"{path} is not JSON of servers: {describe_type_error(str(error))}.")
+        return []
     except msgspec.DecodeError as error:
-        problems.append(f"{path} is not JSON of servers: {error}.")
+        problems.append(f"{describe_syntax_error(path, data, error)}. None of its servers starts.")
         return []
     if file.inputs:
         problems.append(f"{path}: `inputs` are not supported. Use variables: ${{NAME}}.")

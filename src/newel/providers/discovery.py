@@ -71,11 +71,11 @@ async def discover(
     return [servers_by_port[port] for _, port in servers if port in servers_by_port]
 
 
-def strangers(servers: Sequence[tuple[str, int]] = KNOWN) -> list[tuple[int, str]]:
+def strangers() -> list[tuple[int, str]]:
     """The ports where another user listens, each with that user's name."""
     return [
         (port, name_of_user(uid))
-        for port, uids in owners([port for _, port in servers]).items()
+        for port, uids in owners([port for _, port in KNOWN]).items()
         for uid in sorted(uids)
         if not is_accepted(uid, SERVICES)
     ]

@@ -257,7 +257,9 @@ def _decoded(body: bytes) -> object:
 def _key_error(status: int, detail: str, endpoint: EndpointDescription) -> KeyRejected:
     fault, remedy = ("rejected the", "a valid one") if endpoint.secret else ("requires an", "one")
     reason = f"{endpoint.url} {fault} API key ({status}){detail}"
-    return KeyRejected(f"{reason} {endpoint.key_hint} to {remedy}.", reason=reason, status=status)
+    return KeyRejected(
+        f"{reason} {endpoint.key_hint} to {remedy}, or run `newel setup`.", reason=reason, status=status
+    )
 
 
 def _rejection_message(status: int, detail: str, endpoint: EndpointDescription) -> str:

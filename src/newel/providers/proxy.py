@@ -42,6 +42,8 @@ from newel.providers.http.sse import EventParser, ServerEvent
 from newel.text.json import decode_json, to_json
 
 PATH = "/api/transport/run"
+TIMEOUT_S = 300.0
+"""Seconds without a byte."""
 
 T = TypeVar("T")
 
@@ -59,12 +61,14 @@ class AppTransport(ProviderTransport):
 
 
 class ModelProxy:
-    """A ``Provider`` behind a Newel server at ``url``; ``timeout`` is in seconds without a byte."""
+    """A ``Provider`` behind a Newel server at ``url``."""
 
-    def __init__(self, url: str, token: str, *, timeout: float = 300.0) -> None:
+    def __init__(self, url: str, token: str) -> None:
         self._token = token
         headers = {"Accept": "text/event-stream", "Content-Type": "application/json", "User-Agent": "newel"}
-        self._http = HttpClient(url, headers=headers | {"Authorization": f"Bearer {token}"}, timeout=timeout)
+        self._http = HttpClient(
+            url, headers=headers | {"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_S
+        )
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Send the request through the server; see ``Provider.complete``."""

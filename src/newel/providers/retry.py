@@ -60,7 +60,9 @@ class Retrying:
                 return await self._provider.complete(request, on_delta)
             except ProviderError as error:
                 max_attempts = self._max_attempts(error)
-                if not error.retryable or max_attempts == 1:
+                # A local server that answered a moment ago is being restarted.
+                is_away = attempt > 1 and isinstance(error, ConnectionFailed)
+                if not (error.retryable or is_away) or max_attempts == 1:
                     raise
                 if attempt >= max_attempts:
                     error.args = (f"{as_sentence(str(error))} Gave up after {attempt} attempts.",)

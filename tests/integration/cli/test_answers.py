@@ -164,10 +164,12 @@ def test_several_prompts_are_quoted_or_separated_by_then(
     [
         (["reviw"], "`newel review`"),
         (["Sesions"], "`newel sessions`"),
+        (["udno"], "`newel undo`"),
+        (["sutep"], "`newel setup`"),
         (["settings"], "`newel config`"),
         (["login"], "`newel setup`"),
         (["model"], "`newel models`"),
-        (["update"], "uv tool upgrade"),
+        (["update"], "`./run uv tool install --reinstall .`"),
         (["completions"], "`newel completion"),
         (["exec"], "`newel -p PROMPT`"),
         (["exec", "hi"], "`newel -p PROMPT`"),
@@ -208,6 +210,8 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
     [
         (["--modle", "x", "hi"], "Did you mean --model?"),
         (["--resume"], "`newel --continue`"),
+        (["-r"], "`/resume` in a conversation lists them."),
+        (["--read", "CONVENTIONS.md", "hi"], "`@path`"),
         (["--yolo", "hi"], "`--approve auto`, the default, runs everything without asking, in the sandbox"),
         (["-s", "read-only", "hi"], "`--sandbox workspace|read-only|partial|off`"),
         (
@@ -222,6 +226,10 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
         (["--allow-network", "hi"], "domains"),
         (["--read-only", "hi"], "`--approve read-only`"),
         (["permissions", "remove", "x"], "There is no command 'remove': choose from list, add, revoke."),
+        (["hi", "--model"], "newel: --model needs a value."),
+        (["hi", "-o"], "newel: --output needs a value."),
+        (["hi", "--max-turns", "x"], "newel: --max-turns: must be a whole number of at least 1."),
+        (["completion", "ksh"], "There is no shell 'ksh': choose from bash, zsh, fish."),
         (["--stream-json", "hi"], "`--json`"),
         (["--json-schema", "{}", "hi"], "--schema FILE"),
         (["--allowedTools", "Read", "hi"], "--tools LIST"),

@@ -19,6 +19,7 @@ import newel
 from newel.agent.errors import ConnectionFailed, UsageError, WorkspaceError
 from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
 from newel.review.model.history import NothingToUndo
+from newel.workspace.sandbox.policy import SandboxMode
 from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
@@ -169,7 +170,15 @@ def test_a_server_that_is_not_there_is_an_error_of_newel(with_model: Make) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"approve": "everything"}, "approve: invalid"),
+        (
+            {"approve": "everything"},
+            "approve: invalid value 'everything'; valid values are auto, ask, review, plan, read-only",
+        ),
+        ({"model": 5}, "model: expected a text, got a whole number"),
+        (
+            {"tools": [print]},
+            "tools: <built-in function print> is not a tool; derive yours from `newel.TypedTool`",
+        ),
         ({"max_turns": 0}, "max_turns is 0"),
         ({"max_cost": float("nan")}, "max_cost is nan"),
         ({"continue_": True, "ephemeral": True}, "exclude each other"),
@@ -182,6 +191,40 @@ def test_a_wrong_option_is_refused_before_anything_runs(with_model: Make, option
     with pytest.raises(UsageError, match="prompt is empty"):
         newel.ask(" \n")
     assert rig.requests == []
+
+
+@pytest.mark.parametrize("sandbox", ["workspace", "off"])
+def test_a_folder_that_is_missing_is_named_not_the_sandbox(with_model: Make, sandbox: SandboxMode) -> None:
+    """If this fails, a slip in a path is answered by the advice to do without the sandbox."""
+    with_model()
+    with pytest.raises(
+        WorkspaceError, match=r"^/no/such/folder is not a directory\. Name one that exists\.$"
+    ):
+        newel.ask("hi", working_directory="/no/such/folder", sandbox=sandbox)
+
+
+async def _word(request: newel.ApprovalRequest) -> Any:
+    return request.kind and "once"
+
+
+def _plain(request: newel.ApprovalRequest) -> Any:
+    return newel.Approval("once" if request.kind else "no")
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (_word, "ask returned 'once'; return a `newel.Approval`."),
+        (_plain, "ask has to be an `async` function that returns a `newel.Approval`."),
+    ],
+)
+def test_an_answer_of_a_wrong_type_runs_nothing_and_says_what_to_return(
+    with_model: Make, ask: Any, message: str
+) -> None:
+    rig = with_model(scenario("go", bash("touch made"), {"content": "Done."}))
+    with pytest.raises(UsageError, match=re.escape(message)):
+        newel.ask("go", approve="ask", ask=ask)
+    assert not (rig.project / "made").exists()
 
 
 def test_a_file_is_attached_by_its_path_unless_it_is_secret(with_model: Make) -> None:

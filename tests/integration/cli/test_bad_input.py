@@ -75,6 +75,15 @@ def test_closed_standard_streams_cause_no_traceback(with_model: Make, command: s
     assert done.returncode in {0, 1, 2}
 
 
+@pytest.mark.parametrize("words", [["docs", "subagents"], ["--help"], ["stats"]], ids=" ".join)
+def test_where_the_encoding_lacks_a_character_the_rest_is_printed(with_model: Make, words: list[str]) -> None:
+    newel = with_model()
+    newel("how are you")
+    done = newel(*words, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?" in done.stdout
+
+
 @pytest.mark.parametrize("words", [["sessions"], ["hello"], ["--json", "hello"]], ids=" ".join)
 def test_a_full_disk_behind_the_output_is_one_message(with_model: Make, words: list[str]) -> None:
     newel = with_model()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -58,7 +59,9 @@ def test_a_new_file_is_private(newel: Newel) -> None:
     ("name", "value", "words"),
     [
         ("approve", "never", "approve: invalid value 'never'; valid values are auto, ask, review"),
-        ("limits.maxTurns", "0", "limits.maxTurns: expected `int` >= 1"),
+        ("limits.maxTurns", "0", "limits.maxTurns: expected a whole number of at least 1."),
+        ("sandbox.domains", "pypi.org", 'sandbox.domains: expected a list, got a text; write ["pypi.org"].'),
+        ("terminal.theme", "dakr", "terminal.theme: there is no theme `dakr` (did you mean `dark`?)."),
         ("base_url", "api.example/v1", "must begin with http://"),
         ("permissions.allow", '["bash("]', "permissions"),
         ("aprove", "ask", "There is no setting aprove. Did you mean `approve`?"),
@@ -80,6 +83,14 @@ def test_get_tells_what_applies_and_why(newel: Newel) -> None:
     assert newel("config", "get", "thinking").stdout == "off   (default)\n"
     ran = newel("config", "set", "model", "other")
     assert "environment: LLM_* has precedence" in ran.stderr
+
+
+def test_lists_are_shown_as_they_are_written(newel: Newel) -> None:
+    ran = newel("config", "set", "terminal.keys.input.suspend", "[]")
+    assert ran.stdout == f"terminal.keys.input.suspend = []   ({config(newel)}, line 2)\n"
+    shown = newel("config", "get", "terminal.keys.input").stdout
+    assert re.search(r'new_line +\["alt\+enter", "ctrl\+j"\]   \(default\)', shown), shown
+    assert newel("config", "get", "replicas").stdout == "not set   (default)\n"
 
 
 def test_keys_are_never_shown(newel: Newel) -> None:

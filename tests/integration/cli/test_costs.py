@@ -96,7 +96,7 @@ def test_a_server_without_token_counts_cannot_have_a_cost_limit(with_model: Make
     [
         ("input_price = 1\n", "input_price and output_price must be set together"),
         ("cache_read_price = 1\n", "cache_read_price and cache_write_price require"),
-        ("input_price = -1\noutput_price = 1\n", ">= 0"),
+        ("input_price = -1\noutput_price = 1\n", "input_price: expected a number of at least 0."),
     ],
 )
 def test_an_incomplete_price_is_refused_with_a_message(with_model: Make, text: str, words: str) -> None:

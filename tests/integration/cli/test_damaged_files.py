@@ -142,7 +142,7 @@ RAISED = re.compile(r"\w(Error|Exception): ")
 
 
 @pytest.mark.slow  # a campaign: each kind of damage in each file, up to eight processes for each
-@pytest.mark.parametrize(("name", "damage"), one_pair_in(3, FILES, DAMAGE))
+@pytest.mark.parametrize(("name", "damage"), one_pair_in(6, FILES, DAMAGE))
 def test_garbage_in_newels_files_gives_messages_and_no_traceback(
     name: str, damage: str, template: Newel, tmp_path: Path
 ) -> None:

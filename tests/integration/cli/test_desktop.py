@@ -22,7 +22,7 @@ from websockets.sync.client import connect
 
 from mock_llm_server import running
 from tests.forked import Process
-from tests.processes import ends, is_alive, read_pids
+from tests.processes import COMMAND_SECONDS, ends, is_alive, read_pids
 from tests.served import Served, served, wait_until
 from tests.support import Newel
 
@@ -162,7 +162,7 @@ def test_a_running_server_with_another_token_is_named(desk: Desk) -> None:
         served(desk.newel, NEWEL_WEB_TOKEN="a-token-of-my-own-for-this-start-only") as server,
         desk.start() as process,
     ):
-        _, errors = process.communicate(timeout=25)
+        _, errors = process.communicate(timeout=COMMAND_SECONDS)
         assert process.returncode == 1
         assert f"is in use by another Newel at {server.url}" in errors
         assert not desk.browser()
@@ -235,7 +235,7 @@ def test_a_chosen_window_that_cannot_open_ends_with_its_reason(desk: Desk) -> No
     assert "ended with SIGABRT: no library" in done.stderr
     done = desk.newel("desktop", "--window", "webview")
     assert done.returncode == 1
-    assert "newel[desktop]" in done.stderr
+    assert "uv tool install '.[desktop]'" in done.stderr
     del desk.newel.environ["DISPLAY"]
     done = desk.newel("desktop", "--window", "app")
     assert done.returncode == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import killed
+from tests.hook_scripts import group, hook, users
 from tests.requirements import require_program
 from tests.served import wait_until
 from tests.support import Newel, bash, scenario
@@ -45,6 +46,12 @@ def test_a_project_is_scanned_while_the_model_thinks_and_a_kill_costs_nothing(ne
     assert newel("undo", "--yes").returncode == 0
     assert [path.name for path in newel.project.iterdir()] == ["a.txt"]
     assert (newel.project / "a.txt").read_text() == "mine\n"
+
+
+def test_a_user_with_hooks_waits_no_longer(newel: Newel) -> None:
+    users(newel, Stop=[group(hook("true"))])
+    with killed(newel.start("--approve", "auto", "think")):
+        wait_until(lambda: indexes(newel), "a scan")
 
 
 @pytest.mark.parametrize("preset", ["plan", "read-only"])

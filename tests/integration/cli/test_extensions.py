@@ -214,6 +214,26 @@ def test_a_project_brings_no_extensions(with_model: Make) -> None:
             1,
             "Newel has a tool named read already",
         ),
+        (
+            "def register(newel):\n    newel.on('PreToolUse', matcher='(')(print)\n",
+            2,
+            "The matcher '(' is not a regular expression (missing ), unterminated subpattern at position 0)",
+        ),
+        (
+            "async def register(newel):\n    pass\n",
+            1,
+            "`register` is `async`, and has to be a plain function.",
+        ),
+        (
+            "def register(newel):\n    @newel.command\n    def f(text):\n        return text\n",
+            2,
+            'A command needs a name: `@newel.command("NAME")`.',
+        ),
+        (
+            "def register(newel):\n    @newel.on\n    def f(call): ...\n",
+            2,
+            'A hook needs an event: `@newel.on("EVENT")`.',
+        ),
     ],
 )
 def test_a_broken_one_is_named_once_and_left_out(with_model: Make, source: str, line: int, says: str) -> None:
@@ -272,7 +292,7 @@ def test_hooks_that_fail_or_hang_are_named_and_decide_nothing(with_model: Make) 
         """\
         import time
         import anyio
-
+        from newel.extensions import HookReply
 
         def register(newel):
             @newel.on("PreToolUse")
@@ -290,6 +310,10 @@ def test_hooks_that_fail_or_hang_are_named_and_decide_nothing(with_model: Make) 
             @newel.on("PostToolUse")
             def says(call):
                 return {"decision": "deny"}
+
+            @newel.on("PostToolUse")
+            def mistypes(call):
+                return HookReply(decision="block", reason="Not this one.")
         """,
     )
     done = newel("go")
@@ -300,11 +324,12 @@ def test_hooks_that_fail_or_hang_are_named_and_decide_nothing(with_model: Make) 
     messages = [each["message"] for each in notices if each.get("type") == "error"]
     assert [each.partition(": ")[0] for each in messages] == [
         f"The PreToolUse hook of {path}, line {line}" for line in (6, 10, 14)
-    ] + [f"The PostToolUse hook of {path}, line 18"]
+    ] + [f"The PostToolUse hook of {path}, line {line}" for line in (18, 22)]
     assert f"KeyError: 'oops' ({path}, line 8)" in messages[0]
     assert "it had not ended after 0.2 s" in messages[1]
     assert "it had not ended after 0.2 s" in messages[2]
     assert "it returned dict" in messages[3]
+    assert "Invalid enum value 'block' - at `$.decision`" in messages[4]
 
 
 @pytest.mark.slow  # seconds of waiting

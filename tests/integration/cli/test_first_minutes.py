@@ -103,7 +103,7 @@ def test_a_command_with_nothing_to_do_says_so(with_model: Make) -> None:
 def test_a_deleted_folder_is_named_without_an_option_that_nobody_has_typed(with_model: Make) -> None:
     with shell(with_model()) as screen:
         screen.type("mkdir gone; cd gone; rmdir ../gone; newel", "Enter")
-        screen.wait_for("The folder that you are in cannot be found")
+        screen.wait_for("change to another one.\nTry `newel --help`")
         assert "--cwd" not in screen.text
 
 

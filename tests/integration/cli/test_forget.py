@@ -1,4 +1,4 @@
-"""If these fail, what a user wanted deleted is still on the disk, or more is deleted than they named."""
+"""If these fail, what a user wanted deleted is still on disk, or more is deleted than they named."""
 
 from __future__ import annotations
 

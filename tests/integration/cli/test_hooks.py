@@ -512,7 +512,7 @@ def test_hooks_in_config_toml_run_and_a_mistake_names_its_line(with_model: Make)
     newel("go")
     assert f"({home}/config.toml, line 3)" in results(newel)[0]
     (home / "config.toml").write_text('[[hooks.PreToolUse]]\ncomand = "true"\n')
-    assert "config.toml, line 1: hooks.PreToolUse[0]" in newel("go").stderr
+    assert "config.toml, line 2: hooks.PreToolUse[0]" in newel("go").stderr
     (home / "config.toml").write_text("[[hooks.PreTool]]\ncommand = 'true'\n")
     assert "did you mean `PreToolUse`" in newel("go").stderr
 
@@ -687,7 +687,7 @@ def test_a_mistake_in_a_file_concerns_one_hook_and_names_its_line(with_model: Ma
     for text in (done.stderr, checked.stdout):
         assert "hooks of the type 'prompt' do not run here" in text
         assert "PostToolBatch: there is no such event here" in text
-        assert "the matcher is no regular expression" in text
+        assert "the matcher is not a regular expression" in text
         assert '`timeout` is "soon", and has to be a number of seconds, such as 60' in text
     (newel.home / ".newel" / "hooks.json").write_text('{"hooks": {\n  "Stop": [}\n')
     assert "hooks.json, line 2" in newel("go").stderr
@@ -696,11 +696,21 @@ def test_a_mistake_in_a_file_concerns_one_hook_and_names_its_line(with_model: Ma
 def test_a_check_finds_scripts_that_cannot_run(with_model: Make) -> None:
     newel = with_model()
     (newel.project / "here.sh").write_text("true\n")
-    paths = ['"$CLAUDE_PROJECT_DIR"/here.sh', "$CLAUDE_PROJECT_DIR/missing.sh"]
+    (newel.home / "mine.sh").write_text("true\n")
+    paths = [
+        '"$CLAUDE_PROJECT_DIR"/here.sh',
+        "$CLAUDE_PROJECT_DIR/missing.sh",
+        "~/gone.sh -q",
+        "~/mine.sh",
+        "/bin/sh -c x",
+    ]
     users(newel, Stop=[group(*map(hook, paths))])
     text = newel("hooks", "check").stdout
     assert "missing.sh does not exist" in text
     assert "here.sh is not executable" in text
+    assert f"{newel.home}/gone.sh does not exist" in text
+    assert f"{newel.home}/mine.sh is not executable" in text
+    assert "/bin/sh" not in text
 
 
 def script(*scenarios: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,16 @@ def test_in_the_page_a_blocked_prompt_reaches_no_model_not_even_later(with_model
     with served(newel) as server:
         assert "It holds a password." in str(server.chat("my password is hunter2"))
         assert ("text", {"content": "Done."}) in server.chat("go")
+        with server.page() as page:
+            tab = page.ask("openChat")["tab"]
+            page.ask("watch", tab=tab)
+            page.ask("send", tab=tab, messageId="blocked", text="my password is hunter2")
+            page.until_event("agent_end")
+            page.until_tabs(lambda tabs: tabs[-1]["id"] == tab and tabs[-1]["status"] == "idle")
+            with pytest.raises(AssertionError, match="nothing left to answer"):
+                page.ask("retry", tab=tab)
     assert "hunter2" not in str(newel.requests)
+    assert len(newel.requests) == 1
 
 
 def test_in_the_page_a_chat_names_hooks_that_wait_for_trust_and_the_next_one_runs_them(

@@ -18,6 +18,7 @@ from newel.app.workbench_agents import open_agent_factory
 from newel.config.settings import Flags, load_settings
 from newel.providers.discovery import discover
 from tests.integration.providers.raw import RawServer, http
+from tests.processes import COMMAND_SECONDS
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import LLAMA, OllamaServer
@@ -196,7 +197,7 @@ def test_a_connection_lost_during_an_answer_recovers_and_the_work_is_done(
         with newel.start("--host", f"host:{folder}", "--approve", "auto", "change it") as process:
             until(lambda: len(ollama.requests) == 3)
             host.drop()
-            said = "".join(process.communicate(timeout=25))
+            said = "".join(process.communicate(timeout=COMMAND_SECONDS))
         assert LAST["answer"] in said, said
         assert is_done(folder)
 

@@ -279,6 +279,21 @@ def test_sessions_are_listed_by_folder_and_imported_once(with_model: Make) -> No
     assert "was already imported" in again.stderr
 
 
+def test_the_ids_that_are_named_resume_one_session(with_model: Make) -> None:
+    """Ids of codex begin with the time: those of one minute have the same first eight characters."""
+    newel = with_model()
+    other = f"{CODEX_ID[:9]}ffff{CODEX_ID[13:]}"
+    for session in (CODEX_ID, other):
+        text = json.dumps(codex_lines(newel)).replace(CODEX_ID, session)
+        write_lines(newel.home / ".codex" / "sessions" / f"rollout-{session}.jsonl", json.loads(text))
+    newel("import", "--all")
+    again = [line.split()[-1] for line in newel("import", "--all").stdout.splitlines() if "Resume" in line]
+    listed = [line.split()[0] for line in newel("sessions").stdout.splitlines()]
+    assert len(set(again)) == len(set(listed)) == 2
+    for session in [*again, *listed]:
+        assert newel("export", session).returncode == 0
+
+
 @pytest.mark.parametrize(
     "words", [["claude", "codex"], ["a", "b"], ["--last", "--all"], ["x.jsonl", "--last"]]
 )

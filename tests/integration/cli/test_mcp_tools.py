@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import COMMAND_SECONDS
 from tests.support import BIN, Newel, scenario
 from tests.tmux import Tmux
 
@@ -120,7 +121,7 @@ def test_a_prompt_waits_for_a_slow_server(with_model: Callable[..., Newel]) -> N
         assert "Waiting up to 30 s for the tool server late" in process.stderr.readline()
         assert newel.requests == []
         gate.touch()
-        said, _ = process.communicate(timeout=25)
+        said, _ = process.communicate(timeout=COMMAND_SECONDS)
     assert "It acted." in said
     assert "late__act" in offered(newel)[0]
 

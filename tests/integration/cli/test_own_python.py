@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import COMMAND_SECONDS
 from tests.support import Newel, bash, scenario
 
 LOOK = (
@@ -56,7 +57,7 @@ def seen(newel: Newel, holder: Path, cwd: Path, **environ: str) -> tuple[str, st
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=COMMAND_SECONDS,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

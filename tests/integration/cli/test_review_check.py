@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.proposals import Proposals, replace
+from tests.processes import COMMAND_SECONDS
 from tests.support import BIN, Newel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,7 +76,13 @@ def test_the_hook_stops_a_commit_until_the_changes_are_decided(
 
     def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=25
+            words,
+            cwd=folder,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_SECONDS,
         )
 
     for folder in (hooks, newel.project):

@@ -210,7 +210,7 @@ def test_a_conflict_is_kept_only_by_its_own_id(newel: Newel, proposals: Proposal
     assert "has changed since" in stale.stderr
     kept = newel("keep", conflict, "--yes")
     assert kept.returncode == 0
-    assert "This overwrites lines that changed on the disk: app.py." in kept.stdout
+    assert "This overwrites lines that changed on disk: app.py." in kept.stdout
     assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
 
 
@@ -236,7 +236,7 @@ def test_the_list_of_files_to_write_names_those_that_overwrite_a_change_on_the_d
     conflict = proposals.get("app.py").hunks[0].id
     proposals.accept("app.py", conflict)
     terminal = decide()
-    answer(terminal, ("1 of 2", "d\r"), ("2 of 2", "d\r"), ("changed on the disk: app.py.", "n\r"))
+    answer(terminal, ("1 of 2", "d\r"), ("2 of 2", "d\r"), ("changed on disk: app.py.", "n\r"))
     assert terminal.end() == 1
     assert app(newel) == APP.replace("two", "mine")
 
@@ -409,7 +409,7 @@ def test_a_file_that_changes_during_the_decision_is_not_overwritten(
     assert terminal.end() == 1
     assert app(newel) == APP.replace("two", "mine")
     assert (newel.project / "new.txt").read_text() == "new\n"
-    assert "app.py changed on the disk" in terminal.screen.text.replace("\n", " ")
+    assert "app.py changed on disk" in terminal.screen.text.replace("\n", " ")
 
 
 def test_a_decision_on_a_changed_hunk_is_asked_again(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.hook_scripts import group, hook, users
 from tests.support import Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -41,6 +42,13 @@ def test_an_answer_that_fits_is_all_that_is_printed(with_model: Make, answer: st
     assert (done.returncode, done.stdout) == (0, '{"files": 3}\n')
     assert len(newel.requests) == 2
     assert json.dumps(SHAPE, separators=(",", ":")) in newel.requests[0]["messages"][0]["content"]
+
+
+def test_a_user_with_hooks_gets_answers_in_the_shape_too(with_model: Make) -> None:
+    newel = with_schema(with_model(model({"content": "Three files."}, corrected='{"files": 3}')))
+    users(newel, Stop=[group(hook("true"))])
+    done = newel("--schema", "shape.json", "count the files")
+    assert (done.returncode, done.stdout) == (0, '{"files": 3}\n')
 
 
 def test_an_answer_that_does_not_fit_is_asked_for_again_under_the_schema(with_model: Make) -> None:

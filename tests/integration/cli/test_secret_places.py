@@ -292,6 +292,18 @@ def test_a_mention_of_a_link_out_of_the_project_is_not_attached_with_a_reason(wi
     assert f"NOTES was not attached: it is a link to {notes}, outside the project" in done.stderr
 
 
+def test_a_mention_of_a_secret_place_is_not_attached_with_the_reason_whether_or_not_it_exists(
+    with_model: Make,
+) -> None:
+    newel = with_model(scenario("look at", {"content": "Well."}))
+    key = put(newel.home / ".ssh" / "id_work", KEY)
+    done = newel("look at @~/.ssh/id_work and @~/.ssh/gone")
+    assert KEY not in sent(newel)
+    for name, path in (("id_work", key), ("gone", key.with_name("gone"))):
+        assert f"@~/.ssh/{name} was not attached: {path} holds secrets" in done.stderr
+        assert f'allow = ["read({path})"]' in done.stderr
+
+
 def test_a_mention_of_a_link_to_a_secret_of_the_project_is_not_attached(with_model: Make) -> None:
     newel = with_model(scenario("explain", {"content": "Done."}))
     dotenv = put(newel.project / ".env", "TOKEN=hidden-4711\n")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.forked import ROOT, Process, start
+from tests.processes import COMMAND_SECONDS
 from tests.requirements import require_program
 from tests.support import BIN
 from tests.tmux import Tmux
@@ -53,7 +54,7 @@ class Machine:
 
     def run(self, *words: str, owner: int = 0, **environ: str) -> Any:
         with self.start(*words, owner=owner, environ=environ) as process:
-            said = process.communicate(timeout=25)
+            said = process.communicate(timeout=COMMAND_SECONDS)
             return subprocess.CompletedProcess(process.args, process.wait(), *said)
 
     def start(
@@ -126,7 +127,7 @@ def test_the_workbench_starts_without_using_a_discovered_server(machine: Machine
     with opened:
         assert opened.stdout is not None
         assert opened.stdout.readline().startswith("http://127.0.0.1:")
-        _, errors = opened.communicate("\n", timeout=25)
+        _, errors = opened.communicate("\n", timeout=COMMAND_SECONDS)
     assert f"newel trust {ADDRESS}" in errors
     assert not machine.was_prompted
 

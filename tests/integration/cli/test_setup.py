@@ -246,6 +246,9 @@ def test_of_several_models_one_is_chosen_where_the_error_was(with_model: Make, i
     with on_screen(newel, "hi") as screen:
         screen.wait_for("No model is chosen. Which one of")
         screen.wait_for("(Enter: leave)")
+        screen.type("", "Down", "Enter")  # an arrow, as in other lists
+        screen.wait_for("(Enter: leave)", times=2)
+        assert "Use it anyway?" not in screen.text
         screen.type("beta", "Enter")
         screen.wait_for("Hello from the model.")
     assert newel.requests[-1]["model"] == "beta"

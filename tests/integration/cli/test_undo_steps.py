@@ -13,6 +13,7 @@ from tests.integration.terminal.conftest import Terminal
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
+ORDERED, TURNED = "1\n2\n3\n4\n5\n", "5\n4\n3\n2\n1\n"
 
 
 @pytest.fixture
@@ -61,6 +62,73 @@ def test_each_undo_goes_a_run_further_and_each_redo_comes_back(steps: Newel) -> 
     assert (done.returncode, "There is nothing to redo" in done.stderr) == (1, True)
     ran(steps, "undo", "--yes")
     assert lines(steps) == ["one", "two"]
+
+
+def test_lines_that_changed_places_are_undone_once(with_model: Make) -> None:
+    """Undone again, they would be there twice, and the undo would never go further."""
+    first = scenario("begin", bash("touch begun"), {"content": "Done."})
+    second = scenario("turn", bash("seq 5 | tac > a.txt"), {"content": "Done."})
+    newel = with_model({"scenarios": first["scenarios"] + second["scenarios"]})
+    file, begun = newel.project / "a.txt", newel.project / "begun"
+    file.write_text(ORDERED)
+    ran(newel, "begin")
+    ran(newel, "turn")
+    for _ in range(2):
+        ran(newel, "undo", "--yes")
+        assert (file.read_text(), begun.exists()) == (ORDERED, True)
+        ran(newel, "undo", "--yes")
+        assert (file.read_text(), begun.exists()) == (ORDERED, False)
+        ran(newel, "redo", "--yes")
+        assert (file.read_text(), begun.exists()) == (ORDERED, True)
+        ran(newel, "redo", "--yes")
+        assert (file.read_text(), begun.exists()) == (TURNED, True)
+
+
+def test_half_of_a_move_is_not_undone(with_model: Make) -> None:
+    """The line would be there twice: where it was, and as the user has changed it since. What can be done instead is named."""
+    first = scenario("begin", bash("touch begun"), {"content": "Done."})
+    second = scenario("turn", bash("printf '1\\n3\\n2\\n' > a.txt"), {"content": "Done."})
+    newel = with_model({"scenarios": first["scenarios"] + second["scenarios"]})
+    file, begun = newel.project / "a.txt", newel.project / "begun"
+    file.write_text("1\n2\n3\n")
+    ran(newel, "begin")
+    ran(newel, "turn")
+    file.write_text("1\n3\ntwo\n")
+    done = newel("undo", "--yes")
+    assert (done.returncode, file.read_text()) == (1, "1\n3\ntwo\n")
+    assert done.stdout.startswith("Undo: turn\nSkipped (changed since):\n  a.txt:2: hunk ")
+    assert "it belongs to a move, and its other half" in done.stdout
+    *_, last = done.stdout.splitlines()
+    assert last.startswith("Nothing was undone. To undo the run before it (begin): `newel undo cp_")
+    ran(newel, *last.rpartition("newel ")[2].rstrip("`.").split(), "--yes")
+    assert (file.read_text(), begun.exists()) == ("1\n3\ntwo\n", False)
+
+
+def test_an_undo_leaves_alone_what_the_user_has_undone(with_model: Make) -> None:
+    """As by `git checkout FILE`. The lines that the run has moved would be there twice."""
+    newel = with_model(scenario("turn", bash("seq 5 | tac > a.txt; echo > b.txt"), {"content": "Done."}))
+    file = newel.project / "a.txt"
+    file.write_text(ORDERED)
+    ran(newel, "turn")
+    file.write_text(ORDERED)
+    assert "Undone in 1 file: b.txt." in ran(newel, "undo", "--yes")
+    assert file.read_text() == ORDERED
+    ran(newel, "redo", "--yes")
+    assert file.read_text() == ORDERED
+
+
+def test_what_a_rollback_has_restored_is_not_undone_again(with_model: Make) -> None:
+    newel = with_model(scenario("turn", bash("seq 5 | tac > a.txt"), {"content": "Done."}))
+    file = newel.project / "a.txt"
+    file.write_text(ORDERED)
+    ran(newel, "turn")
+    assert file.read_text() == TURNED
+    ran(newel, "rollback", "1", "--yes")
+    for more in ("", "more\n"):
+        file.write_text(ORDERED + more)
+        done = newel("undo", "2", "--yes")
+        assert (done.returncode, "is undone already" in done.stderr) == (1, True)
+        assert file.read_text() == ORDERED + more
 
 
 def test_a_new_run_ends_the_redo_and_undo_goes_on_before_what_is_undone(steps: Newel) -> None:

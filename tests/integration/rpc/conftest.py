@@ -14,11 +14,12 @@ from tests.forked import Process
 from tests.support import BIN, Newel, bash, scenario
 
 SCRIPTS: dict[str, list[dict[str, Any]]] = {
+    # First: it is the wish for a summary, whose question also contains the prompts.
+    "slowly, please": [{"response": {"content": "A summary."}, "delay_ms": 60_000}],
     "hello there": [{"content": "Hello from the model."}],
     "touch the file": [bash("touch touched"), {"content": "Touched."}],
     "sleep for long": [bash("echo $$ > pid; echo begun; sleep 300"), {"content": "Slept."}],
     "wait for go": [bash("echo begun; until [ -e go ]; do sleep 0.02; done"), {"content": "Went."}],
-    "slowly, please": [{"response": {"content": "A summary."}, "delay_ms": 60_000}],
     "change the file": [bash("echo two > a.txt"), {"content": "Changed."}],
 }
 SCENARIOS = {

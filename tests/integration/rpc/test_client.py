@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -188,6 +189,17 @@ async def test_a_newel_that_cannot_start_says_why(client: Make, newel: Newel) ->
     with pytest.raises(RpcClientError, match="cannot be started"):
         async with client(command=["/no/such/newel"]):
             pass
+    with pytest.raises(RpcClientError, match="cannot be started: /no/such/folder: No such file"):
+        async with RpcClient(cwd="/no/such/folder"):
+            pass
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        with pytest.raises(RpcClientError, match=r"cannot be started: Too many open files\."):
+            async with RpcClient():
+                pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     async with client(command=["sh", "-c", "echo hi; sleep 60"]) as driven:
         with pytest.raises(ProcessEnded, match="It is not Newel: it wrote 'hi'"):
             await driven.state()

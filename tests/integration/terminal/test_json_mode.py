@@ -118,6 +118,10 @@ def test_invalid_lines_are_errors_and_do_not_end_the_session(run_program: Run) -
         (r'{"type":"message","content":"\ud800 and more"}', "a lone surrogate"),
         ('{"type":"message","content":"cut', "it ends too early"),
         ('{"type":"message"', "it ends too early"),
+        (
+            '{"type":"mesage","content":"hi"}',
+            "there is no type 'mesage'; the types are approve, clear, compact, ",
+        ),
         ('{"type":"message","content":" \\n"}', "content is empty"),
         ('{"type":"steer","content":""}', "content is empty"),
         ('{"type":"follow_up","content":""}', "content is empty"),

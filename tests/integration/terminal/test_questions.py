@@ -125,7 +125,7 @@ def test_a_command_is_edited_before_it_runs_and_the_model_is_told(
     assert "Allowed once, edited: touch it-too" in terminal.text
     assert "bash touch it-too" in terminal.text
     [session] = (tmp_path / ".newel" / "sessions").glob("**/*.jsonl")
-    assert "The user edited this command before it ran. It was:\\n\\ntouch it-too" in session.read_text()
+    assert "The user edited this command before it ran. It ran as:\\n\\ntouch it-too" in session.read_text()
 
 
 def test_enter_on_a_command_that_was_not_edited_runs_nothing(

@@ -80,6 +80,20 @@ def test_a_line_based_terminal_shows_prompts_and_answers_too(
     assert "resumes this conversation" not in done.stdout
 
 
+def test_of_a_long_prompt_the_beginning_is_shown_again_with_how_many_lines_follow(
+    open_terminal: Open, run_program: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Any
+) -> None:
+    first = open_terminal("rich", "\n".join(f"line {number}" for number in range(1, 37)))
+    first.wait_for("You said")
+    leave(first)
+    beginning = ["line 1", "line 2", "line 3", "line 4", "line 5", "line 6", "… 30 more lines"]
+    resumed = open_terminal("rich", PROGRAM_SESSION=session_of(tmp_path), rows=60)
+    resumed.wait_for("── Resumed ")
+    assert f"{MARK} " + "\n  ".join(beginning) in resumed.screen.text
+    leave(resumed)
+    assert "> " + "\n".join(beginning) in run_program("console", PROGRAM_SESSION=session_of(tmp_path)).stdout
+
+
 def test_the_list_is_searched_by_first_words_and_shows_what_was_chosen(open_terminal: Open) -> None:
     for words in ("about apples", "about pears", "about plums"):
         earlier = open_terminal("rich", words)

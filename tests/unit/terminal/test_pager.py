@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import termios
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,12 @@ def test_a_pager_may_be_left_before_the_end(tmp_path: Path) -> None:
     with os.fdopen(controller, "rb"), os.fdopen(terminal, "w") as out:
         assert page(out, diff(20_000), environ)
     assert seen.read_text() == "A run\n"
+
+
+@pytest.mark.parametrize(("columns", "is_paged"), [(40, True), (200, False)])
+def test_a_text_whose_long_lines_do_not_fit_is_paged(tmp_path: Path, columns: int, is_paged: bool) -> None:
+    environ = ENVIRON | {"PATH": os.environ["PATH"], "PAGER": f"sh -c 'cat > {tmp_path}/seen'"}
+    controller, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (24, columns))
+    with os.fdopen(controller, "rb"), os.fdopen(terminal, "w") as out:
+        assert page(out, f"{'word ' * 30}\n" * 12, environ) is is_paged

@@ -22,6 +22,7 @@ import msgspec
 
 from newel.text.format import one_line
 from newel.text.sanitize import redact_url
+from newel.version import install_with
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -39,7 +40,7 @@ DEFAULT_ENDPOINT: Final = "http://localhost:4318"
 
 NOT_INSTALLED: Final = (
     "Telemetry is on, but the extra `otel` is not installed, so nothing is exported. "
-    "Install it (uv tool install 'newel[otel]'), or turn telemetry off."
+    f"Turn telemetry off, or install Newel with it: {install_with('otel')}."
 )
 _OF_THE_SYSTEM: Final = re.compile(r"\[Errno -?\d+\] ([^\"'()\[\]<>]+)")
 _PROTOCOL: Final = "http/protobuf"

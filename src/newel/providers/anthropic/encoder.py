@@ -21,7 +21,7 @@ from newel.agent.messages import (
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.anthropic.compat import REDACTED_FIELD, THINKING_FIELD, MessagesCompat, last_user_id
 from newel.providers.anthropic.thinking import thinking_options, thinking_style
-from newel.providers.http.message_cache import MessageCache
+from newel.providers.http.message_cache import MessageCache, ToolsCache
 from newel.providers.openai.encoder import image_placeholder
 from newel.text.json import regex, to_json
 
@@ -49,8 +49,7 @@ class MessagesEncoder:
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._messages = MessageCache()
-        self._tools: list[ToolSpec] = []
-        self._encoded_tools = b""
+        self._tools = ToolsCache()
 
     def body(self, request: ModelRequest, compat: MessagesCompat) -> bytes:
         """Return the JSON of a request."""
@@ -64,7 +63,7 @@ class MessagesEncoder:
         if "automatic caching" not in refused:
             # The server marks the last block itself, so that the bytes of earlier messages stay the same.
             options["cache_control"] = CACHED
-        tools = b',"tools":' + self._tools_json(request.tools) if request.tools else b""
+        tools = b',"tools":' + self._tools.encode(request.tools, _encode_tool) if request.tools else b""
         system = b""
         if request.system_prompt.strip():
             block: dict[str, Any] = {"type": "text", "text": request.system_prompt}
@@ -86,12 +85,6 @@ class MessagesEncoder:
         if marked_by_server or "explicit caching" in compat.refused or not encoded.endswith(BLOCK_END):
             return encoded
         return encoded.removesuffix(BLOCK_END) + MARK + BLOCK_END
-
-    def _tools_json(self, tools: list[ToolSpec]) -> bytes:
-        if tools != self._tools:
-            self._tools = list(tools)
-            self._encoded_tools = to_json([_encode_tool(tool) for tool in tools])
-        return self._encoded_tools
 
 
 class Thoughts:

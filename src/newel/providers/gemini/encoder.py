@@ -22,7 +22,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.gemini.thinking import ThinkingSetting, requires_signatures, style_of
-from newel.providers.http.message_cache import MessageCache
+from newel.providers.http.message_cache import MessageCache, ToolsCache
 from newel.providers.openai.encoder import image_placeholder
 from newel.providers.signatures import own_signature
 from newel.text.json import regex, to_json
@@ -97,8 +97,7 @@ class GeminiEncoder:
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._messages = MessageCache()
-        self._tools: tuple[list[ToolSpec], bool] = ([], True)
-        self._encoded_tools = b""
+        self._tools = ToolsCache()
 
     def body(self, request: ModelRequest, compat: GeminiCompat) -> bytes:
         """Return the JSON of a ``generateContent`` request."""
@@ -115,18 +114,13 @@ class GeminiEncoder:
         if config:
             members.append(b'"generationConfig":' + to_json(config))
         if request.tools:
-            members.append(b'"tools":' + self._tools_json(request.tools, compat))
+            encode_tool = partial(_encode_tool, json_schema=compat.json_schema)
+            declarations = self._tools.encode(request.tools, encode_tool, compat.json_schema)
+            members.append(b'"tools":[{"functionDeclarations":' + declarations + b"}]")
         if request.system_prompt:
             members.append(b'"systemInstruction":' + to_json({"parts": [{"text": request.system_prompt}]}))
         members.append(b'"contents":[' + contents + b"]")
         return b"{" + b",".join(members) + b"}"
-
-    def _tools_json(self, tools: list[ToolSpec], compat: GeminiCompat) -> bytes:
-        if (tools, compat.json_schema) != self._tools:
-            self._tools = (list(tools), compat.json_schema)
-            declarations = [_encode_tool(tool, json_schema=compat.json_schema) for tool in tools]
-            self._encoded_tools = to_json([{"functionDeclarations": declarations}])
-        return self._encoded_tools
 
 
 def _encode_tool(tool: ToolSpec, *, json_schema: bool) -> dict[str, Any]:

@@ -403,7 +403,7 @@ def _connect_error(url: str, error: Exception, remedy: str, *, is_local: bool) -
     reason = regex(r"^\[Errno -?\d+\] ").sub("", str(error)) or "no answer"
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         remedy = (
-            "Install its authority on this machine, or use the server's http:// target."
+            "Install its authority on this machine, or use the server's http:// address."
             if is_local
             else "Nothing was sent. Check the host name in the address and this machine's clock. If the server belongs to "
             "your organization, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "

@@ -1,4 +1,4 @@
-"""The JSON of a growing conversation, in which each message is encoded once.
+"""The JSON of a growing conversation, in which each message is encoded once, and that of the tools.
 
 A conversation grows at its end, so the bytes of all but its newest messages are those of the previous request: the encoding
 is kept, and servers find the same prefix in their caches. After any other change of the history everything is encoded again.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from newel.agent.messages import Message, ToolResultMessage
+from newel.agent.ports import ToolSpec
 from newel.text.json import to_json
 
 EncodeMessages = Callable[[Sequence[Message]], list[dict[str, Any]]]
@@ -50,3 +51,21 @@ def _splits_results(encoded: Sequence[Message], following: Message) -> bool:
         and isinstance(encoded[-1], ToolResultMessage)
         and isinstance(following, ToolResultMessage)
     )
+
+
+class ToolsCache:
+    """Keeps the encoded tools of the last request: the next one usually has the same."""
+
+    def __init__(self) -> None:
+        self._tools: list[ToolSpec] = []
+        self._encoded = b"[]"
+        self._key: Hashable = None
+
+    def encode(
+        self, tools: list[ToolSpec], encode: Callable[[ToolSpec], dict[str, Any]], key: Hashable = None
+    ) -> bytes:
+        """Return the JSON array of the tools. ``key`` is what the encoding depends on besides them."""
+        if (tools, key) != (self._tools, self._key):
+            self._tools, self._key = list(tools), key
+            self._encoded = to_json([encode(tool) for tool in tools])
+        return self._encoded

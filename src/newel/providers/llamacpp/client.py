@@ -19,6 +19,7 @@ from newel.providers.llamacpp.model_file import ModelFile, available_memory, loa
 from newel.providers.llamacpp.process import OnProgress, ServerProcess
 from newel.providers.llamacpp.server_main import ServerOptions
 from newel.providers.openai.chat import OpenAIChat
+from newel.version import install_with
 
 PACKAGE: Final = "xllamacpp"
 
@@ -32,10 +33,7 @@ NO_REUSE: Final = {"Connection": "close"}
 this machine costs nothing.
 """
 
-MISSING_EXTRA: Final = (
-    "Models in files need the extra `local`, which is not installed. Install Newel with it: "
-    "in its checkout, `uv tool install '.[local]'` or `pip install '.[local]'`."
-)
+MISSING_EXTRA: Final = f"Models in files need the extra `local`, which is not installed. Install Newel with it: {install_with('local')}."
 
 _NO_IMAGES: Final = "image input is not supported"
 """llama.cpp reports it as a failure of its own (500), which would be retried."""

@@ -21,7 +21,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ModelRequest, ToolSpec
-from newel.providers.http.message_cache import MessageCache
+from newel.providers.http.message_cache import MessageCache, ToolsCache
 from newel.text.json import regex, to_json
 
 _MENTIONS_LIMIT = r"max_(?:completion_)?tokens"
@@ -94,8 +94,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self._messages = MessageCache()
-        self._tools: list[ToolSpec] = []
-        self._encoded_tools = b""
+        self._tools = ToolsCache()
 
     def body(self, request: ModelRequest, compat: ServerCompat) -> bytes:
         """Return the JSON of a chat completions request."""
@@ -113,19 +112,13 @@ class Encoder:
         if request.response_schema and compat.response_schema:
             named = {"name": "answer", "strict": True, "schema": request.response_schema}
             options["response_format"] = {"type": "json_schema", "json_schema": named}
-        tools = b',"tools":' + self._tools_json(request.tools) if request.tools else b""
+        tools = b',"tools":' + self._tools.encode(request.tools, encode_tool) if request.tools else b""
         system = b""
         if request.system_prompt:
             system = to_json({"role": "system", "content": request.system_prompt})
             if messages:
                 system += b","
         return b"".join((to_json(options)[:-1], tools, b',"messages":[', system, messages, b"]}"))
-
-    def _tools_json(self, tools: list[ToolSpec]) -> bytes:
-        if tools != self._tools:
-            self._tools = list(tools)
-            self._encoded_tools = to_json([encode_tool(tool) for tool in tools])
-        return self._encoded_tools
 
 
 def _encode_messages(messages: Sequence[Message], *, reasoning_back: str | None) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ModelRequest, ToolSpec
-from newel.providers.http.message_cache import MessageCache
+from newel.providers.http.message_cache import MessageCache, ToolsCache
 from newel.providers.openai.encoder import image_placeholder, move_result_images
 from newel.providers.signatures import own_signature
 from newel.text.json import decode_json, regex, to_json
@@ -174,8 +174,7 @@ class ResponsesEncoder:
     def __init__(self, provider: str) -> None:
         self._provider = provider
         self._messages = MessageCache()
-        self._tools: list[ToolSpec] = []
-        self._encoded_tools = b""
+        self._tools = ToolsCache()
 
     def body(self, request: ModelRequest, compat: ResponsesCompat) -> bytes:
         """Return the JSON of a request."""
@@ -183,15 +182,9 @@ class ResponsesEncoder:
         encode = partial(_encode_messages, own=own, result_images=compat.result_images)
         items = self._messages.encode(request.messages, encode, (own, compat.result_images))
         head = to_json(_options(request, compat))[:-1]
-        tools = b',"tools":' + self._tools_json(request.tools) if request.tools else b""
+        tools = b',"tools":' + self._tools.encode(request.tools, _encode_tool) if request.tools else b""
         system = b',"instructions":' + to_json(request.system_prompt) if request.system_prompt else b""
         return b"".join((head, tools, system, b',"input":[', items, b"]}"))
-
-    def _tools_json(self, tools: list[ToolSpec]) -> bytes:
-        if tools != self._tools:
-            self._tools = list(tools)
-            self._encoded_tools = to_json([_encode_tool(tool) for tool in tools])
-        return self._encoded_tools
 
 
 def _options(request: ModelRequest, compat: ResponsesCompat) -> dict[str, Any]:

@@ -75,7 +75,7 @@ _PARAMETER = (
     r"(?:</parameter>|(?=<parameter)|\Z)"
 )
 _PAIR = r"(?s)<arg_key>([^<]{1,80})</arg_key>\s{0,20}<arg_value>(.*?)(?:</arg_value>|\Z)"
-_NAMED = r"\s*(?P<name>[\w.\-]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)"
+_NAMED = r"\s*+(?P<name>[\w.\-]++)\s*+(?:\[CALL_ID\][^\[{]*+)?(?:\[ARGS\])?\s*+(?=\{)"
 _SEPARATORS = r"[\s,;]*"
 _LINE_START = r"(?m)^[ \t]*(?=[\[{])"
 

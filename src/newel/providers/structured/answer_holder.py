@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from newel.agent.agent import Agent, ProviderTransport
+from newel.agent.agent import Agent, AgentTransport, ProviderTransport
 from newel.agent.errors import ConfigError, RequestRejected
 from newel.agent.events import AgentEvent, AgentStart
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
@@ -101,13 +101,12 @@ class AnswerHolder:
         return []
 
 
-def hold_answers(agent: Agent, schema: AnswerSchema) -> AnswerHolder:
-    """Hold the last answer of each of the agent's runs to ``schema``. The agent must ask its model itself."""
-    transport = agent.transport
+def hold_answers(agent: Agent, schema: AnswerSchema, transport: AgentTransport) -> AnswerHolder:
+    """Hold the last answer of each of the agent's runs to ``schema``. The agent must ask its model itself, by ``transport``."""
     if not isinstance(transport, ProviderTransport):
         raise ConfigError("--schema needs an agent that asks its model itself.")
     holder = AnswerHolder(schema, transport.provider, agent.queue)
-    agent.transport = ProviderTransport(holder)
+    transport.provider = holder
     agent.state.config = msgspec.structs.replace(agent.state.config, queue=holder)
     agent.subscribe(holder.on_event)
     return holder

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 """Seconds between two ticks of an animated renderer."""
 
+PROMPT_LINES = 6
+"""Lines of a long prompt in the scroll-back: the user has the whole of it, and scrolls back to what followed."""
+
 COMPACTED = "The conversation was summarized to free context."
 
 
@@ -187,6 +190,7 @@ class RunSummary:
 
     def start(self, event: e.AgentStart) -> None:
         self.started_at = event.timestamp
+        self._context = 0  # that of the run before may be of another conversation
         self._used = Usage()
 
     def add(self, message: AssistantMessage) -> None:

@@ -38,7 +38,7 @@ Details = dict[str, Any]
 class CallOutcome(msgspec.Struct, frozen=True):
     """How a call ended. ``summary`` and ``tail``, the last lines of a failed call, are inert. ``milliseconds`` is None for a
     call that never ran. ``output`` are the last lines of a call that did not fail and has no better summary, ``more`` the number of
-    those before them.
+    those before them, ``is_cut`` whether the result omits others.
     """
 
     call_id: str
@@ -53,6 +53,7 @@ class CallOutcome(msgspec.Struct, frozen=True):
     """What a command has changed: ``+13 -12 src/app.py``."""
     output: list[str] = []
     more: int = 0
+    is_cut: bool = False
     todo: Sequence[TodoItem] = ()
     """The list that a call of ``todo`` has set."""
 
@@ -102,6 +103,7 @@ class ToolCallTracker:
             changes=describe_changes(end.details) if ran else [],
             output=printed[-OUTPUT:],
             more=max(before + len(printed) - OUTPUT, 0),
+            is_cut=bool(end.details.get("truncated")),
             todo=_todo(name, end.details),
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.terminal.renderers.base import COMPACTED, Renderer, RunSummary
+from newel.terminal.renderers.base import COMPACTED, PROMPT_LINES, Renderer, RunSummary
 from newel.terminal.renderers.call_outcome import CallOutcome
 from newel.terminal.stdout import TextSink
 from newel.text.format import (
@@ -72,7 +72,13 @@ class ConsoleRenderer(Renderer):
         self.out.flush()
 
     def show_prompt(self, message: UserMessage, /) -> None:
-        self._line(f"{TOLD if message.is_notice else '>'} {sanitize(message.text)}")
+        lines = message.text.rstrip().split("\n")
+        if (more := len(lines) - PROMPT_LINES) > 1:
+            lines[PROMPT_LINES:] = [f"… {more:,} more lines"]
+        self._show_prompt(message, "\n".join(lines))
+
+    def _show_prompt(self, message: UserMessage, text: str) -> None:
+        self._line(f"{TOLD if message.is_notice else '>'} {sanitize(text)}")
         self.out.flush()
 
     def close(self) -> None:
@@ -88,7 +94,7 @@ class ConsoleRenderer(Renderer):
 
     def on_prompt(self, message: UserMessage) -> None:
         if self._echo:
-            self.show_prompt(message)
+            self._show_prompt(message, message.text)
 
     def on_text(self, text: str) -> None:
         if not self._omit_answer:

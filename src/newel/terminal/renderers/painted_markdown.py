@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import ClassVar, cast
 
+from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, Paragraph, TableElement
+from rich.markdown import (
+    CodeBlock,
+    Heading,
+    ListItem,
+    Markdown,
+    MarkdownContext,
+    MarkdownElement,
+    Paragraph,
+    TableElement,
+)
 from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
@@ -66,6 +77,12 @@ class _Item(ListItem):
     """An item of a list, and of a list of tasks with its box in place of the bullet."""
 
     bullet = "•"
+
+    def on_leave(self, context: MarkdownContext) -> None:
+        # Rich leaves out the number of an empty item, and `42.` is an answer.
+        if not list(cast("Iterable[object]", self.elements)):
+            self.elements.append(Text())
+        super().on_leave(context)
 
     def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in super().render_bullet(console, options):
@@ -145,7 +162,7 @@ class _Table(TableElement):
 
 
 class StreamingMarkdown(Markdown):
-    """Rich's Markdown in Newel's style. The text must be inert; decoded entities are made so."""
+    """Rich's Markdown in Newel's style, with HTML and images as their text. The text must be inert; decoded entities are made so."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -160,13 +177,22 @@ class StreamingMarkdown(Markdown):
     }
 
     def __init__(self, text: str, *, has_links: bool = False, wraps_code: bool = False) -> None:
-        super().__init__(text, hyperlinks=False)
+        super().__init__("", hyperlinks=False)
+        self.markup, self.parsed = text, _parser().parse(text)
         self.has_links = has_links
         self.wraps_code = wraps_code
         _make_inert(self.parsed)
         _mark_tasks(self.parsed)
         for token in self.parsed:
-            token.children = _without_repeated_urls(token.children) if token.children else token.children
+            if token.type == "html_block":  # rich leaves it out
+                token.type = "code_block"
+            token.children = list(_as_shown(token.children)) if token.children else token.children
+
+
+@cache
+def _parser() -> MarkdownIt:
+    # The text comes block by block, so the address of a reference is elsewhere and its definition would show nothing.
+    return MarkdownIt().enable(["strikethrough", "table"]).disable("reference")
 
 
 def _make_inert(tokens: Iterable[Token]) -> None:
@@ -192,19 +218,31 @@ def _mark_tasks(tokens: Sequence[Token]) -> None:
             first.content = first.content[4:]
 
 
-def _without_repeated_urls(tokens: list[Token]) -> list[Token]:
-    """Without the tokens of links whose text is their address, which is written once."""
-    result: list[Token] = []
+def _as_shown(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The tokens of a paragraph as they are shown: HTML as text, images as links, and once a link whose text is its address."""
     at = 0
     while at < len(tokens):
-        link = tokens[at : at + 3]
-        address = str(link[0].attrs.get("href", ""))
-        if [token.type for token in link] == ["link_open", "text", "link_close"] and link[
-            1
-        ].content == address:
-            result.append(link[1])
-            at += 3
+        token, link = tokens[at], tokens[at : at + 3]
+        at += 1
+        if token.type == "html_inline":
+            is_break = re.fullmatch(r"(?i)<br\s*/?>", token.content)
+            yield Token("hardbreak" if is_break else "text", "", 0, content=token.content)
+        elif token.type == "image":
+            yield from _image_link(token)
+        elif [each.type for each in link] == ["link_open", "text", "link_close"] and (
+            link[1].content == str(token.attrs.get("href", ""))
+        ):
+            yield link[1]
+            at += 2
         else:
-            result.append(tokens[at])
-            at += 1
-    return result
+            yield token
+
+
+def _image_link(image: Token) -> Iterator[Token]:
+    address = str(image.attrs.get("src", ""))
+    if not image.content:
+        yield Token("text", "", 0, content=address)
+        return
+    yield Token("link_open", "a", 1, attrs={"href": address})
+    yield Token("text", "", 0, content=image.content)
+    yield Token("link_close", "a", -1)

@@ -28,7 +28,7 @@ def paint_table(
     if (room := width - GAP * len(columns)) < sum(least):
         yield from _records(headings, rows)
         return
-    natural = [max(cell.cell_len for cell in column) for column in columns]
+    natural = [max(map(_widest_line, column)) for column in columns]
     widths = _fit_widths(natural, least, room)
     yield Segment.line()
     for heading in headings:
@@ -52,7 +52,7 @@ def _fit_widths(natural: Sequence[int], least: Sequence[int], room: int) -> list
 
 def _row(cells: Sequence[Text], widths: Sequence[int], console: Console) -> Iterator[Segment]:
     folded = [
-        cell.wrap(console, width, overflow="fold") if cell.cell_len > width else [cell]
+        cell.wrap(console, width, overflow="fold") if cell.cell_len > width or "\n" in cell.plain else [cell]
         for cell, width in zip(cells, widths, strict=False)
     ]
     for pieces in zip_longest(*folded):
@@ -77,6 +77,10 @@ def _records(headings: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterat
         for heading, cell in zip(headings, row, strict=False):
             name = heading.plain.strip()
             yield Text.assemble((f"{name}: " if name else "", HEADER), cell, overflow="fold")
+
+
+def _widest_line(cell: Text) -> int:
+    return max(map(cell_len, cell.plain.split("\n")))
 
 
 def _longest_word(cell: Text) -> int:

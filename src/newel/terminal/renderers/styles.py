@@ -18,6 +18,7 @@ from rich.theme import Theme as RichTheme
 
 from newel.agent.formatting import pluralize
 from newel.config.themes import RoleStyle, Theme, default_theme
+from newel.terminal.renderers.base import PROMPT_LINES
 from newel.terminal.renderers.call_outcome import BESIDE, CallOutcome
 from newel.terminal.renderers.palette import (
     ACCENT,
@@ -58,9 +59,8 @@ MARKDOWN_ROLES: Final[dict[str, tuple[str, str]]] = {
 INDENT = 12
 """Columns that a list's indentation and the marks around a word may take."""
 
-USER_LINES = 6
 USER_CHARACTERS = 2_000
-"""Bounds of a message of the user in the scroll-back."""
+"""Bound of a message of the user in the scroll-back, besides that of its lines."""
 WITHOUT_LINKS = ("linux", "vt", "dumb")
 """Terminals that print the control sequence of a link."""
 
@@ -85,6 +85,7 @@ class Styles:
             highlight=False,
             markup=False,
             emoji=False,
+            height=25,  # without one, rich takes a dumb terminal for 80 columns wide
             _environ=environ,
         )
         self._knows_links = not environ.get("TERM", "").startswith(WITHOUT_LINKS)
@@ -163,9 +164,10 @@ class Styles:
         has_links = has_links and self._knows_links
         return StreamingMarkdown(sanitize(text), has_links=has_links, wraps_code=wraps_code)
 
-    def markdown(self, text: str, width: int, *, crop: bool = False) -> Iterator[str]:
+    def markdown(self, text: str, width: int, *, crop: bool = False, has_links: bool = True) -> Iterator[str]:
         """Painted lines. Finished text has links, which prompt_toolkit, the painter of unfinished text, does not know."""
-        yield from self.paint_lines(self.prose(text, has_links=not crop), _text_width(text, width), crop=crop)
+        prose = self.prose(text, has_links=has_links and not crop)
+        yield from self.paint_lines(prose, _text_width(text, width), crop=crop)
 
     def wrapped_markdown(self, text: str, width: int) -> str:
         """Text for a screen that cannot show longer lines, so that code is wrapped, too."""
@@ -199,13 +201,13 @@ def _text_width(text: str, width: int) -> int:
 
 
 def user_text(text: str) -> Text:
-    """What the user has sent, a long text only in its first lines: they have it, and scroll back to what followed."""
+    """What the user has sent, a long text only in its first lines."""
     whole = sanitize(text).expandtabs(4).rstrip()
     lines = whole.split("\n")
     more = ""
-    if len(lines) > USER_LINES + 1:
-        more = f"… {len(lines) - USER_LINES:,} more lines"
-        lines = lines[:USER_LINES]
+    if len(lines) > PROMPT_LINES + 1:
+        more = f"… {len(lines) - PROMPT_LINES:,} more lines"
+        lines = lines[:PROMPT_LINES]
     shown = "\n  ".join(lines)
     if len(shown) > USER_CHARACTERS + 80:
         more = f"… {len(whole) - USER_CHARACTERS:,} more characters"
@@ -233,7 +235,8 @@ def call_lines(outcome: CallOutcome, width: int) -> list[Text]:
 
 
 def _output_lines(outcome: CallOutcome, width: int) -> list[Text]:
-    more = [f"… {pluralize(outcome.more, 'more line')}"] if outcome.more else []
+    at_least = "at least " if outcome.is_cut else ""
+    more = [f"… {at_least}{pluralize(outcome.more, 'more line')}"] if outcome.more else []
     return [output_line(line, width) for line in (*more, *outcome.output)]
 
 

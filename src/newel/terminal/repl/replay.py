@@ -18,6 +18,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from newel.terminal.renderers.base import PROMPT_LINES
 from newel.terminal.renderers.screen import terminal_size
 from newel.text.format import one_line
 
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 SCREENS: Final = 2
 """Screens of a conversation that are shown again, about."""
-
-PROMPT_LINES: Final = 10
-"""Lines of a prompt that are shown again."""
 
 EARLIER: Final = "… the beginning of this message is left out\n\n"
 
@@ -112,8 +110,6 @@ def _events(messages: Sequence[AppMessage]) -> Iterator[AgentEvent]:
     """The events that once showed these messages."""
     for message in messages:
         match message:
-            case UserMessage():
-                yield MessageEnd(message=_shortened(message))
             case AssistantMessage():
                 if message.text:
                     yield MessageUpdate(
@@ -122,7 +118,7 @@ def _events(messages: Sequence[AppMessage]) -> Iterator[AgentEvent]:
                 yield MessageEnd(message=message)
             case ToolResultMessage() if message.duration or not message.is_error:
                 yield from _execution(message)
-            case ToolResultMessage() | CustomMessage():
+            case UserMessage() | ToolResultMessage() | CustomMessage():
                 yield MessageEnd(message=message)
 
 
@@ -136,11 +132,3 @@ def _execution(message: ToolResultMessage) -> Iterator[AgentEvent]:
         duration=message.duration,
         details=message.details,
     )
-
-
-def _shortened(message: UserMessage) -> UserMessage:
-    lines = message.text.split("\n")
-    if len(lines) <= PROMPT_LINES:
-        return message
-    more = f"… {pluralize(len(lines) - PROMPT_LINES, 'more line')}"
-    return msgspec.structs.replace(message, content="\n".join([*lines[:PROMPT_LINES], more]))

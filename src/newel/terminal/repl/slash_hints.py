@@ -123,7 +123,7 @@ HINTS: Final = {
         ),
         (
             "release-notes changelog upgrade update",
-            "Update Newel with the tool that installed it, for example `uv tool upgrade newel`.",
+            "Install Newel again, from its newer checkout: `./run uv tool install --reinstall .`.",
         ),
         (
             "reload",

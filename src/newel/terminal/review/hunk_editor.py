@@ -156,7 +156,7 @@ def unapplied_edits(project: ProjectReview) -> list[Path]:
 
 
 class _DraftFile:
-    """A draft on the disk. ``is_kept``: it has a text of the user's that is nowhere else."""
+    """A draft on disk. ``is_kept``: it has a text of the user's that is nowhere else."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -118,7 +118,7 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
 def _describe_overwritten(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> list[str]:
     """A warning about kept conflicts, by file."""
     paths = overwritten_paths(reviews, hunks)
-    return [f"This overwrites lines that changed on the disk: {join_names(paths)}."] if paths else []
+    return [f"This overwrites lines that changed on disk: {join_names(paths)}."] if paths else []
 
 
 def describe_written(written: SaveReport, format_command: CommandFormatter) -> str:

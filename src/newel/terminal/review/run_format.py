@@ -200,13 +200,16 @@ async def plan_undo(
 async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *, yes: bool = False) -> bool:
     """Show a plan, and carry it out if the user agrees; whether all of it was done. Raises what ``ProjectReview.apply`` does."""
     about = describe_files(plan.files, plan.conflicts)
-    if not plan.files:
-        ui.say(about or "The files are already as they were.")
-        return not plan.conflicts
+    if not about:
+        ui.say("The files are already as they were.")
+        return True
     of = await anyio.to_thread.run_sync(project.checkpoints.get, plan.checkpoint)
     is_redo = is_undo(of)
     verb = "Redo" if is_redo else "Undo"
     head = f"{verb}: {escape_line(of.about or of.title, 80) or '(no prompt)'}"
+    if not plan.files:
+        ui.say(f"{head}\n{about}\nNothing was {verb.lower()}ne.{await project.hint_for_earlier(of)}")
+        return False
     if plan.mode == "hard_all":
         head += f"\n{HARD}"
     diff = files_diff(plan.files, ui.format_command, plan.checkpoint)

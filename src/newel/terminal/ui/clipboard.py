@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -49,14 +48,14 @@ class PastedImages:
         return [image for marker, image in self._images.items() if marker in text]
 
 
-async def read_clipboard(environ: Mapping[str, str] = os.environ) -> Attachment | str:
+async def read_clipboard() -> Attachment | str:
     """The image in the clipboard, else its text. Raises ``UsageError`` if there is neither, or no program to read it."""
-    path = own_path(environ=environ)
+    path = own_path()
     for variable, *commands in _PROGRAMS:
         found = [command for command in commands if shutil.which(command[0], path=path)]
-        if not found or (variable and not environ.get(variable)):
+        if not found or (variable and not os.environ.get(variable)):
             continue
-        image, text = [await _output(command, environ, path) for command in commands]
+        image, text = [await _output(command, path) for command in commands]
         if image:
             name = f"image {secrets.token_hex(2)}.png"
             try:
@@ -72,14 +71,14 @@ async def read_clipboard(environ: Mapping[str, str] = os.environ) -> Attachment 
     )
 
 
-async def _output(command: tuple[str, ...], environ: Mapping[str, str], path: str) -> bytes:
+async def _output(command: tuple[str, ...], path: str) -> bytes:
     """What a program writes; nothing if it fails."""
     run = partial(
         subprocess.run,
         command,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        env=own_environ(environ) | {"PATH": path},
+        env=own_environ() | {"PATH": path},
         timeout=TIMEOUT_S,
         check=False,
     )

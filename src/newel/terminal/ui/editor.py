@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,34 +18,34 @@ from newel.workspace.process.own_programs import own_environ, own_path
 _USUAL: Final = ("vi", "nano")
 
 
-def editor_command(environ: Mapping[str, str] = os.environ) -> list[str]:
+def editor_command() -> list[str]:
     """The command of ``VISUAL``, else of ``EDITOR``, else of an editor that most systems have. Raises ``UsageError``."""
     for name in ("VISUAL", "EDITOR"):
-        if not (value := environ.get(name, "").strip()):
+        if not (value := os.environ.get(name, "").strip()):
             continue
         try:
             command = shlex.split(value)
         except ValueError as error:
             raise UsageError(f"${name} is no command ({error}): {one_line(value, 80)}") from error
-        if shutil.which(command[0], path=own_path(environ=environ)) is None:
+        if shutil.which(command[0], path=own_path()) is None:
             raise UsageError(
                 f"The editor {one_line(command[0], 80)} of ${name} was not found. Set ${name} to one that is installed."
             )
         return command
     for name in _USUAL:
-        if shutil.which(name, path=own_path(environ=environ)):
+        if shutil.which(name, path=own_path()):
             return [name]
     raise UsageError("There is no editor. Set VISUAL or EDITOR to one, such as `export EDITOR=nano`.")
 
 
-async def edit(text: str, command: list[str], environ: Mapping[str, str] = os.environ) -> str:
+async def edit(text: str, command: list[str]) -> str:
     """The text as the editor leaves it. The terminal must be free for it. Raises ``UsageError`` if the editor fails."""
     # In a private folder, which goes with all that the editor leaves in it.
     with tempfile.TemporaryDirectory(prefix="newel-", ignore_cleanup_errors=True) as folder:
         path = Path(folder, "message.md")
         _write(path, text and f"{text}\n")
         try:
-            await edit_file(path, command, environ)
+            await edit_file(path, command)
         except UsageError as error:
             raise UsageError(f"{error} The draft is as it was.") from error
         try:
@@ -57,10 +56,10 @@ async def edit(text: str, command: list[str], environ: Mapping[str, str] = os.en
             ) from error
 
 
-async def edit_file(path: Path, command: list[str], environ: Mapping[str, str] = os.environ) -> None:
+async def edit_file(path: Path, command: list[str]) -> None:
     """Open a file in the editor, and wait for its end. The terminal must be free for it. Raises ``UsageError`` if it fails."""
     process = await anyio.open_process(
-        [*command, str(path)], stdin=None, stdout=None, stderr=None, env=own_environ(environ)
+        [*command, str(path)], stdin=None, stdout=None, stderr=None, env=own_environ()
     )
     try:
         code = await process.wait()

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from newel.agent.events import AgentEvent, ErrorEvent, Retry
+from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent, Retry
 from newel.agent.messages import ToolCall
 from newel.terminal.renderers.rich import RichRenderer
 from newel.terminal.renderers.styles import Styles
@@ -110,6 +110,16 @@ def test_a_whole_run_is_in_the_scroll_back_as_designed(scene: Callable[..., Any]
     )
 
 
+def test_a_run_without_an_answer_does_not_report_the_context_of_an_earlier_conversation(
+    scene: Callable[..., Any],
+) -> None:
+    earlier = scene().say("An answer.").end()
+    stopped = AgentEnd(timestamp=earlier[-1].timestamp, reason="aborted")
+    text = show([*earlier, *scene().events, stopped]).text
+    assert text.count(" % of 128k") == 1
+    assert text.endswith("\n6.2 s\n")
+
+
 def test_text_is_printed_once_however_it_arrives(scene: Callable[..., Any]) -> None:
     answer = "# Plan\n\nFirst *this*.\n\n```python\ndef f():\n\n    return 1\n```\n\n1. a\n2. b\n\nEnd."
     whole = show(scene().say(answer, pieces=10_000).end()).text
@@ -135,6 +145,13 @@ def test_the_output_of_a_command_is_three_lines_below_it(scene: Callable[..., An
     text = show(scene().say("", BASH).run(BASH, output, exitCode=0).end()).text
     cut = ("wide " * 30)[:75].rstrip() + "…"
     assert f"  4 ms\n  │ … 98 more lines\n  │ line 99\n  │ line 100\n  │ {cut}\n\n" in text
+
+
+def test_the_number_of_lines_of_a_result_that_omits_some_is_a_minimum(scene: Callable[..., Any]) -> None:
+    result = "stdout:\n1\n2\n[… 9 characters omitted …]\n7\n8\n9\nstderr:\n\nexit code: 0"
+    for truncated, words in ((True, "at least 3 more lines"), (False, "3 more lines")):
+        paper = show(scene().say("", BASH).run(BASH, result, exitCode=0, truncated=truncated).end())
+        assert f"  │ … {words}\n  │ 7\n" in paper.text
 
 
 def test_binary_output_of_a_command_is_inert(scene: Callable[..., Any]) -> None:
@@ -435,3 +452,37 @@ def test_a_table_that_is_too_wide_becomes_records(scene: Callable[..., Any]) -> 
     assert text.startswith(
         "> do it\n\nFunction: importer.parse\nModule: importer/reading/parse.py\nWhat it does: reads\n\nEnd.\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "lines"),
+    [
+        ("Wrap it in <Suspense> or <b>bold</b>.", ["Wrap it in <Suspense> or <b>bold</b>."]),
+        ("Press Ctrl</kbd> or <kbd>Esc</kbd>.", ["Press Ctrl</kbd> or <kbd>Esc</kbd>."]),
+        ("<ul>\n  <li>yes</li>\n</ul>", ["<ul>", "  <li>yes</li>", "</ul>"]),
+        ("<!-- keep -->\n\n- <i>one</i>", ["<!-- keep -->", "", " • <i>one</i>"]),
+        ("one<br>two<br/>three", ["one", "two", "three"]),
+        ("See ![the plan](docs/plan.png).", ["See the plan (docs/plan.png)."]),
+        ("![](plan.png)", ["plan.png"]),
+        ("42.", [" 42"]),
+        ("- one\n-\n- two", [" • one", " •", " • two"]),
+        (
+            "As the [guide][1] says.\n\nMore.\n\n[1]: https://a.example/guide",
+            ["As the [guide][1] says.", "", "More.", "", "[1]: https://a.example/guide"],
+        ),
+    ],
+)
+def test_no_word_of_an_answer_is_taken_for_invisible_markup(
+    scene: Callable[..., Any], answer: str, lines: list[str]
+) -> None:
+    text = show(scene().say(answer).end()).text
+    assert [line.rstrip() for line in text.split("\n")][2 : 2 + len(lines)] == lines
+
+
+@pytest.mark.parametrize("columns", [80, 20])
+def test_a_line_break_in_a_table_begins_a_new_line_of_the_cell(
+    scene: Callable[..., Any], columns: int
+) -> None:
+    table = "| Name | Use |\n|---|---|\n| a | one<br>two |\n"
+    text = show(scene().say(f"{table}\nEnd.").end(), columns=columns).text
+    assert text.split("\n")[2:7] == [" Name  Use", " ─────────", " a     one", "       two", ""]

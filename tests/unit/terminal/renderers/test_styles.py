@@ -67,3 +67,8 @@ def test_a_line_of_code_with_a_wide_gap_is_painted_at_once() -> None:
     gap = " " * 20_000
     (line,) = styles.Styles({}).markdown(f"```\nx{gap}y  \n```", 80)
     assert Text.from_ansi(line).plain == f"x{gap}y"
+
+
+def test_a_dumb_terminal_has_its_own_width() -> None:
+    dumb = styles.Styles({"TERM": "dumb"})
+    assert dumb.paint(Text("word " * 30), 40).count("\n") == 3
