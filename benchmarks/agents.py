@@ -2,7 +2,7 @@
 
     python benchmarks/agents.py [--agents 200] [--steps 100]
 
-Each agent runs on the job engine, with a journal on the disk, a session and a log, for ``--steps`` steps of ``bash
+Each agent runs on the job engine, with a journal on disk, a session and a log, for ``--steps`` steps of ``bash
 {"command": "true k"}``; after each, a model gives a verdict. The floor makes the same requests to the same server and
 starts as many shells, with as many conversations at once, but stores nothing. ``CPU``: seconds of the agents and their
 shells. ``RSS``: peak MiB of the process of the agents. ``busy``: how many cores the rest of the machine used.

@@ -138,15 +138,9 @@ def predict(agents: int, costs: Costs, site: Site) -> Prediction:
     cycle = site.model_seconds + site.command_seconds + site.snapshot_seconds
     steps = agents / cycle
     notifications = workers * min(NOTIFICATIONS_PER_S, steps * costs.step_appends / workers)
-    share = min(1.0, site.queued / 100_000)
-    claim = costs.claim_10k + share * max(0.0, costs.claim_100k - costs.claim_10k)
-    database_ms = (
-        steps * costs.step
-        + agents * (costs.renew + costs.extend * 3 / LEASE_S)
-        + workers * POLLS_PER_S * costs.claim_idle
-        + steps / site.steps * claim
-        + notifications * (costs.notification + workers * costs.delivery)
-    )
+    leases_ms = agents * (costs.renew + costs.extend * 3 / LEASE_S)
+    notifications_ms = notifications * (costs.notification + workers * costs.delivery)
+    database_ms = steps * costs.step + leases_ms + _claims_ms(workers, steps, costs, site) + notifications_ms
     memory_gib = (agents * (costs.slot_mib + site.command_mib) + workers * costs.worker_mib) / 1024
     parts = [
         Part(
@@ -198,6 +192,12 @@ def predict(agents: int, costs: Costs, site: Site) -> Prediction:
         requests=in_flight,
         servers=in_flight / site.server_slots,
     )
+
+
+def _claims_ms(workers: float, steps: float, costs: Costs, site: Site) -> float:
+    share = min(1.0, site.queued / 100_000)
+    claim = costs.claim_10k + share * max(0.0, costs.claim_100k - costs.claim_10k)
+    return workers * POLLS_PER_S * costs.claim_idle + steps / site.steps * claim
 
 
 def capacity(name: str, costs: Costs, site: Site, *, most: int = 10_000_000) -> int:

@@ -2,7 +2,7 @@
 
     python benchmarks/journal.py [--writers 1 200] [--steps 2000] [--runs 5] [--folder DIR]
 
-A step is one event of 500 bytes, acknowledged once it is on the disk. ``step``: wall clock milliseconds per step, of
+A step is one event of 500 bytes, acknowledged once it is on disk. ``step``: wall clock milliseconds per step, of
 all writers together: 200 writers at 0.05 ms make 20,000 steps a second. ``waits``: the time of one writer until the
 acknowledgement, median and slowest of a hundred. ``floor``: write and fdatasync of the same bytes, one after the other.
 Each figure is the median of the runs. ``busy``: how many cores the rest of the machine used; do not trust a row with

@@ -1,8 +1,8 @@
-"""The cost of changes to a review: one file of 20,000 lines with 500 hunks, in a ledger on the disk.
+"""The cost of changes to a review: one file of 20,000 lines with 500 hunks, in a ledger on disk.
 
     python -m benchmarks.ledger [--lines 20000] [--places 500] [--runs 40] [--folder DIR] [--profile ACTION]
 
-Milliseconds until an action is on the disk, median and slowest of twenty: ``accept`` and ``reject`` a hunk, ``edit`` a
+Milliseconds until an action is on disk, median and slowest of twenty: ``accept`` and ``reject`` a hunk, ``edit`` a
 line as the user does, ``undo`` and ``redo`` that, ``save`` an accepted hunk (in the ledger; the file itself is not
 written), ``rebase`` after another program changed a line, ``get`` the current review. ``floor``: the change in memory
 with its journal entry, without the disk. ``--profile`` lists the functions in which an action spends its time.
@@ -156,7 +156,7 @@ def main() -> None:
     for name, each in took.items():
         floor = f"{statistics.median(floors[name]):.1f}" if name in floors else ""
         print(f"{name:>8}{statistics.median(each):>12.1f}{p95(each):>8.1f}{floor:>8}")
-    print(f"{size / 2**20:.1f} MiB on the disk after {sum(map(len, took.values()))} actions")
+    print(f"{size / 2**20:.1f} MiB on disk after {sum(map(len, took.values()))} actions")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from tests.processes import COMMAND_SECONDS
+
 EXPRESSION = re.compile(r"\$\{\{\s*(?P<path>[\w.-]+)\s*\}\}")
 
 
@@ -75,7 +77,7 @@ class ActionRunner:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=25,
+            timeout=COMMAND_SECONDS,
         )
         return done, _read_outputs(output.read_text())
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import COMMAND_SECONDS
 from tests.support import Newel
 
 USER = 54321
@@ -75,7 +76,7 @@ def _run(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=COMMAND_SECONDS,
         check=False,
         **user,
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Final
+
+COMMAND_SECONDS: Final = float(os.environ.get("PYTEST_TIMEOUT", "30")) - 5
+"""How long a test waits for a command that hangs: until shortly before its own time is over, so that its output is shown."""
 
 
 def is_alive(pid: int) -> bool:

@@ -11,9 +11,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 THOROUGH: Final = float(os.environ.get("NEWEL_TESTS_THOROUGH", "0.5"))
-"""Property tests try so many times the examples that they state: half of them by default, all in CI on the newest Python. From 1 on, every
-case runs, too.
-"""
+"""Property tests try so many times the examples that they state, by default half of them. From 1 on, every case runs, too."""
 
 
 def examples(number: int) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mock_llm_server import MockServer
 from tests.forked import Process, start
+from tests.processes import COMMAND_SECONDS
 from tests.tcp_relay import Relay, open_relay
 
 BIN = Path(sys.executable).parent
@@ -43,7 +44,7 @@ class Newel:
         )
         with process:
             try:
-                said = process.communicate(stdin, timeout=25)
+                said = process.communicate(stdin, timeout=COMMAND_SECONDS)
             finally:
                 process.kill()
             return subprocess.CompletedProcess(process.args, process.wait(), *said)

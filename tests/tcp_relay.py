@@ -20,6 +20,9 @@ class Relay:
         self._listener = listener or socket.create_server(("127.0.0.1", 0))
         self._end, self._ended = socket.socketpair()
         self.port: int = self._listener.getsockname()[1]
+        self.round_trips = 0
+        """How often the target has answered: what it sends before more is sent to it is one answer."""
+        self._last_side = 0
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._swallowed: tuple[int, ...] = ()
         self._held: tuple[int, ...] = (0, 1)
@@ -105,6 +108,8 @@ class Relay:
                 chunk = source.recv(BLOCK)
                 if not chunk:
                     return False
+                self.round_trips += side > self._last_side
+                self._last_side = side
                 if side in self._held:
                     self._passes.wait()
                 if side not in self._swallowed:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from newel.terminal.ui.line_reader import QUIET_S
+from tests.processes import COMMAND_SECONDS
 
-PATIENCE: Final = 15.0
+PATIENCE: Final = 0.6 * COMMAND_SECONDS
 """Seconds to wait for what must come; only a failure takes so long."""
 PAINTING: Final = 1.0
 """Seconds that a screen may take to be complete; one that an answer streams into never is."""

@@ -56,9 +56,9 @@ def search_all() -> None:
     home = Path.home()
     search_path("home", home)
     search_path("project", Path.cwd())
-    for folder in map(Path, TEMPORARY):
-        with suppress(OSError):
-            for path in folder.iterdir():
+    for folder in filter(Path.is_dir, map(Path, TEMPORARY)):
+        for path in folder.iterdir():
+            with suppress(OSError):  # others remove theirs meanwhile
                 mine = not path.is_symlink() and path.lstat().st_uid == os.getuid()
                 if mine and path not in home.parents:
                     search_path("temporary files", path)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.faults.system_call_faults import ROOT
+from tests.processes import COMMAND_SECONDS
 from tests.requirements import require_program
 from tests.support import Newel, scenario
 
@@ -40,7 +41,7 @@ def alone(*command: str | Path, environ: dict[str, str] | None = None, cwd: Path
         capture_output=True,
         text=True,
         check=False,
-        timeout=25,
+        timeout=COMMAND_SECONDS,
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()

@@ -26,6 +26,7 @@ from newel.cli.main import agent_parser
 from newel.config.fleet import ENGINE, STORE
 from newel.config.settings import ConfigFile, Flags, Limits, ModelFacts, load_settings
 from newel.config.variables import AGENT_MODE, SANDBOX
+from newel.context.built_in_prompts import BUILT_IN
 from newel.providers.families import FAMILIES
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.rpc.protocol import ApprovalAsked
@@ -96,12 +97,11 @@ def test_the_choices_of_an_option_are_documented(option: str, choices: str) -> N
     assert f"{option} {{{choices.replace('|', ',')}}}" in agent_parser("newel").format_help()
 
 
-def test_every_documented_command_of_a_conversation_exists() -> None:
+def test_every_command_of_a_conversation_is_documented_and_every_documented_one_exists() -> None:
     told = set(
         re.findall(r"/([a-z-]+)", section(COMMAND_LINE, "In a conversation").partition("`!COMMAND`")[0])
     )
-    assert told
-    assert told <= {command.name for command in COMMANDS}
+    assert told == {command.name for command in COMMANDS} | {template.name for template in BUILT_IN}
 
 
 def test_every_command_is_documented_and_every_documented_one_exists() -> None:

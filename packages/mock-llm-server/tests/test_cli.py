@@ -94,10 +94,14 @@ def test_a_bad_scenario_file_is_refused_at_start_and_by_check(tmp_path: Path) ->
         assert (result.returncode, result.stderr) == (code, expected)
 
 
-def test_check_counts_scenarios_and_steps() -> None:
+def test_check_counts_scenarios_and_steps(tmp_path: Path) -> None:
     result = run("check", Path(__file__).parent.parent / "scenarios.json")
     assert result.returncode == 0
-    assert "good, 13 scenarios" in result.stdout
+    assert "valid, 13 scenarios" in result.stdout
+    (tmp_path / "one.json").write_text(
+        '{"scenarios": [{"name": "x", "trigger": "x", "steps": [{"response": {"content": "y"}}]}]}'
+    )
+    assert run("check", tmp_path / "one.json").stdout.endswith("one.json: valid, 1 scenario, 1 step\n")
 
 
 def test_a_recording_survives_a_kill_and_replays(tmp_path: Path) -> None:

@@ -119,3 +119,10 @@ def test_a_server_that_is_away_is_told(wheel: Path, tmp_path: Path) -> None:
     options = ["-m", "openai/m", "--base-url", "http://127.0.0.1:9/v1", "--api-key-name", "MINE"]
     result = run_harbor(wheel, tmp_path, *options, MINE="k")
     assert "No connection to http://127.0.0.1:9/v1" in result["exception_info"]["exception_message"]
+
+
+def test_without_a_wheel_no_package_of_a_stranger_is_installed(tmp_path: Path) -> None:
+    result = run_harbor(ROOT / "src", tmp_path, "-m", "openai/m", OPENAI_API_KEY="k")
+    assert (
+        "Name the wheel of Newel to install: --ak wheel=PATH" in result["exception_info"]["exception_message"]
+    )

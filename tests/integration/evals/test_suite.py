@@ -22,7 +22,7 @@ TASKS = [path.name for path in find_tasks(SUITE)]
 
 
 @pytest.mark.timeout(280)
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", one_in(4, TASKS))
 def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
     """Its start fails, and so do all wrong answers that it names."""
     code, output = evaluate(with_sandbox(with_model, name), "check", name)
@@ -31,7 +31,7 @@ def test_a_task_measures_something(with_model: WithModel, name: str) -> None:
 
 # Each trace was replayed when it was recorded, so only the harness can break them, and it breaks many at once.
 @pytest.mark.timeout(140)
-@pytest.mark.parametrize("name", one_in(3, TASKS))
+@pytest.mark.parametrize("name", one_in(6, TASKS))
 def test_the_golden_trace_of_a_task_passes(with_model: WithModel, name: str) -> None:
     code, output = evaluate(with_sandbox(with_model, name), "run", "--replay", name)
     assert code == 0, output

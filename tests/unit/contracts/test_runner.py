@@ -338,7 +338,7 @@ async def test_a_run_resumes_from_any_event_of_its_journal_and_repeats_nothing(
         (tmp_path / str(length)).mkdir()
         again, model = Work(tmp_path / str(length)), Diligent()
         earlier: list[RunEvent] = whole[:length]
-        # The effects of the dead process on the disk: a call whose start it recorded may have run.
+        # The effects of the dead process on disk: a call whose start it recorded may have run.
         ran = [event for event in earlier if isinstance(event, ToolExecutionStart)]
         (again.folder / "done").write_text("".join(f"{n}\n" for n in range(len(ran))))
         state = await again(CHECKED, model, earlier=earlier)

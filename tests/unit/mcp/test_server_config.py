@@ -74,7 +74,12 @@ def test_a_broken_file_is_one_message_and_the_other_files_count(home: Path, cwd:
         ({"command": "x", "url": "http://y"}, "`command` or a `url`"),
         ({"url": "file:///etc/passwd"}, "http://"),
         ({"url": "http://x/", "type": "sse"}, "given up"),
-        ({"command": "x", "args": "y"}, "cannot be understood"),
+        ({"comand": "x"}, "needs a `command` or a `url`; it has only comand."),
+        ({"command": "x", "args": "y"}, "'bad': `args`: expected a list, got a text."),
+        ({"command": ["x", "y"]}, "'bad': `command`: expected a text, got a list."),
+        ({"command": "x", "args": None}, "'bad': `args`: expected a list, got null."),
+        ({"command": "", "url": ""}, "'bad' needs a `command` or a `url`, and not both."),
+        ("x", "'bad': expected an object, got a text."),
         ({"command": "x\0y"}, "NUL"),
         ({"command": "x", "timeout": 0}, "seconds"),
     ],
@@ -86,6 +91,16 @@ def test_an_invalid_server_is_reported_and_the_others_count(
     servers, (problem,) = load_servers(home=home, cwd=cwd)
     assert [each.name for each in servers] == ["good"]
     assert words in problem
+
+
+def test_a_mistake_in_the_json_is_named_with_its_line(home: Path, cwd: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "mcp_config.json").write_text(
+        '{"mcpServers": {\n  "a": {"command": "x"}\n  "b": {"command": "y"}}}'
+    )
+    servers, (problem,) = load_servers(home=home, cwd=cwd)
+    assert servers == []
+    assert problem.startswith(f"{home / 'mcp_config.json'}, line 3: this is not valid JSON: ")
 
 
 def test_a_project_cannot_take_the_name_of_a_users_server(home: Path, cwd: Path) -> None:

@@ -106,14 +106,16 @@ def test_the_key_is_never_shown() -> None:
     error = error_from_response(401, {}, openai(f"Incorrect API key provided: {KEY}."), WHERE)
     assert str(error) == (
         "https://api.example/v1/chat/completions rejected the API key (401): Incorrect API key provided: ***. "
-        "Set LLM_AUTH_TOKEN or --api-key to a valid one."
+        "Set LLM_AUTH_TOKEN or --api-key to a valid one, or run `newel setup`."
     )
 
 
 def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
     """Otherwise a first user would not know what to do."""
     missing = error_from_response(401, {}, b"", msgspec.structs.replace(WHERE, secret=""))
-    assert "requires an API key (401). Set LLM_AUTH_TOKEN" in str(missing)
+    assert "requires an API key (401). Set LLM_AUTH_TOKEN or --api-key to one, or run `newel setup`." in str(
+        missing
+    )
     wrong = error_from_response(404, {}, openai("not found"), WHERE)
     assert "the model 'gpt-9' (404): not found" in str(wrong)
     assert "most end in /v1" in str(wrong)

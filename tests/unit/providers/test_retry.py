@@ -100,6 +100,17 @@ async def test_permanent_failures_are_not_retried(error: Exception) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_server_that_restarts_is_waited_for() -> None:
+    """Otherwise a crash of a local server ends the run, although it is back within seconds."""
+    refused = ConnectionFailed("nothing listens there")
+    refused.retryable = False
+    message, _ = await ask([ConnectionFailed("it broke"), refused, ANSWER])
+    assert message == ANSWER
+    with pytest.raises(ConnectionFailed, match=r"^nothing listens there$"):
+        await ask([refused, ANSWER])
+
+
+@pytest.mark.anyio
 async def test_the_last_failure_is_raised() -> None:
     """Otherwise a server that is down is asked forever."""
     with pytest.raises(ProviderError, match="third"):

@@ -166,7 +166,7 @@ async def test_an_impossible_search_gives_the_reason(
 
 
 async def test_a_search_includes_staged_changes(tmp_path: Path) -> None:
-    """A command on the disk does not know a file that is only proposed."""
+    """A command on disk does not know a file that is only proposed."""
 
     class Staged(LocalWorkspace):
         async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:

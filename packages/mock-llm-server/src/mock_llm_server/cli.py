@@ -146,7 +146,13 @@ def _unusable(error: OSError, options: argparse.Namespace) -> str:
 def _check(path: Path) -> None:
     script = _load(path, code=1)
     steps = sum(len(scenario.steps) for scenario in script.scenarios)
-    sys.stdout.write(f"{path}: good, {len(script.scenarios)} scenarios with {steps} steps\n")
+    sys.stdout.write(
+        f"{path}: valid, {_pluralize(len(script.scenarios), 'scenario')}, {_pluralize(steps, 'step')}\n"
+    )
+
+
+def _pluralize(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _replay_from(options: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from newel.agent.ports import ToolSpec
 from newel.providers.parsing.text_tool_calls import ToolCallTextFilter, find_calls
 from newel.providers.parsing.tool_calls import ToolIndex
+from tests.properties import one_in
 
 READ = ToolSpec(
     "read",
@@ -165,6 +166,10 @@ def test_the_filter_loses_nothing_however_the_text_is_cut(text: str) -> None:
 
 
 JUNK = [
+    " ",
+    "\n",
+    "\t",
+    "a ",
     "<tool_call>",
     "<tool_call ",
     "[TOOL_CALLS]",
@@ -182,12 +187,20 @@ JUNK = [
 ]
 
 
+@pytest.mark.parametrize("start", ["<tool_call>read", "[TOOL_CALLS]read"])
+def test_white_space_without_end_is_read_at_once(start: str) -> None:
+    """What a small model repeats until its limit."""
+    passed, kept = through_gate([start + "\n" * 30_000])
+    assert find_calls(kept, TOOLS)[1] == []
+    assert passed + kept == start + "\n" * 30_000
+
+
 @pytest.mark.slow  # twelve megabytes, piece by piece
-@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("junk", one_in(3, JUNK))
 def test_a_megabyte_of_junk_is_handled(junk: str) -> None:
     """Otherwise a hostile server can hang the agent: this must end well within the test's timeout."""
     text = junk * (1_000_000 // len(junk))
-    for start in ("", "<tool_call>", "<function=read>"):
+    for start in ("", "<tool_call>", "<tool_call>read", "```\nread", "[TOOL_CALLS]read", "<function=read>"):
         passed, kept = through_gate([start + text])
         find_calls(kept, TOOLS)
         assert len(passed) + len(kept) == len(start + text)

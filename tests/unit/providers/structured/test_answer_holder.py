@@ -41,7 +41,7 @@ def agent_with(
         limits=limits or Limits(),
     )
     agent = Agent(ProviderTransport(provider), config)
-    return agent, hold_answers(agent, compile_schema(SHAPE, "shape.json")), provider
+    return agent, hold_answers(agent, compile_schema(SHAPE, "shape.json"), agent.transport), provider
 
 
 def held(provider: ScriptedProvider) -> list[bool]:
