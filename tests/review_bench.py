@@ -82,7 +82,7 @@ class ReviewBench:
                 self.engine, self.ledger = engine, ledger
                 traces = self.new_traces(engine)
                 self.bench = ReviewDependencies(
-                    engine=engine,
+                    engine=self.wrap_engine(engine),
                     ledger=ledger,
                     workspace=workspace,
                     saver=saver,
@@ -102,6 +102,10 @@ class ReviewBench:
 
     async def find_model(self, mode: AgentMode) -> Model:
         return Model(f"model of {mode}")
+
+    def wrap_engine(self, engine: Engine) -> Engine:
+        """What the services take for the engine; the worker takes the engine itself."""
+        return engine
 
     def new_traces(self, engine: Engine) -> Traces | None:
         """Where the jobs write traces."""

@@ -165,21 +165,22 @@ class JobService:
     async def events(
         self, job_id: str, cursor: int = 0, *, limit: int = PAGE, wait: float = 0.0
     ) -> EventsPage:
-        """Up to ``limit`` events after number ``cursor``; if there are none, those of the next ``wait`` seconds. The
-        status of a page is never behind its events: an empty page with a final status is the last. Raises
+        """Up to ``limit`` events after number ``cursor``; if there are none, those of the next ``wait`` seconds. A page
+        that is not full has every event that led to its status; an empty one with a final status is the last. Raises
         ``BadRequest``.
         """
         if cursor < 0:
             raise BadRequest("The cursor must be the number of an event, or 0 for the beginning.")
         await self._registry.get(job_id)  # no waiting for an unknown job
         deadline = anyio.current_time() + wait
+        room = min(max(limit, 1), PAGE)
+        events: list[EventView] = []
         while True:
             remaining = deadline - anyio.current_time()
             entries = await self._engine.read(
-                job_id, cursor, limit=min(max(limit, 1), PAGE), wait=max(remaining, 0.0)
+                job_id, cursor, limit=room - len(events), wait=0.0 if events else max(remaining, 0.0)
             )
             state = (await self._registry.get(job_id)).state
-            events: list[EventView] = []
             for entry in entries:
                 if entry.seq > state.seq:
                     break  # just being added: the status does not include it yet
@@ -189,8 +190,8 @@ class JobService:
                     events.append(
                         EventView(cursor=entry.seq, type=decoded.type, ts=decoded.ts, data=decoded.data)
                     )
-            is_behind = cursor < state.seq
-            if events or (not is_behind and (state.is_finished or remaining <= 0)):
+            is_behind = cursor < state.seq  # more was added after the read
+            if len(events) == room or (not is_behind and (events or state.is_finished or remaining <= 0)):
                 return EventsPage(
                     job_id=job_id, status=state.status, next_cursor=cursor, events=tuple(events)
                 )

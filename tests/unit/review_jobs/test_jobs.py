@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
+import anyio
 import pytest
 
 from newel.agent.events import MessageEnd, MessageStart, ToolExecutionStart
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import ModelRequest
+from newel.jobs.engine import Engine, JournalEntry
 from newel.review.model.file_review import ChoiceNeeded, Conflict, StaleRevision, UnknownHunk
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import QuestionClosed, WrongState
@@ -358,3 +361,44 @@ async def test_a_refusal_because_of_the_files_belongs_to_its_own_call(tmp_path: 
             await proposer.propose([edit])
         await recorder(result("wrong 2"))
         assert "3 malformed" in recorder.failure
+
+
+class LateEngine:
+    """Delivers the events that it waited for when the job no longer runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def read(
+        self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0
+    ) -> list[JournalEntry]:
+        entries = await self._engine.read(job, after_seq, limit=limit, wait=wait)
+        if wait:
+            await self._engine.wait_for_release(job, wait=wait)
+        return entries
+
+
+class LateBench(ReviewBench):
+    def wrap_engine(self, engine: Engine) -> Engine:
+        return cast("Engine", LateEngine(engine))
+
+
+async def test_a_status_comes_with_its_event(tmp_path: Path) -> None:
+    """A client that sees the status change looks there for what the job proposed, to tell the user."""
+    script = [proposes(replace("a.md", 1, "eins\n")), says("Done.")]
+    bench = LateBench(tmp_path, ScriptedProvider(script), ReviewLimits())
+    async with bench.open() as desk:
+        bench.write(a=TEXT)
+        session = (await desk.sessions.create()).session_id
+        job = (await desk.jobs.run(RunRequest(session_id=session, instruction="Do it"))).job_id
+        events: list[str] = []
+        cursor, status = 0, "queued"
+        with anyio.fail_after(20):
+            while status != "awaiting_review":
+                page = await desk.jobs.events(job, cursor, wait=20)
+                events += [each.type for each in page.events]
+                cursor, status = page.next_cursor, page.status
+        assert "diff.generated" in events
