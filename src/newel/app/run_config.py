@@ -33,9 +33,7 @@ def prompt_context(shared: SharedParts, manner: str | None) -> PromptContext:
         manner=manner,
         plans=approve == "plan",
         skills=known.skills.listing() if known.skills else "",
-        has_docs=host.connection is None
-        and approve not in {"plan", "read-only"}
-        and shutil.which("newel") is not None,
+        has_docs=host.connection is None and shutil.which("newel") is not None,
     )
 
 

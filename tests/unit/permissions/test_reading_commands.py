@@ -130,6 +130,8 @@ def test_what_counts_as_reading_leaves_a_repository_byte_for_byte(repository: Pa
         "git log -n 3 --format %h",
         "grep -rn -A 3 one sub",
         "rg -g *.py one",
+        "newel docs",
+        "newel docs review keys",
     ],
 )
 def test_daily_commands_read(command: str) -> None:

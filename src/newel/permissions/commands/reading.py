@@ -61,6 +61,8 @@ def find_reads(words: Sequence[str]) -> Reads | None:
         return _find(words[1:])
     if name == "sed":
         return _sed(words[1:])
+    if words[:2] == ["newel", "docs"]:
+        return None if any(word.startswith("-") for word in words[2:]) else Reads([])
     known = programs().reading.get(name)
     return None if known is None else _simple(known, words[1:])
 
