@@ -206,7 +206,10 @@ def test_an_undo_lists_the_files_and_v_shows_the_diff(front: str, steps: Newel) 
         terminal.wait_for("Undo these changes? [y/N, v: diff]")
         shown = terminal.screen.text
         minus = "\N{MINUS SIGN}1\n"
-        assert f"Undo: add one\n2 files would change:\n  a.txt    {minus}  one.txt  {minus}" in shown
+        elsewhere = "Made in another conversation.\n" if front == "conversation" else ""
+        assert (
+            f"Undo: add one\n{elsewhere}2 files would change:\n  a.txt    {minus}  one.txt  {minus}" in shown
+        )
         assert "@@" not in shown
         terminal.send("v\r")
         terminal.wait_for("-one")
@@ -221,6 +224,13 @@ def test_an_undo_lists_the_files_and_v_shows_the_diff(front: str, steps: Newel) 
             terminal.send("y\r")
             terminal.wait_for("Redone in 2 files: a.txt, one.txt.")
             assert lines(steps) == ["one"]
+            terminal.send("add two\r")
+            terminal.wait_for("two.txt")
+            terminal.wait_for("Done.")
+            terminal.send("/undo\r")
+            terminal.wait_for("Undo: add two\n2 files would")
+            terminal.send("n\r")
+            terminal.wait_for("Nothing was changed.")
             terminal.send("\x04")
         assert terminal.end() == 0
     finally:

@@ -27,10 +27,19 @@ LISTED = 10
 """Runs that a conversation shows."""
 
 
-def conversation_ui(ui: CommandUI) -> ReviewUI:
+def conversation_ui(ui: CommandUI, session: str) -> ReviewUI:
     renderer = ui.renderer
     show_progress = renderer.show_progress if renderer.animated else None
-    return ReviewUI(renderer.note, ui.ask, slash_command, ui.columns(), ui.view, ui.edit_file, show_progress)
+    return ReviewUI(
+        renderer.note,
+        ui.ask,
+        slash_command,
+        ui.columns(),
+        ui.view,
+        ui.edit_file,
+        show_progress,
+        session=session,
+    )
 
 
 async def show_review(context: CommandContext, checkpoint: str) -> None:
@@ -53,7 +62,9 @@ async def decide(context: CommandContext, _: str) -> None:
     if project := await project_of(context):
         from newel.terminal.review.interactive import InteractiveReview
 
-        await InteractiveReview(project, conversation_ui(context.ui), context.keymap).run()
+        await InteractiveReview(
+            project, conversation_ui(context.ui, context.agent.session.get_id()), context.keymap
+        ).run()
 
 
 async def decide_by_name(verdict: Verdict, context: CommandContext, text: str) -> None:
@@ -61,14 +72,19 @@ async def decide_by_name(verdict: Verdict, context: CommandContext, text: str) -
     if project := await project_of(context):
         from newel.terminal.review.interactive import decide_named, parse_arguments
 
-        await decide_named(project, verdict, parse_arguments(verdict, text), conversation_ui(context.ui))
+        await decide_named(
+            project,
+            verdict,
+            parse_arguments(verdict, text),
+            conversation_ui(context.ui, context.agent.session.get_id()),
+        )
 
 
 async def undo(context: CommandContext, text: str) -> None:
     """``/undo [CHECKPOINT]``"""
     if project := await project_of(context):
         checkpoint = await project.find(text.strip()) if text.strip() else None
-        ui = conversation_ui(context.ui)
+        ui = conversation_ui(context.ui, context.agent.session.get_id())
         await roll_back(project, await plan_undo(project, checkpoint, ui), ui)
 
 
@@ -76,7 +92,11 @@ async def redo(context: CommandContext, text: str) -> None:
     """``/redo [CHECKPOINT]``"""
     if project := await project_of(context):
         checkpoint = await project.find(text.strip()) if text.strip() else None
-        await roll_back(project, await project.redo(checkpoint), conversation_ui(context.ui))
+        await roll_back(
+            project,
+            await project.redo(checkpoint),
+            conversation_ui(context.ui, context.agent.session.get_id()),
+        )
 
 
 async def rollback(context: CommandContext, text: str) -> None:
@@ -95,7 +115,11 @@ async def rollback(context: CommandContext, text: str) -> None:
             return
         name = checkpoints[picked].id
     checkpoint = await project.find(name)
-    await roll_back(project, await project.rollback(checkpoint, hunks), conversation_ui(context.ui))
+    await roll_back(
+        project,
+        await project.rollback(checkpoint, hunks),
+        conversation_ui(context.ui, context.agent.session.get_id()),
+    )
 
 
 async def project_of(context: CommandContext) -> ProjectReview | None:

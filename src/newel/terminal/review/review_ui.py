@@ -66,7 +66,7 @@ class ReviewUI(NamedTuple):
     """``show`` displays a text with its code, as ``Renderer.note``. ``format_command`` writes commands for the user; questions fit into
     ``columns``. ``view`` shows a long text with diffs in it; None where only yes or no can be answered. ``edit_file`` opens the user's
     editor; None where none can be shown. ``show_progress`` shows how far something is, empty at its end; None where only lines can be
-    printed. ``takes_signals``: nobody else handles Ctrl+C.
+    printed. ``takes_signals``: nobody else handles Ctrl+C. ``session`` is that of the conversation, empty in a shell.
     """
 
     show: Callable[[str, str], None]
@@ -77,6 +77,7 @@ class ReviewUI(NamedTuple):
     edit_file: EditFile | None = None
     show_progress: Callable[[str], None] | None = None
     takes_signals: bool = False
+    session: str = ""
 
     def say(self, *lines: str) -> None:
         """Show the lines that are not empty."""

@@ -39,6 +39,8 @@ SHORT = DiffLimit(60, 100_000)
 
 HARD = "Later changes in these files are undone too, your own edits included; a redo restores them."
 
+ELSEWHERE = "Made in another conversation."
+
 STILL_STAGED = (
     "Still staged in git, which an undo leaves alone: {files}. `git restore --staged FILE` unstages them."
 )
@@ -207,6 +209,8 @@ async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *,
     is_redo = is_undo(of)
     verb = "Redo" if is_redo else "Undo"
     head = f"{verb}: {escape_line(of.about or of.title, 80) or '(no prompt)'}"
+    if ui.session and of.session not in {"", ui.session}:
+        head += f"\n{ELSEWHERE}"
     if not plan.files:
         ui.say(f"{head}\n{about}\nNothing was {verb.lower()}ne.{await project.hint_for_earlier(of)}")
         return False
