@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from newel.config.keymap import KeySettings
+
+Command = Annotated[list[str], msgspec.Meta(extra={"command": True})]
+"""A program and its arguments."""
 
 EditingKeys = Literal["emacs", "vi"]
 
@@ -17,8 +20,8 @@ class TerminalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys edit the input, ``theme`` the name of a theme, ``keys`` what the keys do.
     """
 
-    notify: list[str] = []
-    status_line: list[str] = []
+    notify: Command = []
+    status_line: Command = []
     editing: EditingKeys = "emacs"
     theme: str = "auto"
     keys: KeySettings = KeySettings()

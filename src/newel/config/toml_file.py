@@ -127,7 +127,7 @@ class _Reader:
                 key = unknown[1]
                 what = f"unknown setting `{key}`{_suggestion(key, _fields(kind))}"
             elif isinstance(value, str) and not inside and what.startswith("Expected `array"):
-                what += f"; write [{json.dumps(value, ensure_ascii=False)}]"
+                what += f"; write {json.dumps(_as_list(value, kind), ensure_ascii=False)}"
             what = describe_type_error(what, kind, table="a table")
             self._report(at, what[:1].lower() + what[1:], otherwise, inside, key)
 
@@ -138,6 +138,17 @@ class _Reader:
         name = ".".join(map(_key, at)) + inside
         line = line_of_key(self._text, (*at, *re.findall(r"\w+", inside), *filter(None, [key])))
         self.problems.append(Problem(f"{self._path}, line {line}: {name}: {what}", consequence))
+
+
+def _as_list(text: str, kind: Any) -> list[str]:
+    """The list that was probably meant: of a command its words."""
+    import shlex
+
+    is_command = any(isinstance(each, msgspec.Meta) and each.extra for each in get_args(kind))
+    try:
+        return shlex.split(text) if is_command else [text]
+    except ValueError:  # a quote is open
+        return [text]
 
 
 def _fields(kind: Any) -> list[str]:
