@@ -130,7 +130,21 @@ def _search(sections: Sequence[DocSection], words: Sequence[str]) -> list[DocSec
 
 
 def _has_all(text: str, words: Sequence[str]) -> bool:
-    return all(word.lower() in text.lower() for word in words)
+    """Whether words of the text begin with each of these; of two letters, such as ``vi``, they are whole words."""
+
+    def is_in(word: str) -> bool:
+        end = r"(?!\w)" if len(word) <= 2 else ""
+        return re.search(rf"(?<!\w){re.escape(word)}{end}", text, re.IGNORECASE) is not None
+
+    return all(map(is_in, words))
+
+
+def similar_page(pages: Sequence[DocPage], word: str) -> str:
+    """The name of the page that was probably meant; empty if there is none."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word.lower()[:60], [page.name for page in pages], n=1, cutoff=0.7)
+    return near[0] if near else ""
 
 
 def _contains(section: DocSection, other: DocSection) -> bool:

@@ -16,6 +16,7 @@ from newel.app.documentation import (
     documentation_folder,
     find_sections,
     load_pages,
+    similar_page,
     terminal_markdown,
 )
 from newel.cli.options import Parser
@@ -52,9 +53,11 @@ def command_docs(arguments: Sequence[str]) -> int:
         return 0
     found = find_sections(pages, words)
     if not found:
+        near = similar_page(pages, words[0])
+        hint = f" Did you mean `newel docs {near}`?" if near else ""
         as_prompt = f" To send it as a prompt: newel -- docs {shlex.join(words)}" if len(words) > 1 else ""
         raise UsageError(
-            f"No page of the documentation has {escape_line(' '.join(words))!r}. List the pages with `newel docs`.{escape_line(as_prompt)}"
+            f"No page of the documentation has {escape_line(' '.join(words))!r}.{hint} List the pages with `newel docs`.{escape_line(as_prompt)}"
         )
     if len(found) == 1:
         _show(found[0])

@@ -56,6 +56,11 @@ def test_a_word_that_no_page_has_is_told_with_what_to_do() -> None:
         command_docs(["xyzzy", "plugh"])
 
 
+def test_a_slip_in_the_name_of_a_page_is_answered_with_the_page() -> None:
+    with pytest.raises(UsageError, match=r"'sanbox'\. Did you mean `newel docs sandbox`\?"):
+        command_docs(["sanbox"])
+
+
 @pytest.mark.parametrize("pager", ["less", "cat"])
 def test_in_a_terminal_a_page_is_painted(with_model: Callable[..., Newel], pager: str) -> None:
     newel = with_model()

@@ -73,6 +73,7 @@ def test_a_section_ends_where_one_as_high_begins() -> None:
         (["minutes"], ["tea#how-long-and-why", "tea#black-tea"]),
         (["tea", "minutes", "two"], ["tea#how-long-and-why"]),
         (["heading"], ["tea#green-tea"]),
+        (["nutes"], []),
         (["coffee"], []),
         (["tea#coffee"], []),
     ],
