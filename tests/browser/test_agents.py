@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, WebSocketRoute
 
 from tests.browser.bench import Workbench, open_agent
 from tests.browser.expecting import expect
@@ -77,6 +77,29 @@ def test_an_agent_is_stopped_keeps_its_output_and_is_started_again(workbench: Ma
     expect(log).to_be_focused()
     go.touch()
     expect(state(page)).to_have_text("Completed")
+
+
+def test_a_contract_cannot_be_changed_while_its_agent_starts(workbench: Make) -> None:
+    """Its form closes when the agent runs, and with it what was typed meanwhile, perhaps for the next agent."""
+    page = workbench(scenarios(answering("Wait", bash("sleep 20"), {"content": "Done."}))).page()
+    held: list[str] = []
+    servers: list[WebSocketRoute] = []
+
+    def hold_start(socket: WebSocketRoute) -> None:
+        servers.append(server := socket.connect_to_server())
+        socket.on_message(
+            lambda data: held.append(str(data)) if '"type":"start"' in data else server.send(data)
+        )
+
+    page.route_web_socket("**/ws", hold_start)
+    page.reload()
+    open_agent(page, "Wait long")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("textbox", name="Contract", exact=True)).to_be_disabled()
+    assert held
+    servers[-1].send(held[0])
+    expect(page.get_by_role("tab", name="Agent-1")).to_contain_text("Running")
+    expect(page.get_by_role("log")).to_be_focused()
 
 
 def test_agents_run_at_the_same_time_and_closing_one_asks(workbench: Make) -> None:

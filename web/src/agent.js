@@ -109,12 +109,12 @@ export class AgentView {
   }
 
   async #start(contract) {
-    this.form.go.disabled = true;
+    this.form.enable(false);
     const started = await this.actions.start(this.tab, contract);
     if (started) {
       this.started = true;
       this.#edit(false);
-    } else if (this.form) this.form.go.disabled = false;
+    } else this.form?.enable(true);
     this.conversation.scrollToEnd();
     if (!started) return;
     this.conversation.el.hidden = false;

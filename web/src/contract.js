@@ -68,6 +68,11 @@ export class ContractForm {
     this.text.focus();
   }
 
+  /** Whether it can be changed and sent: what is typed while the agent starts would be lost. */
+  enable(isEnabled) {
+    for (const each of this.el.elements) each.disabled = !isEnabled;
+  }
+
   value() {
     const number = (input) => (input.value === "" ? undefined : Number(input.value));
     return {
