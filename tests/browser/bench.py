@@ -234,7 +234,9 @@ def open_agent(page: Page, contract: str) -> None:
     """Open an agent's tab with a contract that is not started."""
     open_menu(page)
     page.get_by_role("button", name="New agent", exact=True).first.click()
-    page.get_by_role("textbox", name="Contract", exact=True).fill(contract)
+    box = page.get_by_role("textbox", name="Contract", exact=True)
+    expect(box).to_be_focused()  # not that of another agent, whose form has yet to close
+    box.fill(contract)
 
 
 def find_flaws(page: Page) -> list[str]:
