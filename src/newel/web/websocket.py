@@ -30,7 +30,7 @@ from newel.text.json import decode_json, to_json
 from newel.web import protocol
 from newel.web.page_login import SUBPROTOCOL
 from newel.workbench.tab_reader import Frame, follow
-from newel.workbench.tab_session import TabSession
+from newel.workbench.tab_session import ChangeKind, TabSession
 from newel.workbench.workbench import TabChange, Workbench
 from newel.workspace.sandbox.policy import SandboxMode
 
@@ -223,33 +223,48 @@ class _Socket:
         await self._unwatch(request.tab)
         watching = self._watched[request.tab] = _WatchedTab()
         if request.run is not None:
-            # It may get no snapshot, and still show questions that were answered meanwhile, or of a server that was killed.
-            await self._send(protocol.QuestionsMessage(tab=request.tab, questions=tab.chat.questions.pending))
-        tasks.start_soon(self._follow, request.tab, frames, watching)
+            # It may get no snapshot, and no event tells what it has missed: a question answered, a message withdrawn.
+            self._repeat(request.tab, "questions", "queue", "totals")
+        tasks.start_soon(self._follow, tab, frames, watching)
         return protocol.ReplyMessage(re=request.id, tab=request.tab)
+
+    def _repeat(self, tab: str, *kinds: ChangeKind) -> None:
+        """Send the present state of a watched tab soon."""
+        for kind in kinds:
+            self._on_change(TabChange(kind, tab))
 
     async def _unwatch(self, tab: str) -> None:
         if watching := self._watched.pop(tab, None):
             watching.scope.cancel()
             await watching.ended.wait()
 
-    async def _follow(self, tab: str, frames: AsyncGenerator[Frame], watching: _WatchedTab) -> None:
+    async def _follow(self, tab: TabSession, frames: AsyncGenerator[Frame], watching: _WatchedTab) -> None:
+        name = tab.state.id
         try:
             with watching.scope:
                 async with aclosing(frames):
                     async for frame in frames:
-                        await self._send(_as_message(tab, frame))
+                        await self._send(_as_message(name, frame))
+                        if isinstance(frame, Snapshot):
+                            await self._correct(tab, frame)
                         if isinstance(frame, SequencedEvent) and (piece := _delta(frame)):
                             is_fast = len(piece) > FAST_DELTA
                             await anyio.sleep(FAST_DELTA_INTERVAL_S if is_fast else DELTA_INTERVAL_S)
         except WebSocketDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 — as above
-            await self._send(_failure(error, tab=tab))
+            await self._send(_failure(error, tab=name))
         finally:
-            if self._watched.get(tab) is watching:
-                del self._watched[tab]
+            if self._watched.get(name) is watching:
+                del self._watched[name]
             watching.ended.set()
+
+    async def _correct(self, tab: TabSession, sent: Snapshot) -> None:
+        """Repeat what has changed while a snapshot was read: the change may have been sent before it."""
+        if sent.questions != tab.chat.questions.pending:
+            self._repeat(tab.state.id, "questions")
+        if sent.queue != await tab.queue.messages():
+            self._repeat(tab.state.id, "queue")
 
     # -- changes ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import anyio
 import msgspec
@@ -20,6 +20,7 @@ from newel.agent.errors import RequestRejected
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall
 from newel.agent.ports import ModelRequest, OnDelta
+from newel.jobs.engine import Engine
 from newel.web.protocol import ClientMessage, ServerMessage, SocketRequest
 from newel.workbench.tab_reader import take_snapshot
 from tests.integration.web.page import page
@@ -29,6 +30,10 @@ from tests.properties import examples
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
+
+
+STATE = {"questions", "queue", "totals"}
+"""Of a tab: what no event of its run tells."""
 
 
 class Long:
@@ -100,6 +105,71 @@ async def test_a_reconnecting_page_reads_on_without_gaps_or_repetitions(tmp_path
             assert "snapshot" not in {message["type"] for message in two.heard}
             seqs = [seq for seq, _ in before + two.lasting(tab)]
             assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_a_reconnecting_page_learns_what_waits_now(tmp_path: Path) -> None:
+    """Otherwise it shows a message that another window has withdrawn as queued for ever."""
+    go_on, slowly = waiting(says("Here it is."))
+    async with serve_workbench(tmp_path, ScriptedProvider([slowly])) as server, page(server) as other:
+        async with page(server) as one:
+            tab = await one.open_chat()
+            run = (await one.ask("send", tab=tab, messageId="m1", text="Run it"))["run"]
+            await one.ask("send", tab=tab, messageId="m2", text="And then")
+            after = (await one.event("message_end"))["seq"]
+        await other.ask("withdraw", tab=tab, messageId="m2")
+        async with page(server) as two:
+            await two.ask("watch", tab=tab, run=run, after=after)
+            while not (told := {each["type"]: each for each in two.heard}).keys() >= STATE:
+                await two.next()
+            assert told["questions"]["questions"] == told["queue"]["messages"] == []
+            assert "snapshot" not in told
+            go_on.set()
+
+
+class SecondReading:
+    """The engine, on a disk that is slow once a journal was read to its end."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._was_read = False
+        self.begun, self.go_on = anyio.Event(), anyio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def read(self, job: str, after: int, **how: Any) -> Any:
+        if self._was_read:
+            self.begun.set()
+            await self.go_on.wait()
+        found = await self._engine.read(job, after, **how)
+        self._was_read |= not found
+        return found
+
+
+async def test_a_question_asked_while_a_snapshot_is_read_is_shown(tmp_path: Path) -> None:
+    """Otherwise the run waits for an answer that this window never asks for."""
+    go_on, slowly = waiting(says("", ToolCall("c1", "bash", {"command": "echo hello"})))
+    script = ScriptedProvider([slowly, says("Done.")])
+    async with (
+        serve_workbench(tmp_path, script, approve="ask") as server,
+        page(server) as one,
+        page(server) as two,
+    ):
+        tab = await one.open_chat()
+        await one.ask("send", tab=tab, messageId="m1", text="Run it")
+        await one.event("message_end")
+        session = server.board.tab(tab)
+        disk = SecondReading(session.services.engine)
+        session.services = session.services._replace(engine=cast("Engine", disk))
+        await two.send("watch", tab=tab)
+        with anyio.fail_after(10):
+            await disk.begun.wait()
+        go_on.set()
+        asked = (await one.until("questions", tab=tab))["questions"]
+        assert (await two.until("questions", tab=tab))["questions"] == asked
+        disk.go_on.set()
+        assert "questions" not in (await two.until("snapshot", tab=tab))["snapshot"]
+        assert (await two.until("questions", tab=tab))["questions"] == asked
 
 
 async def test_text_streams_and_a_late_reader_gets_it_so_far(tmp_path: Path) -> None:
