@@ -116,6 +116,25 @@ def test_a_stop_shows_at_once_and_the_chat_continues(workbench: Make) -> None:
     expect(message_box(page)).to_be_editable()
 
 
+def test_a_message_sent_after_a_stop_is_answered_by_a_run_that_can_be_stopped(workbench: Make) -> None:
+    again = answering("run it again", bash(WAIT.replace("go", "go2")), {"content": "It ran again."})
+    bench = workbench(scenarios(again, answering("run it", bash(WAIT), {"content": "It ran."})))
+    page = bench.page()
+    open_chat(page)
+    say(page, "run it")
+    page.get_by_role("button", name=re.compile("bash until.*running")).wait_for()
+    message_box(page).press("Escape")
+    expect(page.get_by_role("button", name="Stop now")).to_be_visible()
+    say(page, "run it again")
+    expect(page.get_by_role("region", name="Queued messages")).to_contain_text("run it again")
+    (bench.newel.project / "go").touch()
+    page.get_by_role("button", name=re.compile("bash until.*go2.*running")).wait_for()
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_enabled()
+    message_box(page).press("Escape")
+    message_box(page).press("Escape")
+    expect(page.get_by_text("Stopped.", exact=True)).to_be_visible()
+
+
 @pytest.mark.core
 def test_a_failure_shows_a_message_and_can_be_retried(workbench: Make) -> None:
     fault = {"fault": {"kind": "status", "status": 400, "times": 1}, "response": {"content": "Now it works."}}

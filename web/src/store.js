@@ -140,13 +140,14 @@ function withTabs(state, given) {
   const tabs = given.map(tabOf);
   const here = new Map(tabs.map((tab) => [tab.id, tab]));
   const ofOpenTabs = (values) => Object.fromEntries(Object.entries(values).filter(([id]) => here.has(id)));
-  const busy = ([id]) => isBusy(here.get(id) ?? { status: "" });
+  const runs = new Map(state.tabs.map(({ id, run }) => [id, run]));
+  const goesOn = ([id]) => isBusy(here.get(id) ?? { status: "" }) && here.get(id).run === runs.get(id); // the next run may follow at once
   return {
     ...state,
     tabs,
     transcripts: ofOpenTabs(state.transcripts),
     pending: ofOpenTabs(state.pending),
-    stopping: Object.fromEntries(Object.entries(state.stopping).filter(busy)),
+    stopping: Object.fromEntries(Object.entries(state.stopping).filter(goesOn)),
   };
 }
 

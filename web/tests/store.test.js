@@ -48,6 +48,13 @@ test("Stop shows at once and ends with the run", () => {
   assert.deepEqual(reduce(stopping, { type: "tabs", tabs: [tab("t")] }).stopping, {});
 });
 
+test("a run that follows a stopped one at once can be stopped", () => {
+  const running = (run) => ({ type: "tabs", tabs: [tab("t", { status: "running", run })] });
+  const stopping = after(welcome, running("one"), { type: "page/stop", tab: "t", now: true });
+  assert.deepEqual(reduce(stopping, running("one")).stopping, { t: "now" });
+  assert.deepEqual(reduce(stopping, running("two")).stopping, {});
+});
+
 test("after a restart of the server a partial message is dropped", () => {
   const state = after(
     welcome,

@@ -223,12 +223,12 @@ class ChatQueue:
         return await self._engine.submit(TURN, to_json(params), queue=self._tab, key=key)
 
     async def forward(self) -> None:
-        """Give the run in progress all pending messages, in their order."""
+        """Give the run in progress all pending messages, in their order, unless the user has stopped it."""
         for job, params in await self.jobs():
             # Each query of the journal takes its time, in which a run may have ended and the next have started.
             agent, journal = self._chat.active_agent, self._chat.journal
-            if agent is None or journal is None:
-                return
+            if agent is None or journal is None or self._chat.stop_requested:
+                return  # a run that ends before its next request would take a message and not answer it
             message = params.message
             if message is None or params.before is not None:
                 return  # the conversation branches there

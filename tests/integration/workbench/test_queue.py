@@ -78,6 +78,24 @@ async def test_both_kinds_of_stop_hold_the_queue_also_over_a_restart(
     assert len(bench.newel.requests) == 3
 
 
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_message_sent_after_a_stop_is_answered(
+    bench_with: Callable[..., Bench], *, is_held: bool
+) -> None:
+    bench = bench_with(scripted())
+    async with busy(bench, *(["second"] if is_held else [])) as (board, tab, run, ids):
+        await board.tab(tab).stop()
+        if is_held:
+            await board.tab(tab).send_now(ids[0])
+        else:
+            await board.tab(tab).send(UserMessage(content="second"))
+        assert await waiting(board, tab) == [("second", False)]
+        (bench.folder / "go").touch()
+        await wait_for_end(board, run)
+        await until(lambda: board.tab(tab).state.status == "idle")
+        assert (await texts(board, tab))[-2:] == ["user: second", "assistant: Two."]
+
+
 async def test_a_held_message_is_sent_on_request_and_the_others_stay(
     bench_with: Callable[..., Bench],
 ) -> None:
