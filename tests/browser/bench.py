@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, WebSocketRoute, sync_playwright
 
 from mock_llm_server import running
 from tests.browser.expecting import expect
@@ -86,6 +86,30 @@ class Gate:
             route.continue_()
         else:
             self._held.append(route)
+
+
+class HeldSocket:
+    """Holds what the server sends to the page that ``context`` opens next, while ``is_held``; ``open`` lets all of it through."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.is_held = False
+        self._held: list[tuple[WebSocketRoute, str | bytes]] = []
+        context.route_web_socket("**/ws", self._take)
+
+    def open(self) -> None:
+        self.is_held = False
+        while self._held:
+            socket, message = self._held.pop(0)
+            socket.send(message)
+
+    def _take(self, socket: WebSocketRoute) -> None:
+        def receive(message: str | bytes) -> None:
+            if self.is_held:
+                self._held.append((socket, message))
+            else:
+                socket.send(message)
+
+        socket.connect_to_server().on_message(receive)
 
 
 class Workbench:

@@ -13,6 +13,7 @@ from newel.agent.messages import UserMessage
 from newel.session.manager import SessionManager
 from tests.browser.bench import (
     NARROW,
+    HeldSocket,
     Workbench,
     answers,
     expect_end_of_run,
@@ -133,6 +134,34 @@ def test_a_message_sent_after_a_stop_is_answered_by_a_run_that_can_be_stopped(wo
     message_box(page).press("Escape")
     message_box(page).press("Escape")
     expect(page.get_by_text("Stopped.", exact=True)).to_be_visible()
+
+
+def test_an_edit_that_is_refused_takes_nothing_from_the_conversation(workbench: Make) -> None:
+    """Another window has started a run, and this one does not know that yet."""
+    bench = workbench(scenarios(answering("run it", bash(WAIT), {"content": "It ran."})))
+    other = bench.page()
+    open_chat(other)
+    for words in ("first", "second"):
+        say(other, words)
+        expect_end_of_run(other)
+    context = bench.context()
+    socket = HeldSocket(context)
+    page = bench.page(context)
+    expect(answers(page)).to_have_count(2)
+    socket.is_held = True
+    say(other, "run it")
+    other.get_by_role("button", name=re.compile("bash until.*running")).wait_for()
+    message_box(page).press("ArrowUp")
+    page.keyboard.type(", edited")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("second, edited")).to_be_visible()
+    expect(answers(page)).to_have_count(1)
+    socket.open()
+    expect(page.get_by_text("Stop the run first")).to_be_visible()
+    expect(page.get_by_role("article", name="You")).to_contain_text(
+        ["first", "second", "run it", "second, edited"]
+    )
+    expect(answers(page)).to_have_count(3)
 
 
 @pytest.mark.core

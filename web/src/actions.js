@@ -68,6 +68,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     if (how === "queued") store.dispatch({ type: "page/sendResult", tab, id, state: "queued" });
     else {
       store.dispatch({ type: "page/sendResult", tab, id, state: "failed" });
+      if (before) connection.request("watch", { tab }).catch(() => {}); // a new snapshot has what the edit was to replace
       toasts.failed(`Could not send the message: ${how.message}`);
     }
   }
