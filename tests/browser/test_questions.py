@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.bench import Workbench, answers, open_agent, open_chat, say
+from tests.browser.bench import Workbench, answers, message_box, open_agent, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.scenarios import ASKING, answering, call, scenarios
+from tests.browser.scenarios import ASKING, WAIT, answering, call, scenarios
 from tests.support import BIN, bash
 
 Make = Callable[..., Workbench]
@@ -40,6 +40,40 @@ def test_a_call_runs_only_after_exactly_it_was_approved(workbench: Make) -> None
     expect(answers(page).last).to_contain_text("So be it.")
     assert (bench.newel.project / "again").exists()
     expect(page).to_have_title("do it · newel")
+
+
+def test_the_keyboards_focus_survives_an_answer(workbench: Make) -> None:
+    bench = workbench(
+        scenarios(answering("do it", bash("touch one"), {"content": "Done."})), "--approve", "ask"
+    )
+    page = bench.page()
+    open_chat(page)
+    say(page, "do it")
+    page.get_by_role("button", name="Run once").press("Enter")
+    expect(message_box(page)).to_be_focused()
+    expect(answers(page).last).to_contain_text("Done.")
+    page.keyboard.type("thanks")
+    expect(message_box(page)).to_have_value("thanks")
+
+
+def test_a_question_that_comes_while_the_user_types_is_not_answered_by_that(workbench: Make) -> None:
+    """It would take the focus, and the next space would press its button."""
+    bench = workbench(
+        scenarios(answering("do it", bash(WAIT), bash("touch two"), {"content": "Done."})), "--approve", "ask"
+    )
+    page = bench.page()
+    open_chat(page)
+    say(page, "do it")
+    page.get_by_role("button", name="Run once").press("Enter")
+    page.get_by_role("button", name=re.compile("bash until.*running")).wait_for()
+    message_box(page).press("ArrowUp")
+    page.keyboard.type(" now")
+    (bench.newel.project / "go").touch()
+    question = page.get_by_role("form", name="Allow “touch two”?")
+    expect(question).to_be_visible()
+    page.keyboard.type(" please")
+    expect(page.get_by_role("textbox", name="Edit your message")).to_have_value("do it now please")
+    expect(question.get_by_role("button", name="No")).to_be_enabled()
 
 
 def test_a_rule_for_the_project_is_offered_and_kept(workbench: Make) -> None:

@@ -25,7 +25,7 @@ export class AgentView {
       actions: { loadEarlier: () => actions.loadEarlier(tab), loadSubagent: (call, session) => actions.loadSubagent(tab, call, session), reviewRun: actions.reviewRun, undoRun: atRest(actions.undoRun), redoRun: atRest(actions.redoRun), openFile: actions.openFile },
     });
     this.todo = new TodoPanel();
-    this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
+    this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer), leave: () => this.focus() });
     this.stop = new StopButton((now) => actions.stop(tab, now));
     this.restart = h("button", { type: "button", class: "primary", onclick: () => this.#restart() }, "Restart");
     this.change = h("button", { type: "button", onclick: () => this.#edit(true) }, "Edit contract");
@@ -53,8 +53,7 @@ export class AgentView {
 
   focus() {
     if (this.form) this.form.focus();
-    else if (!this.questions.el.hidden) this.questions.focus();
-    else this.conversation.log.focus();
+    else if (!this.questions.focus()) this.conversation.log.focus();
   }
 
   update({ tab, transcript, state, changes }) {
@@ -86,7 +85,7 @@ export class AgentView {
     this.conversation.el.hidden = Boolean(this.form) && transcript.entries.length === 0;
     setAttr(this.el, "data-form", this.form ? "open" : null);
     this.conversation.update({ transcript, pending: [], changes });
-    if (asked) this.questions.focus();
+    if (asked) this.questions.focusNew();
   }
 
   #edit(open) {

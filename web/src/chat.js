@@ -53,7 +53,7 @@ export class ChatView {
       withdraw: ({ id }) => actions.withdraw(tab, id),
       sendNow: ({ id }) => actions.sendNow(tab, id),
     });
-    this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer) });
+    this.questions = new Questions({ answer: (question, answer) => actions.answer(tab, question, answer), leave: () => this.focus() });
     this.composer = new Composer({
       tab,
       actions: {
@@ -119,8 +119,7 @@ export class ChatView {
   }
 
   focus() {
-    if (this.questions.el.hidden) this.composer.focus();
-    else this.questions.focus();
+    if (!this.questions.focus()) this.composer.focus();
   }
 
   update({ tab, transcript, state, changes }) {
@@ -140,7 +139,7 @@ export class ChatView {
     this.queued.update(queued);
     this.conversation.update({ transcript, pending: next, changes, isResting: !busy && pending.length === 0 });
     this.#takeBackBlocked(transcript, pending);
-    if (asked && (this.composer.area.value === "" || !this.el.contains(document.activeElement))) this.questions.focus();
+    if (asked) this.questions.focusNew();
   }
 }
 

@@ -5,9 +5,9 @@ import { wholeDiffView } from "./diff.js";
 import { truncate, reveal } from "./format.js";
 
 export class Questions {
-  /** `answer(question, answer)` resolves when the server has accepted it. */
-  constructor({ answer }) {
-    this.answer = answer;
+  /** `answer(question, answer)` resolves when the server has accepted it, `leave()` takes the focus of an answered question. */
+  constructor({ answer, leave }) {
+    Object.assign(this, { answer, leave });
     this.cards = new Map();
     this.el = h("div", { class: "questions", hidden: true });
   }
@@ -30,17 +30,32 @@ export class Questions {
     this.el.hidden = questions.length === 0;
   }
 
-  /** Focus the safe answer of the first question. */
+  /** Focus the safe answer of the first question that is open; returns whether there is one. */
   focus() {
-    this.el.querySelector("[data-default]")?.focus();
+    const button = this.el.querySelector("[data-default]:enabled");
+    button?.focus();
+    return button !== null;
+  }
+
+  /** The same for a question that has just come, unless the user is typing: the next space would answer it. */
+  focusNew() {
+    const { activeElement: focused } = document;
+    const isTyping = focused.matches("input, textarea, select, [contenteditable='true']") && focused.value !== "";
+    if (!isTyping) this.focus();
   }
 
   async #answer(question, card, answer) {
     const buttons = card.querySelectorAll("button, input, select");
+    const focused = card.contains(document.activeElement) ? document.activeElement : null;
     for (const button of buttons) button.disabled = true;
     const problem = await this.answer(question, answer);
-    for (const button of buttons) button.disabled = false;
-    if (problem) fill(card.querySelector(".problem"), icon("warn"), problem);
+    if (problem) {
+      for (const button of buttons) button.disabled = false;
+      fill(card.querySelector(".problem"), icon("warn"), problem);
+    }
+    if (!focused || document.activeElement !== document.body) return; // a disabled button loses it
+    if (problem) focused.focus();
+    else this.leave();
   }
 }
 
