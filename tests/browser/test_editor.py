@@ -312,6 +312,23 @@ def test_the_editor_works_by_keyboard_and_with_a_screen_reader(workbench: Make) 
     on_disk(path, NOTES.replace("second", "SECOND"))
 
 
+def test_no_key_of_the_page_decides_a_hunk_in_a_file(workbench: Make) -> None:
+    _, page, _, text = proposed(workbench)
+    review = page.get_by_role("complementary", name="Review", exact=True)
+    expect(review).to_be_hidden()
+    text.focus()
+    page.keyboard.press("Alt+v")
+    expect(review).to_be_visible()
+    page.keyboard.press("Alt+a")  # outside of the text
+    page.keyboard.press("Alt+r")
+    expect(review).to_be_visible()
+    expect(summary(page)).to_have_text("2 hunks to decide")
+    text.focus()
+    page.keyboard.press("Alt+g")
+    expect(page.get_by_role("textbox", name="Contract", exact=True)).to_be_focused()
+    expect(page.get_by_role("tab", name="Agent-2")).to_have_count(0)
+
+
 def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
     bench = workbench(proposal_scenarios((WORDS, [TITLE, SECOND])))
     put(bench)

@@ -91,7 +91,7 @@ def test_everything_works_with_the_keyboard(workbench: Make) -> None:
     keys.type("Greetings")
     keys.press("Enter")
     expect(page.get_by_role("tab", name="Greetings")).to_be_visible()
-    keys.press("Alt+a")
+    keys.press("Alt+g")
     expect(page.get_by_role("textbox", name="Contract", exact=True)).to_be_focused()
     page.get_by_role("tab", name="Agent-1").focus()
     keys.press("ArrowLeft")

@@ -90,7 +90,7 @@ def test_escape_closes_the_column_with_the_focus_and_stops_no_run(workbench: Mak
     page.keyboard.press("Escape")
     expect(files).to_be_hidden()
     expect(page.get_by_role("button", name="Files", exact=True)).to_be_focused()
-    page.keyboard.press("Alt+r")
+    page.keyboard.press("Alt+v")
     expect(review.get_by_role("textbox", name="Instruction")).to_be_focused()
     page.keyboard.press("Escape")  # leaves the box
     expect(review.get_by_role("heading", name="Review", exact=True)).to_be_focused()

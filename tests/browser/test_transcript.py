@@ -258,7 +258,7 @@ def test_escape_closes_the_sheet_over_a_run_and_does_not_stop_the_run(workbench:
     open_chat(page)
     say(page, "tell me endlessly")
     expect(page.get_by_text("begin word")).to_be_visible()
-    page.keyboard.press("Alt+r")
+    page.keyboard.press("Alt+v")
     review = page.get_by_role("complementary", name="Review", exact=True)
     expect(review).to_be_visible()
     page.keyboard.press("Escape")

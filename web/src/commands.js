@@ -103,7 +103,7 @@ export function createCommands({ store, state, actions, router, review, notifica
     const isRunning = tab && isBusy(tab);
     return [
       { title: "New chat", keys: "Alt+N", run: newChat },
-      { title: "New agent", keys: "Alt+A", run: commands.newAgent },
+      { title: "New agent", keys: "Alt+G", run: commands.newAgent },
       { title: "Open conversation…", keys: "Alt+O", run: openSession },
       isRunning && { title: "Stop run", keys: "Esc", run: () => actions.stop(tab.id, false) },
       isRunning && { title: "Stop run now", run: () => actions.stop(tab.id, true) },
@@ -114,7 +114,7 @@ export function createCommands({ store, state, actions, router, review, notifica
       tab && !review.has(tab.id) && { title: "Rename tab…", keys: "F2", run: () => rename(tab.id) },
       tab && { title: "Close tab", keys: "Alt+W", run: () => close(tab.id) },
       { title: "Files", keys: "Alt+F", run: commands.toggleFiles },
-      { title: "Review", keys: "Alt+R", run: commands.toggleReview },
+      { title: "Review", keys: "Alt+V", run: commands.toggleReview },
       { title: "All pending changes", run: () => review.open("pending") },
       { title: "Review requests", run: () => review.open("requests") },
       { title: "Checkpoints", run: () => review.open("checkpoints") },

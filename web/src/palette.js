@@ -8,12 +8,12 @@ const KEYS = [
   ["Ctrl+K", "Commands"],
   ["?", "Keyboard shortcuts"],
   ["Alt+N", "New chat"],
-  ["Alt+A", "New agent"],
+  ["Alt+G", "New agent"],
   ["Alt+O", "Open a conversation"],
   ["Alt+T", "MCP tools"],
   ["Alt+F", "Files"],
   ["Alt+P", "Find a file"],
-  ["Alt+R", "Review"],
+  ["Alt+V", "Review"],
   ["Alt+1 … Alt+9", "Go to tab"],
   ["J, K", "Review: next, previous undecided hunk, in any file (with Alt while editing one)"],
   ["A, R, C", "Review: accept, reject, revise the hunk (with Alt while editing a file)"],
@@ -48,11 +48,15 @@ export async function openPalette(commands) {
   chosen?.();
 }
 
+/** The letter on a key; where Option makes another character of it, as on a Mac, that of its place. */
+const letterOf = ({ key, code }) => (/^[a-z]$/i.test(key) ? key : code.replace("Key", "")).toLowerCase();
+
 const isTyping = (element) => element?.matches?.("input, textarea, select, [contenteditable]") ?? false;
 
 /** Bind the keys; `commands` as in commands.js. */
 export function bindKeyboard(commands) {
-  const alt = { KeyN: commands.newChat, KeyA: commands.newAgent, KeyO: commands.openSession, KeyT: commands.toggleTools, KeyW: commands.closeActive, KeyF: commands.toggleFiles, KeyR: commands.toggleReview };
+  // None of the letters that a file has with Alt: review/editor-keys.js.
+  const alt = { n: commands.newChat, g: commands.newAgent, o: commands.openSession, t: commands.toggleTools, w: commands.closeActive, f: commands.toggleFiles, v: commands.toggleReview };
   document.addEventListener("keydown", (event) => {
     const hasDialog = document.querySelector("dialog[open]") !== null;
     const command = commandOf(event, hasDialog);
@@ -67,7 +71,7 @@ export function bindKeyboard(commands) {
     if (chord && !altKey && key.toLowerCase() === "k") return hasDialog ? null : commands.openPalette;
     if (hasDialog || chord) return null;
     if (altKey && /^Digit[1-9]$/.test(code)) return () => commands.showNth(Number(code.at(-1)) - 1);
-    if (altKey) return alt[code] ?? null;
+    if (altKey) return alt[letterOf(event)] ?? null;
     if (key === "Escape") return commands.escape;
     if (isTyping(event.target)) return null;
     return { "?": commands.showKeys, "/": commands.focusPanel }[key] ?? null;
