@@ -159,6 +159,34 @@ def test_a_background_tab_shows_that_it_has_news(workbench: Make) -> None:
     expect(tab).not_to_contain_text("unread")
 
 
+def test_a_restart_keeps_what_is_unread_and_what_is_not(workbench: Make) -> None:
+    slowly = {"token_delay_ms": 100, "response": {"content": "Here it is now."}}
+    bench = workbench(scenarios(answering("soon", slowly, slowly)))
+    page = bench.page()
+    for words in ("hello", "hello again"):
+        open_chat(page)
+        say(page, words)
+        expect(answers(page)).to_have_text("Yes.")
+        expect_end_of_run(page)
+    open_chat(page)
+    say(page, "soon")
+    hello, soon = page.get_by_role("tab", name="hello", exact=True), page.get_by_role("tab", name="soon")
+    hello.click()
+    expect(soon).to_contain_text("unread")
+    expect(soon).not_to_contain_text("Running")
+    for _ in range(2):
+        bench.kill()
+        expect(page.get_by_text("Reconnecting…")).to_be_visible()
+        bench.start()
+        expect(page.get_by_text("Reconnecting…")).to_be_hidden()
+        expect(soon).to_contain_text("unread")
+        expect(page.get_by_role("tab", name="hello again")).not_to_contain_text("unread")
+    soon.click()
+    say(page, "soon again")
+    hello.click()
+    expect(soon).to_contain_text("unread")
+
+
 def test_a_click_on_the_middle_of_a_tab_never_closes_it(workbench: Make) -> None:
     """The tab shrinks when its badge disappears, and the close button would move under the pointer."""
     page = workbench(

@@ -17,22 +17,22 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.messages import AppMessage, UserMessage, add_costs, new_id
+from newel.agent.messages import AppMessage, UserMessage, add_costs, new_id, now
 from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.contracts import contract_job
 from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
-from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
+from newel.jobs.engine import FINAL, Engine, JobOutcome, Lease
 from newel.permissions.approval import ApprovalMode
 from newel.providers.routing import read_agent_mode
 from newel.runs.chat_session import AgentFactory, BranchedHistory, ChatChange, ChatSession, is_settled
-from newel.runs.chat_turn import MAX_PENDING, TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
+from newel.runs.chat_turn import TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
-from newel.runs.run_events import ContractState, decode
 from newel.session.coding_agent import check_approval_change
 from newel.session.history import History
 from newel.text.json import to_json
 from newel.text.sanitize import plain_line
+from newel.workbench.latest_run import milliseconds, restore
 from newel.workbench.tab_log import RunStopped, TabClosed, TabLog, TabSaved, lasting
 
 NEW_CHAT = "Chat"
@@ -100,35 +100,7 @@ class TabSession:
 
     async def load(self) -> None:
         """Restore the state from the latest run."""
-        for job in await self._latest_run():
-            state = await self._state_after(job)
-            if self.state.kind == "chat" and state.state != "running":
-                state = ContractState(state="ready")
-            self.state = msgspec.structs.replace(
-                self.state,
-                run=job.id,
-                status="idle" if state.state == "ready" else state.state,
-                reason=state.reason,
-            )
-
-    async def _latest_run(self) -> list[Job]:
-        """The latest run, if there was one: neither a held message, nor one that another run took."""
-        # Jobs are read with their messages and attachments: first try a single one.
-        for limit in (1, MAX_PENDING):
-            jobs = await self.services.engine.find(queue=self.state.id, limit=limit)
-            if runs := [job for job in jobs if not is_held(job) and (job.seq or job.state != "cancelled")]:
-                return runs[:1]
-        return []
-
-    async def _state_after(self, job: Job) -> ContractState:
-        if job.state not in FINAL:
-            return ContractState(state="running")
-        is_chat = self.state.kind == "chat"
-        last = [] if is_chat else await self.services.engine.read(job.id, max(0, job.seq - 5))
-        states = [event for entry in last if isinstance(event := decode(entry.data), ContractState)]
-        if not states or states[-1].state == "running":  # the worker gave it up
-            return ContractState(state="failed", reason=job.reason)
-        return states[-1]
+        self.state = await restore(self.state, self.services.engine)
 
     # -- state ------------------------------------------------------------------------------------
 
@@ -165,7 +137,7 @@ class TabSession:
                 self._update(status="waiting" if self.chat.questions.pending else "running")
                 notify("questions", tab)
             case "message":
-                self._update(activity=self.state.activity + 1)
+                self._update(activity=max(self.state.activity + 1, milliseconds(now())))
                 notify("totals", tab)
                 if self.queue.forwarded:
                     notify("queue", tab)
