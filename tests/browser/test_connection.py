@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws
+from tests.browser.bench import NARROW, HeldSocket, Workbench, axe_violations, find_flaws, open_chat
 from tests.browser.expecting import expect
 from tests.browser.proposals import NOTES, ask, proposal_scenarios, propose
 from tests.browser.review_scenarios import file, sidebar
@@ -67,6 +67,24 @@ def test_a_page_whose_server_is_slow_to_answer_says_that_it_connects(workbench: 
     expect(page.get_by_role("main").get_by_text("Connecting…")).to_be_visible()
     for name in ("Model", "Agent mode"):  # of which nothing is known
         expect(page.get_by_role("button", name=name)).to_have_count(0)
+
+
+def test_a_page_that_wakes_up_notices_that_its_connection_is_gone(workbench: Make) -> None:
+    """A machine that slept has a connection that looks open. Otherwise messages are sent into it for half a minute."""
+    bench = workbench(proposal_scenarios())
+    context = bench.context()
+    socket = HeldSocket(context)
+    context.clock.install()
+    page = bench.page(context)
+    open_chat(page)
+    page.clock.pause_at((page.evaluate("Date.now()") + 1_000) / 1_000)
+    socket.is_held = True
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.clock.run_for(10_100)
+    page.clock.resume()
+    expect(page.get_by_text("Reconnecting…")).to_be_visible(timeout=10_000)  # the next regular ping fails later
+    socket.is_held = False
+    expect(page.get_by_text("Reconnecting…")).to_be_hidden()
 
 
 def test_decisions_and_edits_made_offline_are_applied_once_after_reconnecting(

@@ -32,8 +32,8 @@ export class Connection {
     this.socket = null;
     this.timer = null;
     this.attempt = null; // aborts the login before a socket is opened
-    addEventListener("online", () => this.reconnectNow());
-    document.addEventListener("visibilitychange", () => document.hidden || this.reconnectNow());
+    addEventListener("online", () => this.#check());
+    document.addEventListener("visibilitychange", () => document.hidden || this.#check());
   }
 
   get isOpen() {
@@ -77,6 +77,12 @@ export class Connection {
     if (this.timer === null && !this.attempt) return;
     this.delay = FIRST_DELAY;
     this.connect();
+  }
+
+  /** Reconnect now, or find out whether the connection has survived: one that a sleeping machine lost looks open. */
+  #check() {
+    if (this.isOpen) this.#ping();
+    else this.reconnectNow();
   }
 
   /** Send a request; resolves to the reply, rejects with a RequestError. */
