@@ -15,6 +15,7 @@ from newel.agent.errors import WorkspaceError
 from newel.hooks.hook import Hook
 from newel.hooks.hook_output import HookReply, read_reply
 from newel.hooks.hook_trust import PROJECT
+from newel.workspace.git import without_other_repository
 from newel.workspace.port import TimeLimit
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.output import Capture
@@ -48,7 +49,8 @@ class _CapturedOutput:
 
 async def run_hook(hook: Hook, given: Mapping[str, Any], *, project: str, folder: str) -> HookReply:
     """Run a hook in ``folder``; ``given`` is its input. What is wrong with it is its reply; only a cancellation is raised."""
-    environ = with_project_last(without_own_python(SAFE_PYTHON | child_env(os.environ), folder), folder)
+    environ = without_own_python(SAFE_PYTHON | child_env(os.environ), folder)
+    environ = with_project_last(without_other_repository(environ, folder), folder)
     output = _CapturedOutput()
     try:
         child = ChildProcess(

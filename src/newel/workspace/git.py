@@ -8,7 +8,7 @@ import posixpath
 import stat
 import subprocess
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -35,8 +35,14 @@ SAFE_OPTIONS: Final = (
 )
 
 
+_OF_A_REPOSITORY: Final = (
+    *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_SHALLOW_FILE"),
+)
+"""Variables that name a repository, or parts of it. Git sets them for its hooks."""
+
 SAFE_GIT: Final = (
-    "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
+    f"unset {' '.join(_OF_A_REPOSITORY)}; "
     f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL= git {' '.join(SAFE_OPTIONS)}"
 )
 """The same as sh text; git's arguments follow."""
@@ -54,6 +60,24 @@ def safe_environment(folder: str, *, with_settings: bool = False) -> dict[str, s
     }
     own = {"PATH": own_path(folder), "GIT_ALLOW_PROTOCOL": ""}
     return environ | own | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+
+
+def without_other_repository(environ: Mapping[str, str], folder: str) -> Mapping[str, str]:
+    """``environ`` without git's variables for a repository, unless ``folder`` is in the one in which Newel was started.
+
+    In a hook they are for the user's commit: git in a worktree, a copy or another project would change that commit.
+    """
+    if not any(name in environ for name in _OF_A_REPOSITORY):
+        return environ
+    try:
+        started = os.path.realpath(os.getcwd())  # noqa: PTH109 — a text
+    except OSError:  # it was deleted
+        started = ""
+    place = os.path.realpath(folder)
+    top = find_repository(place)
+    if place == started or (top is not None and top == find_repository(started)):
+        return environ
+    return {name: value for name, value in environ.items() if name not in _OF_A_REPOSITORY}
 
 
 def git_command(folder: str, *args: str) -> list[str] | None:

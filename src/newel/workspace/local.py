@@ -13,6 +13,7 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk import files
+from newel.workspace.git import without_other_repository
 from newel.workspace.port import (
     CommandResult,
     DirectoryEntry,
@@ -60,7 +61,8 @@ class LocalWorkspace:
         self._root = os.path.realpath(root)
         if not Path(self._root).is_dir():
             raise WorkspaceError(f"{root} is not a directory. Name one that exists.")
-        self._environ = child_env(without_own_python(os.environ, self._root)) if environ is None else environ
+        commands = child_env(without_own_python(os.environ, self._root)) if environ is None else environ
+        self._environ = without_other_repository(commands, self._root)
         self._limits = limits or OutputLimits()
         self._find_launcher = find_launcher
         self._shell: list[str] | None = None
