@@ -127,7 +127,7 @@ async def serve(
     async with task_group() as tasks:
         tasks.start_soon(run)
         try:
-            with receiver(_end_signals()) as signals:
+            with receiver((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) as signals:
                 async for number in signals:
                     ended_by = ended_by or number
                     server.force_exit = server.should_exit  # a second signal ends it at once
@@ -254,14 +254,6 @@ def _config(app: ASGIApp, request_timeout: int, ping: float) -> uvicorn.Config:
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_S,
     )
-
-
-def _end_signals() -> list[signal.Signals]:
-    """The signals that end the process; SIGHUP too, unless it is ignored (``nohup``)."""
-    signals = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signals.append(signal.SIGHUP)
-    return signals
 
 
 def _allow_many_files() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.ordinary_user import run_as_user
+from tests.processes import COMMAND_SECONDS
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -198,6 +199,26 @@ def test_a_signal_stops_the_run_and_all_its_processes(
     assert process.returncode == code
     with pytest.raises(ProcessLookupError):
         os.kill(shell, 0)
+
+
+def test_a_run_started_with_nohup_outlives_its_terminal(with_model: Make) -> None:
+    newel = with_model(
+        scenario("go", bash("touch begun; until test -e on; do sleep 0.05; done"), {"content": "Done."})
+    )
+    with subprocess.Popen(
+        ["nohup", str(BIN / "newel"), "go"],
+        cwd=newel.project,
+        env=newel.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        wait_for((newel.project / "begun").exists, "the command")
+        process.send_signal(signal.SIGHUP)
+        (newel.project / "on").touch()
+        answer, errors = process.communicate(timeout=COMMAND_SECONDS)
+    assert (process.returncode, answer) == (0, "Done.\n"), errors
 
 
 def test_a_read_only_run_changes_nothing_and_the_model_learns_why(with_model: Make) -> None:
