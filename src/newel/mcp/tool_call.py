@@ -27,6 +27,8 @@ LONGEST_CALL: Final = 3600.0
 PROGRESS_INTERVAL: Final = 0.1
 """Seconds between two displayed progress messages."""
 MAX_MESSAGE_CHARS: Final = 1_000
+CLOSED: Final = "Connection closed"
+"""The SDK's message for a lost connection."""
 
 
 class Progress:
@@ -115,12 +117,13 @@ async def _answer(
     try:
         answer = await ask(progress_callback=progress.note)
     except MCPError as error:
+        reason = f"{server}: {error.message}"
         if error.code != types.CONNECTION_CLOSED:
-            return _failure(f"{server}: {error.message}")
-        return _failure(
-            f"'{server}' was lost during the call. {await why_lost()} "
-            "The call may have had an effect; check before you repeat it."
-        )
+            return _failure(reason)
+        # The SDK's code for a lost connection is also the first of those that servers may use for errors of their own.
+        if error.message == CLOSED:
+            reason = f"'{server}' was lost during the call. {await why_lost()}"
+        return _failure(f"{reason}\nThe call may have had an effect; check before you repeat it.")
     except Exception as error:  # noqa: BLE001 — what a server sends may fail in the SDK in any way
         return _failure(f"The response of '{server}' is invalid: {type(error).__name__}: {error}")
     return to_result(answer, server=server, tool=tool)

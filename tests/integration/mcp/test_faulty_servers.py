@@ -40,6 +40,16 @@ async def test_a_server_that_dies_during_a_call_gives_a_result_with_the_reason(
         assert "the last words" in status(manager).stderr
 
 
+async def test_a_server_that_refuses_a_call_is_not_taken_for_lost(started: Started) -> None:
+    """Its code is the first of those that are free for servers; the SDK has the same one for a lost connection."""
+    async with started(rogue("refuse")) as manager:
+        result, _ = await call(manager, "rogue__act")
+        assert result.is_error
+        assert "There is no issue 7." in result.output
+        assert "lost" not in result.output
+        assert status(manager).state == "active"
+
+
 async def test_a_lost_server_is_restarted_automatically(started: Started) -> None:
     async with started(rogue("die"), pauses=SOON) as manager:
         await call(manager, "rogue__act")

@@ -60,6 +60,8 @@ def act(request: dict[str, Any]) -> None:
             sys.stderr.write("the last words\n")
             sys.stderr.flush()
             os._exit(3)
+        case "refuse":
+            send({"id": request["id"], "error": {"code": -32000, "message": "There is no issue 7."}})
         case "junk":
             while True:
                 sys.stdout.write("this is a log line, and no message\n")
