@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, StaleFile
 from newel.agent.messages import now
 from newel.permissions.rules import RuleSet
 from newel.review.checkpoints import new_checkpoint
@@ -166,6 +166,9 @@ class ChangeRecorder:
             timeout = math.inf
             try:
                 yield
+            except StaleFile:
+                operation.is_refused = True
+                raise
             except anyio.get_cancelled_exc_class():
                 timeout = self.scan_timeout
                 raise
@@ -295,6 +298,8 @@ class ChangeRecorder:
                         if await self._workspace.background() != []:
                             await self._at_once(partial(self._between.belong_to, operation.run))
                         self._looked_at = now()
+                elif operation.is_refused:
+                    await self._at_once(partial(self._log.end, operation.effect_id))
                 else:
                     await retry(partial(self._record_write, operation, operation.path))
             if scope.cancelled_caught:

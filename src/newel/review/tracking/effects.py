@@ -85,6 +85,8 @@ class TrackedOperation:
         """Folders above the file that did not exist before."""
         self.write: tuple[WriteResult, bytes] | None = None
         """The result of a write that succeeded, and what it wrote. Otherwise the file is read to find out."""
+        self.is_refused = False
+        """Whether the file was not as expected, so that nothing was written: what changed it was something else."""
         self.notices: list[str] = []
         self.changes: list[FileChange] = []
         self.error: Exception | None = None

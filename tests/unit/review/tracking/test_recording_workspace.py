@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from newel.agent.errors import StaleFile
 from newel.agent.messages import new_id, now
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Lines
@@ -25,7 +27,7 @@ from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.tracking.applied_sink import recorded
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effect_log import INDEX
-from newel.review.tracking.effects import TrackedRun
+from newel.review.tracking.effects import TrackedOperation, TrackedRun
 from newel.review.tracking.recording_workspace import ledger_folder, title_of
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots.tree import FileSnapshot
@@ -150,6 +152,27 @@ async def test_a_file_written_during_a_command_belongs_to_its_writer_alone(
     ledger = recorder.project.ledger
     assert [entry.run for entry in ledger.entries(path="a")] == [two.id]
     assert one.checkpoint is None
+    recorder.close()
+
+
+async def test_a_write_that_another_one_forestalled_is_not_recorded(project: Path, tmp_path: Path) -> None:
+    """Several runs in one folder: one that changed nothing must not undo what another one did."""
+    (project / "f").write_text("old\n")
+    workspace = LocalWorkspace(str(project))
+    recorder = await opened(project, tmp_path / "home")
+    run, expected = TrackedRun("s"), hashlib.sha256(b"old\n").hexdigest()
+
+    async def write() -> None:
+        async with recorder.track(TrackedOperation(run, "f", expect=expected)):
+            (project / "f").write_text("theirs\n")
+            await workspace.write_bytes(f"{workspace.root}/f", b"mine\n", expect=expected)
+
+    with pytest.raises(StaleFile):
+        await write()
+    recorder.close()
+    recorder = await opened(project, tmp_path / "home")  # nothing is pending either
+    assert list(recorder.project.ledger.entries(run=run.id)) == []
+    assert await recent_runs(recorder.project, limit=1) == []
     recorder.close()
 
 
