@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from newel.app.extensions import find_extensions
-from newel.cli.options import Parser
+from newel.cli.options import Parser, list_by_default
 from newel.config.settings import Flags, Settings, load_settings
 from newel.extensions.loader import Extension
 from newel.text.json import to_printable_json
@@ -35,7 +35,7 @@ def command_extensions(arguments: Sequence[str]) -> int:
     listed = actions.add_parser("list", help="list what each adds, and its problem (the default)")
     listed.add_argument("--json", action="store_true", help="as JSON")
     actions.add_parser("check", help="load all; exit with 1 if one is left out")
-    options = parser.parse_args(arguments or ["list"])
+    options = parser.parse_args(list_by_default(arguments))
     settings = load_settings(Flags(), cwd=Path.cwd(), environ=os.environ)
     found = find_extensions(settings.home)
     extensions = found.extensions if found else ()

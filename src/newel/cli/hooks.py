@@ -14,7 +14,7 @@ from typing import Any, Final
 from newel.agent.formatting import pluralize
 from newel.app.hooks import LoadedHooks, hook_rows, load_hooks, unused_claude_hooks
 from newel.app.project_trust import show_hooks
-from newel.cli.options import Parser, confirm, folder
+from newel.cli.options import Parser, confirm, folder, list_by_default
 from newel.config.settings import Flags, Settings, load_settings
 from newel.hooks.hook import Hook
 from newel.hooks.hook_listing import NO_HOOKS, HookRow, hook_lines
@@ -53,7 +53,7 @@ def command_hooks(arguments: Sequence[str]) -> int:
     change.add_argument("--revoke", action="store_true", help="withdraw the decision")
     for action in (listed, check, trust):
         action.add_argument("--cwd", metavar="DIR", help="for this folder")
-    options = parser.parse_args(arguments or ["list"])
+    options = parser.parse_args(list_by_default(arguments))
     project = folder(parser, options.cwd)
     settings = load_settings(Flags(), cwd=project, environ=os.environ)
     loaded = load_hooks(settings, project)

@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
@@ -92,6 +93,14 @@ class Parser(argparse.ArgumentParser):
 
         explanation = explain_usage_error(self.prog, message, list(self._option_string_actions))
         self.exit(2, f"{self.prog}: {explanation}\nTry `{self.prog} --help`.\n")
+
+
+def list_by_default(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments of a command whose action ``list`` may be left out, also before its options."""
+    names_action = arguments and (
+        not arguments[0].startswith("-") or arguments[0] in {"-h", "--help", "--version"}
+    )
+    return arguments if names_action else ["list", *arguments]
 
 
 def _wrap(text: str | None) -> str | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from newel.cli.options import Parser, add_place, open_place, project_of
+from newel.cli.options import Parser, add_place, list_by_default, open_place, project_of
 from newel.config.settings import Flags, load_settings, newel_home
 from newel.permissions.allowlist import RuleAllowlist, ServerAllowlist
 from newel.permissions.rule_book import RuleBook
@@ -46,7 +46,7 @@ def command_permissions(arguments: Sequence[str]) -> int:
     revoke.add_argument("--all", action="store_true", help="revoke all that this project has")
     for action in (listed, add, revoke):
         add_place(action, "for")
-    options = parser.parse_args(arguments or ["list"])
+    options = parser.parse_args(list_by_default(arguments))
     if options.action == "revoke" and bool(options.rules) == options.all:
         parser.error("name the rules to revoke, or give --all")
     return {"add": _add, "revoke": _revoke}.get(options.action, _list)(parser, options)

@@ -14,7 +14,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.skills import SkillPlaces, find_places
-from newel.cli.options import Parser, add_place, open_place
+from newel.cli.options import Parser, add_place, list_by_default, open_place
 from newel.config.settings import newel_home
 from newel.config.trust import ProjectTrust
 from newel.context.skills import FILE_NAME, Skill, SkillFolder, find_skills, load_skill
@@ -56,7 +56,7 @@ def command_skills(arguments: Sequence[str]) -> int:
         "--decline", action="store_true", help="never use them, and do not mention them again"
     )
     change.add_argument("--remove", action="store_true", help="remove the decision")
-    options = parser.parse_args(arguments or ["list"])
+    options = parser.parse_args(list_by_default(arguments))
     if options.action == "check":
         return _check(options.path)
     if options.action == "trust":

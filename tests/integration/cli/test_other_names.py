@@ -35,6 +35,10 @@ Make = Callable[..., Newel]
         (["resume", "5c0cf6f9"], ["--session", "5c0cf6f9"]),
         (["config", "list"], ["config"]),
         (["models", "list"], ["models"]),
+        (["skills", "--json"], ["skills", "list", "--json"]),
+        (["extensions", "--json"], ["extensions", "list", "--json"]),
+        (["hooks", "--json"], ["hooks", "list", "--json"]),
+        (["permissions", "--json"], ["permissions", "list", "--json"]),
     ],
 )
 def test_another_name_does_what_the_command_does(with_model: Make, words: list[str], own: list[str]) -> None:
