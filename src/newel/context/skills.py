@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeGuard, cast
 
 import msgspec
 
@@ -174,6 +174,8 @@ def _parse(folder: SkillFolder, path: str, entry: str, root: str, front: FrontMa
         )
     fields = front.fields
     name = fields.get("name", entry)
+    if not _is_name(name) and _is_name(entry):
+        name = entry  # Claude Code takes this one for its command, and texts such as "Hook Development" for a title
     description = fields.get("description") or _first_paragraph(front.body)
     if when := front.text("when_to_use"):
         description = f"{description} {when}"
@@ -199,6 +201,10 @@ def _first_paragraph(body: str) -> str:
     return next(paragraphs, "")
 
 
+def _is_name(name: object) -> TypeGuard[str]:
+    return isinstance(name, str) and len(name) <= MAX_NAME and re.fullmatch(_NAME, name.strip()) is not None
+
+
 def _check(front: FrontMatter, entry: str) -> Iterator[SkillProblem]:
     """What the front matter and the text lack; notes are what the format asks for and Newel does not need."""
 
@@ -207,11 +213,16 @@ def _check(front: FrontMatter, entry: str) -> Iterator[SkillProblem]:
 
     fields = front.fields
     name = fields.get("name", entry)
-    if not isinstance(name, str) or not re.fullmatch(_NAME, name.strip()) or len(name) > MAX_NAME:
-        yield problem(
-            "name",
-            f"The name {one_line(str(name), 80)!r} cannot be used. Write lowercase letters, digits and hyphens, {MAX_NAME} characters at most.",
+    if not _is_name(name):
+        shown, rule = (
+            one_line(str(name), 80),
+            f"lowercase letters, digits and hyphens, {MAX_NAME} characters at most",
         )
+        if _is_name(entry):
+            message = f"The name {shown!r} cannot be used; that of the folder is. Write {rule}."
+            yield problem("name", message, is_note=True)
+        else:
+            yield problem("name", f"The name {shown!r} cannot be used. Write {rule}.")
     elif "name" not in fields:
         yield problem("name", "There is no `name`; that of the folder is used.", is_note=True)
     elif name.strip() != entry:

@@ -275,13 +275,27 @@ def test_a_broken_one_is_named_once_and_left_out(with_model: Make) -> None:
     assert f"{newel.home}/.claude/skills/bad/SKILL.md:" in done.stderr
 
 
+def test_a_title_in_place_of_a_name_leaves_the_folders(with_model: Make) -> None:
+    """As in Anthropic's own plugins: `name: Hook Development` in `hook-development`."""
+    newel = with_model(scenario("", DONE))
+    text = "---\nname: Hook Development\ndescription: Use it for hooks.\n---\nWrite a hook.\n"
+    skill(newel.home / ".claude/skills", "hook-development", text)
+    done = newel("-p", "/hook-development now")
+    assert "- hook-development: Use it for hooks." in system_prompt(newel)
+    assert "Write a hook." in last_prompt(newel)
+    assert "SKILL.md" not in done.stderr
+    checked = newel("skills", "check")
+    assert checked.returncode == 0
+    assert "SKILL.md:2: The name 'Hook Development' cannot be used; that of the folder is." in checked.stdout
+
+
 def test_check_names_files_and_lines(with_model: Make) -> None:
     newel = with_model(scenario("go", DONE))
-    skill(newel.project / "mine", "one", "---\nname: Two Words\ndescription: x\n---\nX\n")
+    skill(newel.project / "mine", "two words", "---\nname: Two Words\ndescription: x\n---\nX\n")
     skill(newel.project / "mine", "fine", EXPLAIN.replace("explain-code", "fine"))
     bad = newel("skills", "check", "mine")
     assert bad.returncode == 1
-    assert "mine/one/SKILL.md:2: The name 'Two Words' cannot be used." in bad.stdout
+    assert "mine/two words/SKILL.md:2: The name 'Two Words' cannot be used." in bad.stdout
     fine = newel("skills", "check", "mine/fine")
     assert (fine.returncode, fine.stderr) == (0, "")
     assert newel("skills", "check", "mine/fine/SKILL.md").returncode == 0
