@@ -53,6 +53,8 @@ END_GRACE_S: Final = 60.0
 
 UNTRUSTED: Final = "Hooks of this project do not run, because you have not trusted them: {files}. To see them: newel hooks list. To decide: newel hooks trust"
 
+UNREADABLE: Final = "Hooks of this project that you have trusted do not run any more, because of a mistake in {files}. To see it: newel hooks check"
+
 
 class ProjectHooks(msgspec.Struct, frozen=True):
     """The hooks of one file of a project, the user's decision about this ``fingerprint`` of them, and what is wrong with the file."""
@@ -169,9 +171,12 @@ def open_agent_hooks(
     undecided = [each.file for each in loaded.project if each.hooks and each.state == "undecided"]
     trusted = [each for each in loaded.project if each.state == "trusted"]
     problems = [*loaded.problems, *(problem for each in trusted for problem in each.problems)]
-    if undecided and project:
-        names = ", ".join(escape_line(os.path.relpath(file, project)) for file in undecided)
-        problems.append(UNTRUSTED.format(files=names))
+    trust = HookTrust(settings.home)
+    unreadable = [each.file for each in loaded.project if not each.hooks and trust.has_trusted(each.file)]
+    for told, files in ((UNTRUSTED, undecided), (UNREADABLE, unreadable)):
+        if files and project:
+            names = ", ".join(escape_line(os.path.relpath(file, project)) for file in files)
+            problems.append(told.format(files=names))
     if not (loaded.user or loaded.project or functions or problems):
         return None
     folder = str(project or settings.cwd)

@@ -68,6 +68,12 @@ class HookTrust:
             return "undecided"
         return "trusted" if decision.trusted else "declined"
 
+    def has_trusted(self, file: Path) -> bool:
+        """Whether the last decision about hooks of a file was to trust them, whatever it says now."""
+        real = os.path.realpath(file)
+        decisions = load_state(self._path, _HookTrustFile).decisions.values()
+        return any(each.trusted and each.file == real for each in decisions)
+
     def decide(self, file: Path, key: str, *, trusted: bool | None) -> None:
         """Save a decision about the ``fingerprint`` that the user has seen; None removes it. Raises ``ConfigError``."""
         real = os.path.realpath(file)

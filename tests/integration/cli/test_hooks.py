@@ -565,6 +565,21 @@ def test_trust_ends_when_a_command_or_its_script_changes(with_model: Make, chang
     assert not (newel.project / "was-started").exists()
 
 
+def test_a_guard_that_a_mistake_in_its_file_has_switched_off_is_named(with_model: Make) -> None:
+    newel = with_model(scenario("go", DONE))
+    of_project(newel, PreToolUse=[group(hook("exit 2"))])
+    settings = newel.project / ".claude" / "settings.json"
+    text = settings.read_text()
+    settings.write_text(text[:-1])
+    assert "hooks" not in newel("go").stderr  # nobody has asked for them
+    settings.write_text(text)
+    assert newel("hooks", "trust", "--yes").returncode == 0
+    settings.write_text(text[:-1])
+    assert "do not run any more, because of a mistake in .claude/settings.json" in newel("go").stderr
+    settings.write_text("{}")
+    assert "hooks" not in newel("go").stderr
+
+
 def test_a_script_that_the_agent_has_changed_does_not_run(with_model: Make) -> None:
     """Else an agent in a sandbox could leave it by the script of a hook."""
     newel = with_model(scenario("go", write({"file_path": "check.sh", "content": "touch escaped\n"}), DONE))
