@@ -198,13 +198,12 @@ class _Run:
             await self.emit(event)
 
         async def on_delta(event: ProviderEvent) -> None:
-            match event:
-                case Retry() | ModelRouted():
-                    if isinstance(event, Retry):
-                        retries.append(milliseconds_since(began))
-                    await emit(event)
-                case _:
-                    await emit(MessageUpdate(message_id=start.id, assistant_message_event=event))
+            if isinstance(event, Retry):
+                retries.append(milliseconds_since(began))
+            if isinstance(event, Retry | ModelRouted):
+                await emit(event)
+            else:
+                await emit(MessageUpdate(message_id=start.id, assistant_message_event=event))
 
         async def end(message: AssistantMessage) -> AssistantMessage:
             took = milliseconds_since(began)
@@ -247,8 +246,9 @@ class _Run:
             await self.config.finish()
 
     async def end(self, reason: EndReason, text: str) -> AgentEnd:
-        if reason != "done":
-            await self.finish()
         event = AgentEnd(reason=reason, message=text, usage=self.limiter.usage, cost=self.limiter.cost)
-        await self.emit(event)
+        with anyio.CancelScope(shield=True):  # an abort comes too late, and must not cost the last event
+            if reason != "done":
+                await self.finish()
+            await self.emit(event)
         return event

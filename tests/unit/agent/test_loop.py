@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -423,6 +424,22 @@ async def test_stop_lets_the_tools_finish_and_makes_no_further_request() -> None
     assert (end.reason, len(watched.requests)) == ("stopped", 1)
     assert watched.results[0].output == "said a"
     assert "1 tool call" in end.message
+
+
+@pytest.mark.anyio
+async def test_an_abort_at_the_end_of_a_run_keeps_its_last_event() -> None:
+    """Otherwise a screen shows the run as going on, and what it has used is lost."""
+
+    def abort(event: AgentEvent) -> None:
+        if isinstance(event, TurnEnd):
+            watched.agent.abort()
+
+    watched = Watched([calls("a"), says("never asked")], [Say()], limits=Limits(max_turns=1))
+    watched.agent.subscribe(abort)
+    watched.agent.on_finish(anyio.lowlevel.checkpoint)
+    end = await watched.agent.prompt("Go")
+    assert watched.of(AgentEnd) == [end]
+    assert end.usage.total == 15
 
 
 @pytest.mark.anyio
