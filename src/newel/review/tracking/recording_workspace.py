@@ -257,10 +257,11 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         try:
             end = await (await self.recorder()).finish(run)
         except (NewelError, OSError) as error:
+            run.commands_began_ns = 0
             await self.notify(f"The last changes of this run may not be recorded. {describe_error(error)}")
             return
-        finally:
-            run.commands_began_ns = 0  # the run may go on, with a queued message
+        # The run may go on, with a queued message. If it is aborted during the scan, it ends with another one.
+        run.commands_began_ns = 0
         for message in end.errors:
             await self.notify(message)
         uncovered = [*end.uncovered, *self._describe_outside()]
