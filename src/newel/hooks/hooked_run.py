@@ -132,6 +132,7 @@ class HookedTransport:
             return await self.inner.run(messages, [*prompts, *more], hooked, run.emit)
         finally:
             self._blocks = run.blocks
+            run.queue.give_back()
 
 
 async def _refuse(prompts: Sequence[AppMessage], reason: str, emit: Emit) -> AgentEnd:
@@ -149,6 +150,10 @@ async def _refuse(prompts: Sequence[AppMessage], reason: str, emit: Emit) -> Age
     raise PromptBlocked(text)
 
 
+def _is_of_hook(message: AppMessage) -> bool:
+    return isinstance(message, UserMessage) and (message.is_notice or message.content == BLOCKED_PROMPT)
+
+
 def _blocked(prompt: AppMessage) -> UserMessage:
     """What stays of a prompt that may not reach the model."""
     return UserMessage(content=BLOCKED_PROMPT, id=prompt.id)
@@ -160,6 +165,7 @@ class _HookedQueue:
     def __init__(self, inner: Queue, events: RunEvents) -> None:
         self._inner = inner
         self._events = events
+        self._waiting: list[AppMessage] = []
         self._next: list[AppMessage] = []
         self.stop_requested = inner.stop_requested
 
@@ -176,15 +182,17 @@ class _HookedQueue:
 
     async def take(self, *, is_done: bool) -> bool:
         """Let hooks admit what has arrived for the next request; whether there is any. ``is_done``: the model is done."""
-        waiting = self._inner.steering() or (self._inner.follow_up() if is_done else [])
-        try:
-            while waiting:
-                self._next += await self._admit(waiting[0])
-                del waiting[0]
-        finally:
-            if waiting and isinstance(self._inner, MessageQueue):  # cancelled: the user gets them back
-                self._inner.steer[:0] = waiting
+        self._waiting = self._inner.steering() or (self._inner.follow_up() if is_done else [])
+        while self._waiting:
+            self._next += await self._admit(self._waiting[0])
+            del self._waiting[0]
         return bool(self._next)
+
+    def give_back(self) -> None:
+        """The run has ended: what it has not sent waits in the agent's queue again, to be judged once more."""
+        unsent = [message for message in self._next if not _is_of_hook(message)] + self._waiting
+        if unsent and isinstance(self._inner, MessageQueue):
+            self._inner.steer[:0] = unsent
 
     async def _admit(self, message: AppMessage) -> list[AppMessage]:
         if not isinstance(message, UserMessage):

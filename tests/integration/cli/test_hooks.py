@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -778,6 +779,34 @@ def test_a_message_that_is_queued_during_a_run_passes_the_same_guard(with_model:
     assert driver.finish() == 0
     assert "hunter2" not in json.dumps(newel.requests)
     assert "hunter2" not in newel.sessions[0].read_text()
+
+
+def test_queued_messages_survive_a_stop_while_a_hook_judges_them(with_model: Make, drive: Drive) -> None:
+    """Otherwise the ones that it has let through are gone, though no request has sent them."""
+    newel = with_model(
+        script(
+            scenario("go", bash("until [ -e on ]; do sleep 0.02; done"), DONE), scenario("again", DONE, DONE)
+        )
+    )
+    judging, judged = newel.home / "judging", newel.home / "judged"
+    os.mkfifo(judging)
+    judge = f"grep -q second && mkdir {judged} && echo > {judging} && exec sleep 100; exit 0"
+    users(newel, UserPromptSubmit=[group(hook(judge))])
+    driver = drive(newel)
+    driver.send(type="message", content="go")
+    driver.until("tool_execution_start")
+    for content in ("first", "second"):
+        driver.send(type="steer", content=content)
+        driver.until("queue_update")
+    (newel.project / "on").touch()
+    judging.read_text()  # until the hook judges the second one
+    driver.send(type="interrupt")
+    driver.until("agent_end")
+    driver.send(type="message", content="again")
+    driver.until("agent_end")
+    assert driver.finish() == 0
+    said = [message["content"] for message in newel.requests[-1]["messages"] if message["role"] == "user"]
+    assert said == ["go", "again", "first", "second"]
 
 
 def test_a_compaction_can_be_held_back_and_begins_the_session_anew(with_model: Make, drive: Drive) -> None:
