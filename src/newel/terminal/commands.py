@@ -19,6 +19,7 @@ from newel.text.slash_command import parse_command
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from newel.agent.messages import UserMessage
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.ui.terminal_ui import CommandUI
 
@@ -109,6 +110,11 @@ class CommandContext(msgspec.Struct, frozen=True):
 
     def say(self, text: str, code: str = "note") -> None:
         self.ui.renderer.note(text, code)
+
+    def put_back(self, message: UserMessage) -> None:
+        """Put a message into the input again, with its images: those whose markers are in its text are sent along."""
+        images = [attachment for attachment in message.attachments if attachment.type == "image"]
+        self.ui.restore_input(message.text, images)
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         """The position of the row that the user chose; None for none."""

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from newel.agent.messages import Attachment, UserMessage
+from newel.session.manager import SessionManager
+
 Open = Callable[..., Any]
 
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
@@ -87,6 +90,35 @@ def test_prompts_of_the_same_text_are_told_apart(open_terminal: Open) -> None:
     escape_twice(terminal)
     rows = list_after(terminal, "Back to before which prompt?").strip().splitlines()
     assert [row.strip(f"{MARK} ").split()[0] for row in rows[:2]] == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("command", "title", "said"),
+    [
+        ("/rewind", "Back to before which prompt?", "The conversation is back"),
+        ("/branch", "Go back to which message?", "New branch."),
+    ],
+    ids=["rewind", "branch"],
+)
+def test_a_prompt_goes_back_into_the_input_with_its_images(
+    open_terminal: Open, tmp_path: Path, command: str, title: str, said: str
+) -> None:
+    """Otherwise the model is sent the name of an image without the image, and nobody notices."""
+    image = Attachment("image", "image 12ab.png", "image/png", 4, "iVBO")
+    with SessionManager(directory=tmp_path / ".newel" / "sessions", cwd=str(tmp_path / "project")) as session:
+        session.start_session({})
+        session.append_message(UserMessage("what is [image 12ab]?", [image]))
+    terminal = open_terminal("rich", PROGRAM_SESSION=session.get_id())
+    terminal.wait_for("Resumed")
+    terminal.send(f"{command}\r")
+    terminal.wait_for(title)
+    terminal.send("\r")
+    terminal.wait_for(said)
+    terminal.send(" Say it.\r")
+    terminal.wait_for("You said: what is [image 12ab]? Say it.")
+    path = session.get_file_path()
+    assert path is not None
+    assert path.read_text().count('"fileName":"image 12ab.png"') == 2
 
 
 def test_the_conversation_alone_goes_back_and_the_files_stay(open_terminal: Open, project: Path) -> None:

@@ -62,7 +62,7 @@ async def rewind(context: CommandContext, _: str) -> None:
         return
     if what != FILES:
         context.agent.branch(prompt.entry.parent_id)
-        context.ui.restore_input(prompt.message.text)
+        context.put_back(prompt.message)
         context.say("The conversation is back before this prompt. What was said later is kept: /branch.")
 
 

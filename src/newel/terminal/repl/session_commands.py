@@ -121,7 +121,7 @@ async def branch(context: CommandContext, _: str) -> None:
     entry, message = entries[picked]
     if isinstance(message, UserMessage):
         agent.branch(entry.parent_id)
-        context.ui.restore_input(message.text)
+        context.put_back(message)
     else:
         agent.branch(message.id)
     context.say("New branch. Later messages stay in the session: /branch.")
