@@ -217,7 +217,9 @@ class SessionManager:
     def set_name(self, name: str) -> None:
         """Name the session; an empty name removes the name."""
         line = plain_line(name)
-        if self.has_data():
+        if (
+            self.has_data() or self._appender is not None
+        ):  # else it is written with the first line of the file
             self._write(NameLine(line))
         self._name = line or None
 

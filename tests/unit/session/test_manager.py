@@ -197,6 +197,17 @@ def test_a_name_given_before_the_first_message_is_stored(opened: Open) -> None:
     assert opened(continue_=True).get_name() is None
 
 
+def test_a_name_given_while_the_first_message_waits_is_stored(opened: Open) -> None:
+    """The file is there by then, as what waits is kept in it."""
+    session = opened()
+    session.start_session({})
+    session.queue(QueuedLine("1", "hello"))
+    session.set_name("stairs")
+    said(session, "hello")
+    session.close()
+    assert opened(continue_=True).get_name() == "stairs"
+
+
 def test_a_branch_continues_from_its_message_and_keeps_the_later_ones(opened: Open) -> None:
     session = opened()
     one, two, three = said(session, "one", "two", "three")
