@@ -40,7 +40,7 @@ def add_message(earlier: SessionTotals, message: AppMessage) -> SessionTotals:
         case ToolResultMessage(usage=used, cost=price) if used.total:
             pass
         case CustomMessage(name=name, data={"usage": counted, **rest}) if name == COMPACTION:
-            used, price = msgspec.convert(counted, Usage), rest.get("cost")
+            used, price = msgspec.convert(counted, Usage), msgspec.convert(rest.get("cost"), float | None)
         case _:
             return earlier
     cost = earlier.cost if price is None else (earlier.cost or 0.0) + price

@@ -67,10 +67,14 @@ def texts(messages: list[AppMessage]) -> list[str]:
             ["line 3: ignored: it branches from a message that does not exist"],
         ),
         (ONE, ["line 3: skipped: it repeats an earlier message"]),
+        (
+            raw_line({"role": "custom", "name": "compaction", "data": {"usage": {}, "cost": "a lot"}}),
+            ["line 3: cannot be read"],
+        ),
         (b"\n\r\n \t\n", []),
         (b'{"type":"from-the-future","x":[1]}\n', []),
     ],
-    ids=["nuls", "bytes", "shape", "depth", "values", "branch", "repeated", "blank", "unknown-type"],
+    ids=["nuls", "bytes", "shape", "depth", "values", "branch", "repeated", "cost", "blank", "unknown-type"],
 )
 def test_a_broken_line_hides_no_other(directory: Path, broken: bytes, found: list[str]) -> None:
     stored = read_session(file_of(directory, METADATA, ONE, broken, line("two")))
