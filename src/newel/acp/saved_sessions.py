@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -65,14 +65,15 @@ def fork_session(home: Path, params: p.OpenSessionParams) -> str:
 
 
 def delete_session(home: Path, session_id: str) -> None:
-    """Remove a session's file. Raises ``SessionInUse`` if another Newel has it open."""
+    """Remove the files of a session and of its subagents. Raises ``SessionInUse``, and then removes none, if another Newel has one open."""
     path = _find(home, session_id)
-    appender = Appender(path)
-    try:
-        path.unlink(missing_ok=True)
-    finally:
-        with suppress(OSError):
-            appender.release()
+    with ExitStack() as held:
+        sessions: list[Appender] = []
+        for file in (*paths.subagent_files(path), path):  # itself last: by it the others are found again
+            sessions.append(Appender(file))
+            held.callback(sessions[-1].release)
+        for session in sessions:
+            session.delete()
 
 
 def _find(home: Path, session_id: str) -> Path:

@@ -237,6 +237,22 @@ async def test_sessions_are_listed_closed_and_deleted(with_model: WithModel) -> 
     assert newel.sessions == []
 
 
+async def test_a_deleted_session_leaves_none_of_its_subagents(with_model: WithModel) -> None:
+    task = {"description": "count", "prompt": "count the lines"}
+    start = {"tool_calls": [{"function": {"name": "task", "arguments": task}}]}
+    scenarios = [
+        scenario("look around", start, {"content": "Done."}),
+        scenario("count the lines", {"content": "2."}),
+    ]
+    newel = with_model({"scenarios": [each["scenarios"][0] for each in scenarios]})
+    async with editing(newel) as ide:
+        await ide.new_session()
+        await ide.prompt("look around")
+        assert len(newel.sessions) == 2
+        await ide.request("session/delete", {"sessionId": ide.session})
+    assert newel.sessions == []
+
+
 async def test_a_session_continues_in_a_terminal_while_the_editor_is_open(with_model: WithModel) -> None:
     newel = with_model(scenario("hello", {"content": "Hello!"}))
     async with editing(newel) as ide:
