@@ -216,10 +216,10 @@ class AcpSession:
 
     async def _answer_with_session(self, blocks: Sequence[p.Content]) -> p.PromptResponse:
         """Hold the session's file for one prompt only: in between, the user may continue in a terminal, or in another client."""
-        if self._is_released:
-            self.agent.reopen()
-            self._is_released = False
         try:
+            if self._is_released:
+                self.agent.reopen()
+                self._is_released = False
             return await self._answer(blocks)
         except NewelError as error:  # some clients do not show the message of an error response
             self._say(str(error))

@@ -12,6 +12,7 @@ from acp import schema
 from acp.exceptions import RequestError
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
 
+from newel.session.manager import SessionManager
 from tests.acp_editor import editing, until_written
 from tests.forked import proxy
 from tests.processes import ends
@@ -251,6 +252,22 @@ async def test_a_deleted_session_leaves_none_of_its_subagents(with_model: WithMo
         assert len(newel.sessions) == 2
         await ide.request("session/delete", {"sessionId": ide.session})
     assert newel.sessions == []
+
+
+async def test_a_prompt_in_a_session_that_is_open_elsewhere_says_where(with_model: WithModel) -> None:
+    """Some editors do not show the message of an error response."""
+    newel = with_model(scenario("hello", {"content": "Hello!"}))
+    async with editing(newel) as ide:
+        await ide.new_session()
+        await ide.prompt("hello")
+        folder = newel.sessions[0].parent.parent
+        with (
+            SessionManager(directory=folder, cwd=str(newel.project), session=ide.session),
+            pytest.raises(RequestError, match="is open"),
+        ):
+            await ide.prompt("hello again")
+        assert "is open in another Newel (pid" in ide.editor.text()
+        assert (await ide.prompt("hello")).stop_reason == "end_turn"
 
 
 async def test_a_session_continues_in_a_terminal_while_the_editor_is_open(with_model: WithModel) -> None:
