@@ -16,7 +16,7 @@ from newel.app.review_limits import hunk_size
 from newel.fleet.changes import read_changes
 from newel.fleet.folder_cleaner import remove_leftovers
 from newel.fleet.folders import open_store
-from newel.fleet.proposals import FileEdit, JobChanges, propose_changes, session_of
+from newel.fleet.proposals import JobChanges, JobFileChange, propose_changes, session_of
 from newel.fleet.snapshot_repository import check_job
 from newel.jobs.engine import FINAL
 from newel.review.project import ProjectReview
@@ -47,7 +47,7 @@ async def read_job_changes(settings: Settings, engine: FleetEngine, placement: P
             f"`newel fleet cancel {job.id[:8]}` ends it."
         )
     snapshots = [event for event in await read_events(engine, job.id) if isinstance(event, FolderSnapshot)]
-    edits: list[FileEdit] = []
+    edits: list[JobFileChange] = []
     if len(snapshots) > 1:
         store = open_store(settings.fleet.find_store(os.environ))
         await anyio.to_thread.run_sync(remove_leftovers, settings.home / "fleet")

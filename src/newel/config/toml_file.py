@@ -50,7 +50,7 @@ def read_toml(path: Path, data: bytes, defaults: S) -> LoadedToml[S]:
         written, text = parse_toml(data)
     except TomlError as error:
         return unreadable(error.line, str(error))
-    reader = _Reader(path, text)
+    reader = _TomlReader(path, text)
     return LoadedToml(reader.section(defaults, written, ()), written, reader.problems)
 
 
@@ -77,7 +77,7 @@ def parse_toml(data: bytes) -> tuple[dict[str, Any], str]:
         raise TomlError(match["what"] if match else str(error), line) from error
 
 
-class _Reader:
+class _TomlReader:
     """Takes the valid values, and reports all others."""
 
     def __init__(self, path: Path, text: str) -> None:

@@ -71,7 +71,7 @@ async def find_instructions(
     sources = await _of_user(home, claude)
     root, paths = await _of_project(workspace)
     sources += [_Source(workspace, path, root) for path in paths]
-    reader = _Reader(max_bytes, is_private)
+    reader = _InstructionsReader(max_bytes, is_private)
     for source in sources:
         head = await reader.read(source)
         if head is not None and PurePosixPath(source.path).name == OF_CLAUDE:
@@ -84,7 +84,7 @@ async def find_instructions(
     return reader.found
 
 
-class _Reader:
+class _InstructionsReader:
     """Reads files one after the other, each at most once, until the bytes are used up."""
 
     def __init__(self, max_bytes: int, is_private: IsPrivate) -> None:

@@ -26,19 +26,19 @@ class AlreadyProposed(NewelError, code="already_proposed"):
     """The changes of a job are proposed once: a second time, what the user has rejected would be back."""
 
 
-class FileState(NamedTuple):
+class JobFile(NamedTuple):
     """A file's content, or where a link leads, and its mode, with the file type bits unless it is a regular file."""
 
     data: bytes
     mode: int
 
 
-class FileEdit(NamedTuple):
+class JobFileChange(NamedTuple):
     """A file before a job and after it; None if there was none. ``path`` is relative to the project, with ``/``."""
 
     path: str
-    before: FileState | None
-    after: FileState | None
+    before: JobFile | None
+    after: JobFile | None
 
 
 def session_of(job: str) -> str:
@@ -52,7 +52,7 @@ class JobChanges(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     session: str
     title: str
-    edits: Sequence[FileEdit]
+    edits: Sequence[JobFileChange]
 
 
 async def propose_changes(project: ProjectReview, changes: JobChanges, size: HunkSize) -> list[str]:
@@ -96,5 +96,5 @@ def _is_valid(root: str, path: str, notices: list[str]) -> bool:
     return True
 
 
-def _snapshot(state: FileState | None) -> FileSnapshot | None:
+def _snapshot(state: JobFile | None) -> FileSnapshot | None:
     return None if state is None else FileSnapshot(hashlib.sha256(state.data).hexdigest(), state.mode)

@@ -14,7 +14,7 @@ from newel.agent.errors import NewelError
 from newel.app.fleet_changes import JobNotEnded, read_job_changes
 from newel.config.settings import Flags, load_settings
 from newel.fleet.errors import SnapshotError
-from newel.fleet.proposals import AlreadyProposed, FileEdit, FileState, JobChanges, propose_changes
+from newel.fleet.proposals import AlreadyProposed, JobChanges, JobFile, JobFileChange, propose_changes
 from newel.jobs.engine import Job, JobState
 from newel.jobs.placement import Placement
 from newel.review.decide import decide, load_pending, select_hunks, write
@@ -41,12 +41,12 @@ def project(tmp_path: Path) -> Iterator[ProjectReview]:
         yield ProjectReview(ledger, LocalWorkspace(str(folder)))
 
 
-def changes(*edits: FileEdit, run: str = "job1") -> JobChanges:
+def changes(*edits: JobFileChange, run: str = "job1") -> JobChanges:
     return JobChanges(run=run, session="s", title="Type the importer", edits=edits)
 
 
-def text(*lines: str, mode: int = 0o644) -> FileState:
-    return FileState("".join(lines).encode(), mode)
+def text(*lines: str, mode: int = 0o644) -> JobFile:
+    return JobFile("".join(lines).encode(), mode)
 
 
 async def keep_all(project: ProjectReview) -> None:
@@ -62,7 +62,7 @@ async def test_a_change_waits_and_is_written_once_it_is_kept(project: ProjectRev
     after = [*LINES]
     after[3], after[30] = "three\n", "thirty\n"
     notices = await propose_changes(
-        project, changes(FileEdit("a.py", text(*LINES), text(*after))), HunkSize()
+        project, changes(JobFileChange("a.py", text(*LINES), text(*after))), HunkSize()
     )
     assert notices == []
     assert file.read_text() == "".join(LINES)
@@ -77,7 +77,7 @@ async def test_lines_that_the_user_has_changed_meanwhile_stay(project: ProjectRe
     file.write_text("".join(mine))
     after = [*LINES]
     after[3] = "three\n"
-    await propose_changes(project, changes(FileEdit("a.py", text(*LINES), text(*after))), HunkSize())
+    await propose_changes(project, changes(JobFileChange("a.py", text(*LINES), text(*after))), HunkSize())
     await keep_all(project)
     merged = [*mine]
     merged[3] = "three\n"
@@ -91,10 +91,10 @@ async def test_new_removed_and_executable_files_and_links(project: ProjectReview
     await propose_changes(
         project,
         changes(
-            FileEdit("new/deep.py", None, text("new\n")),
-            FileEdit("old.py", text("old\n"), None),
-            FileEdit("run.sh", text("echo\n"), text("echo\n", mode=0o755)),
-            FileEdit("link", None, FileState(b"new/deep.py", stat.S_IFLNK | 0o777)),
+            JobFileChange("new/deep.py", None, text("new\n")),
+            JobFileChange("old.py", text("old\n"), None),
+            JobFileChange("run.sh", text("echo\n"), text("echo\n", mode=0o755)),
+            JobFileChange("link", None, JobFile(b"new/deep.py", stat.S_IFLNK | 0o777)),
         ),
         HunkSize(),
     )
@@ -107,7 +107,7 @@ async def test_new_removed_and_executable_files_and_links(project: ProjectReview
 
 
 async def test_what_was_decided_does_not_come_back(project: ProjectReview) -> None:
-    edit = FileEdit("a.py", None, text("new\n"))
+    edit = JobFileChange("a.py", None, text("new\n"))
     await propose_changes(project, changes(edit), HunkSize())
     await decide(project, select_hunks(await load_pending(project), [], "reject", every=True))
     with pytest.raises(AlreadyProposed, match="proposed here already"):
@@ -120,7 +120,7 @@ async def test_what_was_decided_does_not_come_back(project: ProjectReview) -> No
 )
 async def test_a_path_that_leads_out_is_not_proposed(project: ProjectReview, path: str) -> None:
     """It comes from an agent on another machine."""
-    notices = await propose_changes(project, changes(FileEdit(path, None, text("x\n"))), HunkSize())
+    notices = await propose_changes(project, changes(JobFileChange(path, None, text("x\n"))), HunkSize())
     assert len(notices) == 1
     assert not project.ledger.paths()
 

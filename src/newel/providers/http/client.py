@@ -227,7 +227,7 @@ class HttpClient:
         self._is_local = socket is None and is_loopback(self._base_url)
         self._display_name = display_name
         self._headers = _check_headers(headers)
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, _RequestTarget] = {}
         self._timeout = timeout
         self._pool: httpcore2.AsyncConnectionPool | None = None
         self._timeouts = {
@@ -280,7 +280,7 @@ class HttpClient:
                 raise
         return await pool.handle_async_request(request)
 
-    def _target(self, path: str) -> _Target:
+    def _target(self, path: str) -> _RequestTarget:
         """Return what all requests for a path share."""
         if path not in self._targets:
             url = self._url(path)
@@ -288,7 +288,7 @@ class HttpClient:
                 (name.encode(), value.encode())
                 for name, value in (ENCODINGS | self._headers | _default_headers(url)).items()
             ]
-            self._targets[path] = _Target(request_url(url), headers, self.display_url(path))
+            self._targets[path] = _RequestTarget(request_url(url), headers, self.display_url(path))
         return self._targets[path]
 
     def _url(self, path: str) -> str:
@@ -308,7 +308,7 @@ class HttpClient:
         return self._pool
 
 
-class _Target(msgspec.Struct, frozen=True):
+class _RequestTarget(msgspec.Struct, frozen=True):
     """URL and headers of a request, and the URL for messages."""
 
     target: httpcore2.URL

@@ -41,7 +41,7 @@ FAILED = ("failed", "cancelled")
 FILTERED = "content_filter"
 
 
-class _Item:
+class _OutputItem:
     """An output item, as far as it has come. ``index`` is its place in the output, None if the server did not say."""
 
     def __init__(self, kind: str, item_id: str, index: int | None) -> None:
@@ -84,10 +84,10 @@ class ResponsesAccumulator:
     def __init__(self, tools: Sequence[ToolSpec], endpoint: EndpointDescription) -> None:
         self._tools = ToolIndex(tools)
         self._endpoint = endpoint
-        self._items: list[_Item] = []
-        self._by_id: dict[tuple[str, str], _Item] = {}
-        self._by_index: dict[tuple[str, int], _Item] = {}
-        self._latest: dict[str, _Item] = {}
+        self._items: list[_OutputItem] = []
+        self._by_id: dict[tuple[str, str], _OutputItem] = {}
+        self._by_index: dict[tuple[str, int], _OutputItem] = {}
+        self._latest: dict[str, _OutputItem] = {}
         self._calls = 0
         self._usage = Usage()
         self._status = ""
@@ -154,7 +154,7 @@ class ResponsesAccumulator:
             return "length"
         return "toolUse" if self._calls else "stop"
 
-    def _finish_calls(self) -> list[tuple[_Item, ToolCall]]:
+    def _finish_calls(self) -> list[tuple[_OutputItem, ToolCall]]:
         """Return the calls. An incomplete response ended within the last call or right after it, so that one must not run."""
         items = [item for item in self._items if item.kind == CALL]
         used: set[str] = set()
@@ -241,7 +241,7 @@ class ResponsesAccumulator:
 
     # -- items -----------------------------------------------------------------------------------
 
-    def _item_of(self, entry: dict[str, Any], index: int | None, *, is_new: bool) -> _Item | None:
+    def _item_of(self, entry: dict[str, Any], index: int | None, *, is_new: bool) -> _OutputItem | None:
         """Return the item that an entry describes, or a new one; None for a kind that we did not ask for."""
         kind, item_id = as_str(entry.get("type")), as_str(entry.get("id"))
         if kind not in KINDS:
@@ -252,20 +252,20 @@ class ResponsesAccumulator:
             return self._new(kind, item_id, index)
         return self._open(kind, item_id, index) or self._new(kind, item_id, index)
 
-    def _known(self, entry: dict[str, Any]) -> _Item | None:
+    def _known(self, entry: dict[str, Any]) -> _OutputItem | None:
         """Return the item with the id, or the call id, of an entry."""
         kind = as_str(entry.get("type"))
         names = [name for key in ("id", "call_id") if (name := as_str(entry.get(key)))]
         return next((item for name in names if (item := self._by_id.get((kind, name)))), None)
 
-    def _find(self, kind: str, fields: dict[str, Any]) -> _Item:
+    def _find(self, kind: str, fields: dict[str, Any]) -> _OutputItem:
         """Return the item that an event belongs to, or a new one."""
         item_id, index = as_str(fields.get("item_id")), _index(fields)
         if item_id and (item := self._by_id.get((kind, item_id))):
             return item
         return self._open(kind, item_id, index) or self._new(kind, item_id, index)
 
-    def _open(self, kind: str, item_id: str, index: int | None) -> _Item | None:
+    def _open(self, kind: str, item_id: str, index: int | None) -> _OutputItem | None:
         """Return the incomplete item at an index, or the latest one if the server does not tell its items apart."""
         if index is not None and (item := self._by_index.get((kind, index))) and not item.is_done:
             return item
@@ -275,8 +275,8 @@ class ResponsesAccumulator:
         is_vague = (item.index is None or index is None) and not (item.id and item_id)
         return item if is_vague else None
 
-    def _new(self, kind: str, item_id: str, index: int | None) -> _Item:
-        item = _Item(kind, item_id, index)
+    def _new(self, kind: str, item_id: str, index: int | None) -> _OutputItem:
+        item = _OutputItem(kind, item_id, index)
         if kind == CALL:
             if self._calls >= MAX_CALLS:
                 raise BadResponse(
@@ -292,7 +292,7 @@ class ResponsesAccumulator:
             self._by_index[kind, index] = item
         return item
 
-    def _update(self, item: _Item, entry: dict[str, Any]) -> list[Delta]:
+    def _update(self, item: _OutputItem, entry: dict[str, Any]) -> list[Delta]:
         """Take over an item's fields, and the rest of its content."""
         item.id = as_str(entry.get("id")) or item.id
         item.is_cut = item.is_cut or entry.get("status") == "incomplete"
@@ -311,7 +311,7 @@ class ResponsesAccumulator:
                 return self._add_rest(item, text)
         return []
 
-    def _update_call(self, item: _Item, entry: dict[str, Any]) -> list[Delta]:
+    def _update_call(self, item: _OutputItem, entry: dict[str, Any]) -> list[Delta]:
         if call_id := as_str(entry.get("call_id")):
             item.call_id = call_id
             self._by_id.setdefault((CALL, call_id), item)
@@ -337,34 +337,34 @@ class ResponsesAccumulator:
         item.part = part
         return self._think(item, "summary", text)
 
-    def _think(self, item: _Item, source: str, text: str) -> list[Delta]:
+    def _think(self, item: _OutputItem, source: str, text: str) -> list[Delta]:
         if not text or item.source not in ("", source):
             return []
         item.source = source
         return self._add(item, text)
 
-    def _add_arguments(self, item: _Item, value: object) -> list[Delta]:
+    def _add_arguments(self, item: _OutputItem, value: object) -> list[Delta]:
         piece = _arguments_text(value)
         if not piece:
             return []
         item.add(piece)
         return [ToolCallDelta(index=item.position, delta=piece)]
 
-    def _add_rest(self, item: _Item, text: str) -> list[Delta]:
+    def _add_rest(self, item: _OutputItem, text: str) -> list[Delta]:
         """Add what has not come before of a whole text. Nothing, if it differs from the deltas, which were shown already, or if
         the text of a later item was.
         """
         latest = self._latest[item.kind]
         return [] if latest is not item and latest.size else self._add(item, _rest(item, text))
 
-    def _add(self, item: _Item, text: str) -> list[Delta]:
+    def _add(self, item: _OutputItem, text: str) -> list[Delta]:
         if not text:
             return []
         item.add(text)
         return [TextDelta(text) if item.kind == MESSAGE else ThinkingDelta(text)]
 
 
-def _rest(item: _Item, text: str) -> str:
+def _rest(item: _OutputItem, text: str) -> str:
     """Return what has not come before of a whole text; nothing if it differs from what has come."""
     if len(text) <= item.size:
         return ""
@@ -382,7 +382,7 @@ def _arguments_text(value: object) -> str:
     return to_json(cast("object", value)).decode() if isinstance(value, dict | list) else as_str(value)
 
 
-def _sign(item: _Item, following: _Item | None) -> str | None:
+def _sign(item: _OutputItem, following: _OutputItem | None) -> str | None:
     if not item.id:
         return None
     text = following if following and following.kind == MESSAGE and following.size else None

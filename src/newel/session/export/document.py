@@ -32,7 +32,7 @@ class ProseBlock(Wire, frozen=True):
     text: str
 
 
-class Section(Wire, frozen=True):
+class DetailsSection(Wire, frozen=True):
     """Preformatted text; ``info`` is its language."""
 
     label: str
@@ -44,7 +44,7 @@ class DetailsBlock(Wire, frozen=True):
     """A block that is collapsed at first. ``mark`` is empty, or a problem in a word or two."""
 
     summary: str
-    sections: list[Section]
+    sections: list[DetailsSection]
     mark: str = ""
 
 
@@ -128,7 +128,9 @@ def _user_parts(message: UserMessage) -> Iterator[Part]:
         if attachment.type == "image":
             yield ImageContent(attachment.content, attachment.mime_type)
         else:
-            sections = [Section("Text", attachment.extracted_text)] if attachment.extracted_text else []
+            sections = (
+                [DetailsSection("Text", attachment.extracted_text)] if attachment.extracted_text else []
+            )
             yield DetailsBlock(f"{attachment.file_name} ({attachment.size:,} bytes)", sections)
 
 
@@ -139,16 +141,16 @@ def _parts(message: AssistantMessage, answers: dict[str, ToolResultMessage]) -> 
                 yield ProseBlock(piece.text)
             case ThinkingContent():
                 if piece.thinking:  # else only a signature
-                    yield DetailsBlock("Thinking", [Section("", piece.thinking)])
+                    yield DetailsBlock("Thinking", [DetailsSection("", piece.thinking)])
             case ToolCall():
                 yield from _call(piece, answers.get(piece.id))
     if message.error_message:
-        yield DetailsBlock("Error", [Section("", message.error_message)], mark=message.stop_reason)
+        yield DetailsBlock("Error", [DetailsSection("", message.error_message)], mark=message.stop_reason)
 
 
 def _call(call: ToolCall, answer: ToolResultMessage | None) -> Iterator[Part]:
     first = next((value for value in call.arguments.values() if isinstance(value, str)), "")
-    sections = [Section("Arguments", _json(call.arguments), "json")]
+    sections = [DetailsSection("Arguments", _json(call.arguments), "json")]
     mark = "no result" if answer is None else "failed" if answer.is_error else ""
     if answer is not None:
         sections += [*_activity(answer), *_output(answer)]
@@ -157,25 +159,25 @@ def _call(call: ToolCall, answer: ToolResultMessage | None) -> Iterator[Part]:
         yield from answer.images
 
 
-def _output(result: ToolResultMessage) -> list[Section]:
+def _output(result: ToolResultMessage) -> list[DetailsSection]:
     diff: Any = result.details.get("diff")
-    sections = [Section("Output", result.output)]
-    return [*sections, Section("Diff", diff, "diff")] if isinstance(diff, str) and diff else sections
+    sections = [DetailsSection("Output", result.output)]
+    return [*sections, DetailsSection("Diff", diff, "diff")] if isinstance(diff, str) and diff else sections
 
 
-def _activity(result: ToolResultMessage) -> list[Section]:
+def _activity(result: ToolResultMessage) -> list[DetailsSection]:
     """What a subagent did, and where to look at all of it."""
     lines = [as_str(line) for line in as_list(result.details.get("log"))]
     session = as_str(result.details.get("session"))
     more = [f"newel export {session}"] if lines and session else []
-    return [Section("Subagent", "\n".join(lines + more))] if lines else []
+    return [DetailsSection("Subagent", "\n".join(lines + more))] if lines else []
 
 
 def _custom_block(message: CustomMessage) -> DetailsBlock:
     summary: Any = message.data.get("summary")
     if isinstance(summary, str):
-        return DetailsBlock(message.name, [Section("Summary", summary)])
-    return DetailsBlock(message.name, [Section("Data", _json(message.data), "json")])
+        return DetailsBlock(message.name, [DetailsSection("Summary", summary)])
+    return DetailsBlock(message.name, [DetailsSection("Data", _json(message.data), "json")])
 
 
 def _json(value: object) -> str:

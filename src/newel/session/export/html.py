@@ -8,9 +8,9 @@ import re
 from newel.agent.messages import ImageContent
 from newel.session.export.document import (
     DetailsBlock,
+    DetailsSection,
     Part,
     ProseBlock,
-    Section,
     facts,
     split_blocks,
     title,
@@ -90,7 +90,7 @@ def _details(part: DetailsBlock) -> str:
     )
 
 
-def _section(section: Section) -> str:
+def _section(section: DetailsSection) -> str:
     label = f'<div class="label">{html.escape(section.label)}</div>' if section.label else ""
     text = plain_text(section.text)
     return label + (_diff(text) if section.info == "diff" else _code(text))

@@ -73,7 +73,7 @@ def _without_marks(url: str) -> str:
     return url
 
 
-class _Item(ListItem):
+class _ListItem(ListItem):
     """An item of a list, and of a list of tasks with its box in place of the bullet."""
 
     bullet = "•"
@@ -92,11 +92,11 @@ class _Item(ListItem):
                 yield segment
 
 
-class _DoneItem(_Item):
+class _DoneListItem(_ListItem):
     bullet = "☑"
 
 
-class _OpenItem(_Item):
+class _OpenListItem(_ListItem):
     bullet = "☐"
 
 
@@ -168,9 +168,9 @@ class StreamingMarkdown(Markdown):
         **Markdown.elements,
         "heading_open": _Heading,
         "paragraph_open": _Paragraph,
-        "list_item_open": _Item,
-        "done_item_open": _DoneItem,
-        "open_item_open": _OpenItem,
+        "list_item_open": _ListItem,
+        "done_item_open": _DoneListItem,
+        "open_item_open": _OpenListItem,
         "fence": _Code,
         "code_block": _Code,
         "table_open": _Table,

@@ -67,7 +67,7 @@ class _RequestRefused(Exception):
         self.status = status
 
 
-class _Target(NamedTuple):
+class _ProxyTarget(NamedTuple):
     host: str
     port: int
     head: bytes
@@ -133,7 +133,7 @@ class NetworkProxy:
                             await server.send(rest)
                     await _relay(client, server)
 
-    async def _connect(self, target: _Target) -> ByteStream:
+    async def _connect(self, target: _ProxyTarget) -> ByteStream:
         """Connect to a server that is allowed. Raises ``_RequestRefused``."""
         rules = [domain for domain in self._domains() if domain.matches(target.host, target.port)]
         if not (rules or await self._allows(target.rule)):
@@ -175,20 +175,20 @@ async def _read_head(client: ByteStream) -> tuple[bytes, bytes]:
     return head + b"\r\n\r\n", rest
 
 
-def _parse_head(head: bytes) -> _Target:
+def _parse_head(head: bytes) -> _ProxyTarget:
     """Raises ``_RequestRefused``."""
     line, _, headers = head.partition(b"\r\n")
     try:
         method, address, version = line.decode("ascii").split(" ")
         if method == "CONNECT":
             host, _, port = address.rpartition(":")
-            return _Target(parse_host(host), _port(port), b"")
+            return _ProxyTarget(parse_host(host), _port(port), b"")
         return _plain_target(method, address, version, headers)
     except ValueError as error:
         raise _RequestRefused("400 Bad Request", f"The request is not understood: {error}.\n") from error
 
 
-def _plain_target(method: str, address: str, version: str, headers: bytes) -> _Target:
+def _plain_target(method: str, address: str, version: str, headers: bytes) -> _ProxyTarget:
     """That of a request for an ``http://`` address. Raises ``ValueError``."""
     url = urlsplit(address)
     if url.scheme != "http" or not url.hostname or version not in {"HTTP/1.0", "HTTP/1.1"}:
@@ -196,7 +196,7 @@ def _plain_target(method: str, address: str, version: str, headers: bytes) -> _T
     host = parse_host(f"[{url.hostname}]" if ":" in url.hostname else url.hostname)
     path = "/".join(address.split("/", 3)[3:])
     request = f"{method} /{path} {version}\r\n".encode()
-    return _Target(host, url.port or 80, request + _forwarded(headers))
+    return _ProxyTarget(host, url.port or 80, request + _forwarded(headers))
 
 
 def _port(text: str) -> int:

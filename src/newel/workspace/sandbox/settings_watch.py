@@ -43,7 +43,7 @@ OF_GIT: Final = ("config", "config.worktree", "commondir", "hooks", "info/attrib
 MAX_FILES: Final = 2_000
 """Files that are watched."""
 
-FileState = tuple[int, int, int]
+FileStamp = tuple[int, int, int]
 """The inode, the size and the time of the last change of any kind, which no program can set."""
 
 
@@ -108,9 +108,9 @@ class SettingsWatch(DelegatingWorkspace[Workspace]):
         return [*names[:MAX_NAMED], *["…"] * (len(names) > MAX_NAMED)]
 
 
-def _states(paths: Iterable[str]) -> dict[str, FileState]:
+def _states(paths: Iterable[str]) -> dict[str, FileStamp]:
     """The files at and below paths of this machine; of a folder of git those that run programs."""
-    found: dict[str, FileState] = {}
+    found: dict[str, FileStamp] = {}
     for path in paths:
         is_of_git = os.path.lexists(f"{path}/HEAD")
         for part in [f"{path}/{name}" for name in OF_GIT] if is_of_git else [path]:
