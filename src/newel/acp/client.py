@@ -9,6 +9,20 @@ from typing import Final
 import anyio
 
 from newel.acp import protocol as p
+from newel.acp.client_methods import (
+    CreateTerminalParams,
+    CreateTerminalResult,
+    ExitStatus,
+    PermissionOption,
+    PermissionOutcome,
+    PermissionParams,
+    PermissionResult,
+    ReadFileParams,
+    ReadFileResult,
+    TerminalOutputResponse,
+    TerminalParams,
+    WriteFileParams,
+)
 from newel.acp.json_rpc import METHOD_NOT_FOUND, JsonRpcConnection, JsonRpcError
 from newel.agent.errors import NewelError
 
@@ -33,11 +47,11 @@ class SessionClient:
         self._connection.notify("session/update", p.SessionUpdate(session_id=self.session_id, update=update))
 
     async def request_permission(
-        self, call: p.CallFields, options: list[p.PermissionOption]
-    ) -> p.PermissionOutcome:
+        self, call: p.CallFields, options: list[PermissionOption]
+    ) -> PermissionOutcome:
         """Raises ``JsonRpcError`` and ``PeerGone``."""
-        params = p.PermissionParams(session_id=self.session_id, tool_call=call, options=options)
-        result = await self._connection.request("session/request_permission", params, p.PermissionResult)
+        params = PermissionParams(session_id=self.session_id, tool_call=call, options=options)
+        result = await self._connection.request("session/request_permission", params, PermissionResult)
         return result.outcome
 
     # -- files ------------------------------------------------------------------------------------
@@ -46,9 +60,9 @@ class SessionClient:
         """The text of a file as the user sees it; None if the client cannot tell."""
         if not self.capabilities.reads:
             return None
-        params = p.ReadFileParams(session_id=self.session_id, path=path)
+        params = ReadFileParams(session_id=self.session_id, path=path)
         try:
-            result = await self._connection.request("fs/read_text_file", params, p.ReadFileResult)
+            result = await self._connection.request("fs/read_text_file", params, ReadFileResult)
         except JsonRpcError:  # it is not open there, or outside of the editor's folders: the disk has it
             return None
         return result.content
@@ -57,7 +71,7 @@ class SessionClient:
         """Let the client write a file; False if it has no such method. ``on_answer`` is called when it has answered, also if this is
         cancelled before. Raises ``JsonRpcError`` if it refuses.
         """
-        params = p.WriteFileParams(session_id=self.session_id, path=path, content=text)
+        params = WriteFileParams(session_id=self.session_id, path=path, content=text)
         try:
             await self._connection.request("fs/write_text_file", params, object, on_answer)
         except JsonRpcError as error:
@@ -68,10 +82,10 @@ class SessionClient:
 
     # -- terminals --------------------------------------------------------------------------------
 
-    async def _create(self, params: p.CreateTerminalParams) -> Terminal:
+    async def _create(self, params: CreateTerminalParams) -> Terminal:
         # a cancelled one would run, and nobody would know its id
         with anyio.fail_after(CREATE_S, shield=True):
-            created = await self._connection.request("terminal/create", params, p.CreateTerminalResult)
+            created = await self._connection.request("terminal/create", params, CreateTerminalResult)
             return Terminal(self._connection, self.session_id, created.terminal_id)
 
     @asynccontextmanager
@@ -81,7 +95,7 @@ class SessionClient:
         """A terminal of the client, released at the end, which also kills its command. Raises ``JsonRpcError``, and
         ``TimeoutError`` if the client does not answer.
         """
-        params = p.CreateTerminalParams(
+        params = CreateTerminalParams(
             session_id=self.session_id,
             command=command,
             args=args,
@@ -103,13 +117,13 @@ class Terminal:
     def __init__(self, connection: JsonRpcConnection, session_id: str, terminal_id: str) -> None:
         self.id = terminal_id
         self._connection = connection
-        self._params = p.TerminalParams(session_id=session_id, terminal_id=terminal_id)
+        self._params = TerminalParams(session_id=session_id, terminal_id=terminal_id)
 
-    async def output(self) -> p.TerminalOutput:
-        return await self._connection.request("terminal/output", self._params, p.TerminalOutput)
+    async def output(self) -> TerminalOutputResponse:
+        return await self._connection.request("terminal/output", self._params, TerminalOutputResponse)
 
-    async def wait(self) -> p.ExitStatus:
-        return await self._connection.request("terminal/wait_for_exit", self._params, p.ExitStatus)
+    async def wait(self) -> ExitStatus:
+        return await self._connection.request("terminal/wait_for_exit", self._params, ExitStatus)
 
     async def kill(self) -> None:
         await self._connection.request("terminal/kill", self._params, object)

@@ -8,6 +8,7 @@ from typing import Final
 
 from newel.acp import protocol as p
 from newel.acp.client import SessionClient
+from newel.acp.client_methods import PermissionOption
 from newel.acp.json_rpc import JsonRpcError, PeerGone
 from newel.acp.updates import KINDS, UpdateTranslator, diffs, fenced, title_of_call
 from newel.agent.messages import new_id
@@ -15,18 +16,18 @@ from newel.permissions.approval import Approval, ApprovalRequest
 from newel.text.sanitize import escape_invisible, escape_line
 
 OPTIONS: Final = [
-    p.PermissionOption(option_id="once", name="Allow", kind="allow_once"),
-    p.PermissionOption(option_id="always", name="Always allow exactly this", kind="allow_always"),
-    p.PermissionOption(option_id="no", name="Reject", kind="reject_once"),
-    p.PermissionOption(option_id="never", name="Always reject exactly this", kind="reject_always"),
+    PermissionOption(option_id="once", name="Allow", kind="allow_once"),
+    PermissionOption(option_id="always", name="Always allow exactly this", kind="allow_always"),
+    PermissionOption(option_id="no", name="Reject", kind="reject_once"),
+    PermissionOption(option_id="never", name="Always reject exactly this", kind="reject_always"),
 ]
 
-FOR_NOW: Final = p.PermissionOption(option_id="once", name="Allow for this session", kind="allow_once")
+FOR_NOW: Final = PermissionOption(option_id="once", name="Allow for this session", kind="allow_once")
 """The answer ``once`` about a server."""
 
 YES_NO: Final = [
-    p.PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
-    p.PermissionOption(option_id="no", name="No", kind="reject_once"),
+    PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
+    PermissionOption(option_id="no", name="No", kind="reject_once"),
 ]
 
 NEVER: Final = "never run exactly this call in this session."
@@ -36,12 +37,12 @@ _DIFF: Final = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 NOBODY: Final = Approval("nobody")
 
 
-def _options(request: ApprovalRequest) -> list[p.PermissionOption]:
+def _options(request: ApprovalRequest) -> list[PermissionOption]:
     if not request.offer:
         return OPTIONS
     name = f"Always allow in this project: {escape_line(request.offer)}"
     once, always, no, never = OPTIONS
-    rule = p.PermissionOption(option_id="rule", name=name, kind="allow_always")
+    rule = PermissionOption(option_id="rule", name=name, kind="allow_always")
     return [FOR_NOW, rule, no] if request.kind == "server" else [once, always, rule, no, never]
 
 

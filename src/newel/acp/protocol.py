@@ -1,7 +1,8 @@
-"""Version 1 of the Agent Client Protocol on the wire: the parameters that clients send, and what Newel sends.
+"""Version 1 of the Agent Client Protocol on the wire: the parameters that clients send, and what Newel answers and shows. What Newel asks
+of a client is in ``client_methods``.
 
 The source is the protocol's JSON schema. Only what Newel reads or writes is here: unknown fields of a client are ignored. Field
-names are camelCase on the wire. Another version of the protocol would be another module like this one.
+names are camelCase on the wire. Another version of the protocol would be other modules like these.
 """
 
 from __future__ import annotations
@@ -434,70 +435,3 @@ class PromptUsage(Acp, frozen=True, omit_defaults=False):
 class PromptResponse(Acp, frozen=True):
     stop_reason: StopReason
     usage: PromptUsage | None = None
-
-
-# -- requests to the client -----------------------------------------------------------------------
-
-
-class PermissionOption(Acp, frozen=True):
-    option_id: str
-    name: str
-    kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
-
-
-class PermissionParams(SessionParams, frozen=True):
-    tool_call: CallFields
-    options: list[PermissionOption]
-
-
-class PermissionOutcome(Acp, frozen=True):
-    outcome: Literal["selected", "cancelled"]
-    option_id: str | None = None
-
-
-class PermissionResult(Acp, frozen=True):
-    outcome: PermissionOutcome
-
-
-class ReadFileParams(SessionParams, frozen=True):
-    path: str
-
-
-class ReadFileResult(Acp, frozen=True):
-    content: str
-
-
-class WriteFileParams(SessionParams, frozen=True):
-    path: str
-    content: str
-
-
-class CreateTerminalParams(SessionParams, frozen=True):
-    """``output_byte_limit`` keeps the end of the output."""
-
-    command: str
-    args: list[str]
-    env: list[NameAndValue]
-    cwd: str
-    output_byte_limit: int
-
-
-class CreateTerminalResult(Acp, frozen=True):
-    terminal_id: str
-
-
-class TerminalParams(SessionParams, frozen=True):
-    terminal_id: str
-
-
-class ExitStatus(Acp, frozen=True):
-    """How a command ended: its exit code, or the name of a signal. Both are None if the client does not know."""
-
-    exit_code: int | None = None
-    signal: str | None = None
-
-
-class TerminalOutput(Acp, frozen=True):
-    output: str
-    truncated: bool | None = False
-    exit_status: ExitStatus | None = None

@@ -22,9 +22,9 @@ import anyio
 import anyio.to_thread
 
 from newel.acp.client import SessionClient, Terminal
+from newel.acp.client_methods import ExitStatus
 from newel.acp.editor_files import EditorGate, path_state, settled_state
 from newel.acp.json_rpc import JsonRpcError
-from newel.acp.protocol import ExitStatus
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.providers.families import FAMILIES
 from newel.workspace.disk.dir_fd import open_place
