@@ -17,6 +17,7 @@ import msgspec
 from protocol_doc import field_notes, prose, referenced_structs, schema_of, table
 
 from newel.agent.events import AgentEvent
+from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.web.http_schema import schemas_of
 
@@ -58,7 +59,7 @@ def page(found: str) -> str:
     parts += map(section, p.COMMANDS)
     parts.append("## What the data is made of\n")
     parts.append("The messages are those of [JSON mode](json-mode.md#out).\n")
-    own = [kind for kind in referenced_structs(DATA) if kind not in DATA and issubclass(kind, p.RpcData)]
+    own = [kind for kind in referenced_structs(DATA) if kind not in DATA and issubclass(kind, d.RpcData)]
     for kind in own:
         parts.append(f"### {kind.__name__}\n")
         parts += data_table(kind)

@@ -31,6 +31,7 @@ from newel.client.streams import (
     RunResult,
 )
 from newel.concurrency import background_tasks, task_group
+from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.text.json import to_json
 from newel.text.lines import LineSplitter
@@ -188,78 +189,78 @@ class RpcClient:
 
     async def prompt(
         self, text: str, *, attachments: Sequence[Attachment] = (), expand: bool = False
-    ) -> p.PromptAccepted:
+    ) -> d.PromptAccepted:
         return await self.request(p.PromptCommand(text=text, attachments=list(attachments), expand=expand))
 
-    async def steer(self, text: str) -> p.QueuedForRun:
+    async def steer(self, text: str) -> d.QueuedForRun:
         return await self.request(p.SteerCommand(text=text))
 
-    async def follow_up(self, text: str) -> p.QueuedForRun:
+    async def follow_up(self, text: str) -> d.QueuedForRun:
         return await self.request(p.FollowUpCommand(text=text))
 
-    async def abort(self) -> p.RunActivity:
+    async def abort(self) -> d.RunActivity:
         return await self.request(p.AbortCommand())
 
-    async def stop(self) -> p.RunActivity:
+    async def stop(self) -> d.RunActivity:
         return await self.request(p.StopCommand())
 
     async def approve(
         self, tool_call_id: str, decision: Literal["once", "always", "rule", "no"], word: str = ""
-    ) -> p.ApprovalAnswered:
+    ) -> d.ApprovalAnswered:
         return await self.request(p.ApproveCommand(tool_call_id=tool_call_id, decision=decision, word=word))
 
-    async def state(self) -> p.StateData:
+    async def state(self) -> d.StateData:
         return await self.request(p.StateCommand())
 
-    async def messages(self, limit: int | None = None) -> p.MessagesData:
+    async def messages(self, limit: int | None = None) -> d.MessagesData:
         return await self.request(p.MessagesCommand(limit=limit))
 
-    async def stats(self) -> p.StatsData:
+    async def stats(self) -> d.StatsData:
         return await self.request(p.StatsCommand())
 
-    async def commands(self) -> p.CommandsData:
+    async def commands(self) -> d.CommandsData:
         return await self.request(p.CommandsCommand())
 
-    async def model(self, model: str) -> p.ModelData:
+    async def model(self, model: str) -> d.ModelData:
         return await self.request(p.ModelCommand(model=model))
 
-    async def models(self) -> p.ModelsData:
+    async def models(self) -> d.ModelsData:
         return await self.request(p.ModelsCommand())
 
-    async def thinking(self, level: ThinkingLevel) -> p.ThinkingData:
+    async def thinking(self, level: ThinkingLevel) -> d.ThinkingData:
         return await self.request(p.ThinkingCommand(level=level))
 
-    async def agent_mode(self, mode: AgentMode) -> p.AgentModeData:
+    async def agent_mode(self, mode: AgentMode) -> d.AgentModeData:
         return await self.request(p.AgentModeCommand(mode=mode))
 
     # -- sessions ---------------------------------------------------------------------------------
 
-    async def compact(self, instructions: str = "") -> p.CompactData:
+    async def compact(self, instructions: str = "") -> d.CompactData:
         return await self.request(p.CompactCommand(instructions=instructions))
 
-    async def sessions(self, *, all_folders: bool = False, limit: int = 20) -> p.SessionsData:
+    async def sessions(self, *, all_folders: bool = False, limit: int = 20) -> d.SessionsData:
         return await self.request(p.SessionsCommand(all=all_folders, limit=limit))
 
-    async def new_session(self) -> p.SessionOpened:
+    async def new_session(self) -> d.SessionOpened:
         return await self.request(p.NewSessionCommand())
 
-    async def switch_session(self, session: str) -> p.SessionOpened:
+    async def switch_session(self, session: str) -> d.SessionOpened:
         return await self.request(p.SwitchSessionCommand(session=session))
 
-    async def name_session(self, name: str) -> p.NameData:
+    async def name_session(self, name: str) -> d.NameData:
         return await self.request(p.NameSessionCommand(name=name))
 
-    async def fork(self, message_id: str | None = None, *, before: bool = False) -> p.SessionOpened:
+    async def fork(self, message_id: str | None = None, *, before: bool = False) -> d.SessionOpened:
         return await self.request(p.ForkCommand(message_id=message_id, before=before))
 
     async def export(
         self, path: str | None = None, *, html: bool = False, unmasked: bool = False
-    ) -> p.ExportData:
+    ) -> d.ExportData:
         return await self.request(p.ExportCommand(path=path, html=html, unmasked=unmasked))
 
     # -- changes ----------------------------------------------------------------------------------
 
-    async def changes(self, limit: int = 10) -> p.ChangesData:
+    async def changes(self, limit: int = 10) -> d.ChangesData:
         return await self.request(p.ChangesCommand(limit=limit))
 
     async def decide(
@@ -268,14 +269,14 @@ class RpcClient:
         *names: str,
         everything: bool = False,
         mine: Literal["peel", "base"] | None = None,
-    ) -> p.DecideData:
+    ) -> d.DecideData:
         return await self.request(
             p.DecideCommand(verdict=verdict, names=list(names), all=everything, mine=mine)
         )
 
     async def undo(
         self, checkpoint: str | None = None, *, preview: bool = False, redo: bool = False
-    ) -> p.UndoData:
+    ) -> d.UndoData:
         return await self.request(p.UndoCommand(checkpoint=checkpoint, preview=preview, redo=redo))
 
     # -- requests ---------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from newel.terminal.model_names import expand_model_name
 from newel.terminal.prompt_record import HeldAnswer, PromptRecord, RunReporter
 from newel.terminal.renderers.base import RendererSubscription
 from newel.terminal.renderers.json_renderer import JsonRenderer
+from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest, check_attachment
 from newel.terminal.run_result import describe_session
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from newel.agent.events import AgentEvent
 
-Answer = Callable[[p.RpcData | Exception], None]
+Answer = Callable[[d.RpcData | Exception], None]
 """Takes the outcome of a command. Must not raise."""
 
 LOOK_S = 0.25
@@ -63,7 +64,7 @@ class QueuedTurn:
         """Whether a prompt was accepted before its message was saved."""
         self._answer: Answer | None = answer
 
-    def answer(self, outcome: p.RpcData | Exception) -> None:
+    def answer(self, outcome: d.RpcData | Exception) -> None:
         answer, self._answer = self._answer, None
         if answer is not None:
             answer(outcome)
@@ -170,7 +171,7 @@ class Conversation:
                     return
                 turn = QueuedTurn(command, answer, message)
                 if self._running is not None or self._turns:
-                    turn.answer(p.PromptAccepted(message_id=message.id, queued=True))
+                    turn.answer(d.PromptAccepted(message_id=message.id, queued=True))
                     turn.is_promised = True
                 await self._enqueue(turn)
             case (
@@ -219,7 +220,7 @@ class Conversation:
     async def _serve_concurrently(self, command: p.ConcurrentCommand, answer: Answer) -> None:
         from newel.terminal.rpc.queries import perform
 
-        async def run(command: p.ConcurrentCommand) -> p.RpcData:
+        async def run(command: p.ConcurrentCommand) -> d.RpcData:
             if not isinstance(command, p.DecideCommand):
                 return await perform(self.agent, command)
             async with self._deciding:  # each sees the files as the one before left them
@@ -237,7 +238,7 @@ class Conversation:
         else:
             answer(data)
 
-    async def _inline(self, command: p.InlineCommand) -> p.RpcData:
+    async def _inline(self, command: p.InlineCommand) -> d.RpcData:
         agent = self.agent
         match command:
             case p.SteerCommand() | p.FollowUpCommand():
@@ -246,29 +247,29 @@ class Conversation:
                 message = UserMessage(content=command.text)
                 is_steer = isinstance(command, p.SteerCommand)
                 await agent.queue_message(message, "steer" if is_steer else "follow_up")
-                return p.QueuedForRun(message_id=message.id)
+                return d.QueuedForRun(message_id=message.id)
             case p.AbortCommand():
-                return p.RunActivity(running=self.interrupt())
+                return d.RunActivity(running=self.interrupt())
             case p.StopCommand():
                 agent.stop()
-                return p.RunActivity(running=self._is_answering)
+                return d.RunActivity(running=self._is_answering)
             case p.ApproveCommand():
                 self._approve(command)
-                return p.ApprovalAnswered(tool_call_id=command.tool_call_id)
+                return d.ApprovalAnswered(tool_call_id=command.tool_call_id)
             case p.ModelCommand():
                 if not command.model.strip():
                     raise InvalidRpcRequest("The name of the model is empty.")
                 agent.set_model(await expand_model_name(agent, command.model))
                 model = agent.state.model
-                return p.ModelData(model=model.id, provider=model.provider, where=agent.models.where)
+                return d.ModelData(model=model.id, provider=model.provider, where=agent.models.where)
             case p.ThinkingCommand():
                 agent.set_thinking_level(command.level)
-                return p.ThinkingData(level=command.level)
+                return d.ThinkingData(level=command.level)
             case p.AgentModeCommand():
                 return await self._set_agent_mode(command.mode)
             case p.NameSessionCommand():
                 agent.session.set_name(command.name)
-                return p.NameData(name=agent.session.get_name())
+                return d.NameData(name=agent.session.get_name())
             case p.StateCommand():
                 return self.state()
             case p.MessagesCommand() | p.StatsCommand() | p.CommandsCommand():
@@ -278,14 +279,14 @@ class Conversation:
             case _:
                 assert_never(command)
 
-    async def _set_agent_mode(self, mode: AgentMode) -> p.AgentModeData:
+    async def _set_agent_mode(self, mode: AgentMode) -> d.AgentModeData:
         await self.agent.set_agent_mode(mode)
-        return p.AgentModeData(mode=mode, model=self.agent.state.model.id, where=self.agent.models.where)
+        return d.AgentModeData(mode=mode, model=self.agent.state.model.id, where=self.agent.models.where)
 
-    def state(self) -> p.StateData:
+    def state(self) -> d.StateData:
         agent, state, totals = self.agent, self.agent.state, self.agent.totals()
         path = agent.session.get_file_path()
-        return p.StateData(
+        return d.StateData(
             model=state.model.id,
             where=agent.models.where,
             provider=state.model.provider,
@@ -350,7 +351,7 @@ class Conversation:
         def on_event(event: AgentEvent) -> None:
             if isinstance(event, MessageEnd) and event.message.id == message.id:
                 turn.is_promised = False
-                turn.answer(p.PromptAccepted(message_id=message.id, queued=False))
+                turn.answer(d.PromptAccepted(message_id=message.id, queued=False))
 
         unsubscribe = self.agent.subscribe(on_event)
         record = None if self._report is None else PromptRecord(self.agent, self._held)
@@ -363,7 +364,7 @@ class Conversation:
             if self._report is not None and record is not None:
                 self.output.guard(partial(self._report.on_result, record.result()))
 
-    async def _queued(self, command: p.QueuedCommand) -> p.RpcData:
+    async def _queued(self, command: p.QueuedCommand) -> d.RpcData:
         agent = self.agent
         match command:
             case p.CompactCommand():
@@ -371,7 +372,7 @@ class Conversation:
                 if not await agent.compact(command.instructions):
                     raise NothingToCompact("There is nothing to summarize yet.")
                 data: dict[str, Any] = getattr(agent.state.messages[-1], "data", {})
-                return p.CompactData(summary=str(data.get("summary", "")), context_before=before)
+                return d.CompactData(summary=str(data.get("summary", "")), context_before=before)
             case p.UndoCommand():
                 from newel.terminal.rpc.queries import undo
 
@@ -389,7 +390,7 @@ class Conversation:
                 assert_never(command)
         self.output.guard(self.report_session)
         path = agent.session.get_file_path()
-        return p.SessionOpened(
+        return d.SessionOpened(
             session_id=agent.session.get_id(),
             session_file=str(path) if path else None,
             message_count=agent.message_count,

@@ -10,6 +10,7 @@ import msgspec
 from newel.agent.errors import NewelError, SessionError
 from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest
 
@@ -45,25 +46,25 @@ class NotRecorded(NewelError):
 
 def describe(
     agent: CodingAgent, command: p.MessagesCommand | p.StatsCommand | p.CommandsCommand
-) -> p.RpcData:
+) -> d.RpcData:
     """Data that is in memory."""
     match command:
         case p.MessagesCommand():
             messages = agent.history()
             first = 0 if command.limit is None else max(len(messages) - command.limit, 0)
-            return p.MessagesData(messages=list(messages[first:]), total=len(messages))
+            return d.MessagesData(messages=list(messages[first:]), total=len(messages))
         case p.StatsCommand():
             return stats(agent)
         case p.CommandsCommand():
-            return p.CommandsData(commands=[*_templates(agent), *_builtin()])
+            return d.CommandsData(commands=[*_templates(agent), *_builtin()])
         case _:
             assert_never(command)
 
 
-def stats(agent: CodingAgent) -> p.StatsData:
+def stats(agent: CodingAgent) -> d.StatsData:
     entries, totals = agent.history().entries, agent.totals()
     results = [entry for entry in entries if entry.kind is ToolResultMessage]
-    return p.StatsData(
+    return d.StatsData(
         session_id=agent.session.get_id(),
         user_messages=sum(entry.kind is UserMessage for entry in entries),
         assistant_messages=sum(entry.kind is AssistantMessage for entry in entries),
@@ -77,9 +78,9 @@ def stats(agent: CodingAgent) -> p.StatsData:
     )
 
 
-def _templates(agent: CodingAgent) -> list[p.CommandInfo]:
+def _templates(agent: CodingAgent) -> list[d.CommandInfo]:
     return [
-        p.CommandInfo(
+        d.CommandInfo(
             name=name,
             kind="template",
             description=template.description,
@@ -90,11 +91,11 @@ def _templates(agent: CodingAgent) -> list[p.CommandInfo]:
     ]
 
 
-def _builtin() -> list[p.CommandInfo]:
+def _builtin() -> list[d.CommandInfo]:
     from newel.terminal.repl.slash_commands import COMMANDS
 
     return [
-        p.CommandInfo(
+        d.CommandInfo(
             name=command.name,
             kind="builtin",
             description=command.help,
@@ -109,11 +110,11 @@ def _builtin() -> list[p.CommandInfo]:
 # -- with files or the network ------------------------------------------------------------------------
 
 
-async def perform(agent: CodingAgent, command: p.ConcurrentCommand) -> p.RpcData:
+async def perform(agent: CodingAgent, command: p.ConcurrentCommand) -> d.RpcData:
     """Data that takes reading. Raises ``NewelError`` and ``OSError``."""
     match command:
         case p.ModelsCommand():
-            return p.ModelsData(models=await agent.models.list_details(), current=agent.state.model.id)
+            return d.ModelsData(models=await agent.models.list_details(), current=agent.state.model.id)
         case p.SessionsCommand():
             return await anyio.to_thread.run_sync(_sessions, agent, command)
         case p.ExportCommand():
@@ -126,14 +127,14 @@ async def perform(agent: CodingAgent, command: p.ConcurrentCommand) -> p.RpcData
             assert_never(command)
 
 
-def _sessions(agent: CodingAgent, command: p.SessionsCommand) -> p.SessionsData:
+def _sessions(agent: CodingAgent, command: p.SessionsCommand) -> d.SessionsData:
     from newel.session.listing import list_sessions
 
     folder = None if command.all else agent.workspace.name
     sessions = list_sessions(agent.session.directory, folder, limit=command.limit)
-    return p.SessionsData(
+    return d.SessionsData(
         sessions=[
-            p.ListedSession(
+            d.ListedSession(
                 id=entry.id,
                 name=entry.name,
                 first_text=entry.first_text,
@@ -147,7 +148,7 @@ def _sessions(agent: CodingAgent, command: p.SessionsCommand) -> p.SessionsData:
     )
 
 
-def _export(agent: CodingAgent, command: p.ExportCommand) -> p.ExportData:
+def _export(agent: CodingAgent, command: p.ExportCommand) -> d.ExportData:
     from newel.session.export import export_session, local_target
     from newel.session.masking import Masker
 
@@ -159,12 +160,12 @@ def _export(agent: CodingAgent, command: p.ExportCommand) -> p.ExportData:
     if command.path is not None:
         target = local_target(agent.workspace, command.path)
         export_session(data, target)
-        return p.ExportData(path=str(target), text=None, masked=len(masker.found))
+        return d.ExportData(path=str(target), text=None, masked=len(masker.found))
     if command.html:
         from newel.session.export.html import to_html as render
     else:
         from newel.session.export.markdown import to_markdown as render
-    return p.ExportData(path=None, text=render(data), masked=len(masker.found))
+    return d.ExportData(path=None, text=render(data), masked=len(masker.found))
 
 
 # -- changes ------------------------------------------------------------------------------------------
@@ -181,21 +182,21 @@ async def _project(agent: CodingAgent) -> ProjectReview:
     return await workspace.project()
 
 
-async def _changes(project: ProjectReview, limit: int) -> p.ChangesData:
+async def _changes(project: ProjectReview, limit: int) -> d.ChangesData:
     from newel.review.decide import load_pending, pending_files
     from newel.review.project import recent_runs
 
     found = await load_pending(project)
     files = await anyio.to_thread.run_sync(pending_files, found.reviews)
     runs = await recent_runs(project, limit=limit)
-    return p.ChangesData(
-        pending=[msgspec.convert(file, p.FileToDecide, from_attributes=True) for file in files],
-        runs=[msgspec.convert(run, p.RecordedRun, from_attributes=True) for run in runs],
-        problems=[p.FileProblem(path=problem.path, reason=problem.reason) for problem in found.problems],
+    return d.ChangesData(
+        pending=[msgspec.convert(file, d.FileToDecide, from_attributes=True) for file in files],
+        runs=[msgspec.convert(run, d.RecordedRun, from_attributes=True) for run in runs],
+        problems=[d.FileProblem(path=problem.path, reason=problem.reason) for problem in found.problems],
     )
 
 
-async def _decide(agent: CodingAgent, command: p.DecideCommand) -> p.DecideData:
+async def _decide(agent: CodingAgent, command: p.DecideCommand) -> d.DecideData:
     from newel.permissions.nested import refuse_decision
     from newel.review.decide import decide, load_pending, overwritten_paths, select_hunks, write
 
@@ -215,14 +216,14 @@ async def _decide(agent: CodingAgent, command: p.DecideCommand) -> p.DecideData:
             report = await write(project, reviews, choice.hunks, overwrite=overwrite)
             written = [saved.path for saved in report.saved]
             left += report.problems
-    return p.DecideData(
+    return d.DecideData(
         decided=[hunk for hunks in choice.hunks.values() for hunk in hunks],
         written=written,
-        left=[p.FileProblem(path=problem.path, reason=problem.reason) for problem in left],
+        left=[d.FileProblem(path=problem.path, reason=problem.reason) for problem in left],
     )
 
 
-async def undo(agent: CodingAgent, command: p.UndoCommand) -> p.UndoData:
+async def undo(agent: CodingAgent, command: p.UndoCommand) -> d.UndoData:
     """Undo a run's changes, or plan it. Raises ``ReviewError``, ``WorkspaceError``, and ``NotRecorded``."""
     from newel.permissions.nested import refuse_decision
 
@@ -232,10 +233,10 @@ async def undo(agent: CodingAgent, command: p.UndoCommand) -> p.UndoData:
     plan = await (project.redo(checkpoint) if command.redo else project.undo(checkpoint))
     is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
     saved = await project.apply(plan) if plan.files and not command.preview else []
-    return p.UndoData(
+    return d.UndoData(
         checkpoint_id=plan.checkpoint,
         redo=is_redo,
         done=bool(saved),
-        files=[p.UndoneFile(path=file.path, patch=file.patch) for file in plan.files],
-        skipped=[p.FileProblem(path=conflict.path, reason=conflict.reason) for conflict in plan.conflicts],
+        files=[d.UndoneFile(path=file.path, patch=file.patch) for file in plan.files],
+        skipped=[d.FileProblem(path=conflict.path, reason=conflict.reason) for conflict in plan.conflicts],
     )

@@ -22,6 +22,7 @@ from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.renderers.base import report_start
 from newel.terminal.renderers.json_renderer import JsonRenderer
+from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.conversation import Conversation, TurnAborted
 from newel.terminal.rpc.requests import command_of, explain, read_request
@@ -125,9 +126,9 @@ class JsonMode:
     async def serve(self, line: str, number: int, /) -> None:
         prefix = f"Line {number}: "
 
-        def answer(outcome: p.RpcData | Exception) -> None:
+        def answer(outcome: d.RpcData | Exception) -> None:
             match outcome:
-                case p.StateData():
+                case d.StateData():
                     self._conversation.event(_state_event(outcome))
                 case Exception() if not isinstance(outcome, TurnAborted):
                     failure = failure_of(outcome)
@@ -150,11 +151,11 @@ class JsonMode:
         self._conversation.error("bad_request", f"Line {number}: {problem}")
 
 
-def _ignore(_: p.RpcData | Exception) -> None:
+def _ignore(_: d.RpcData | Exception) -> None:
     """Take no answer."""
 
 
-def _state_event(data: p.StateData) -> RpcState:
+def _state_event(data: d.StateData) -> RpcState:
     fields = (field.name for field in msgspec.structs.fields(RpcState) if field.name != "timestamp")
     return RpcState(**{name: getattr(data, name) for name in fields})
 
@@ -188,7 +189,7 @@ class RpcMode:
         self._respond(None, None, InvalidCommand(f"The line cannot be read: {problem}"))
 
     def _respond(
-        self, name: str | None, request_id: p.RequestId | None, outcome: p.RpcData | Exception
+        self, name: str | None, request_id: p.RequestId | None, outcome: d.RpcData | Exception
     ) -> None:
         answer = failure_of(outcome) if isinstance(outcome, Exception) else outcome
         message = p.response(name, request_id, answer)
