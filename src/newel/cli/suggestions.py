@@ -11,6 +11,7 @@ from typing import Final
 
 from newel.agent.errors import UsageError
 from newel.cli import MODULES
+from newel.version import UPDATE_HINT
 
 LIKENESS: Final = 0.82
 
@@ -35,10 +36,7 @@ _COMMAND_HINTS: Final = {
             "init",
             "`/init` in a conversation writes AGENTS.md; `newel setup` asks for the server and the model.",
         ),
-        (
-            "update upgrade",
-            "Install Newel again, from its newer checkout: `./run uv tool install --reinstall .`.",
-        ),
+        ("update upgrade", UPDATE_HINT),
         ("install uninstall", "`newel mcp add` adds tool servers."),
         (
             "history",

@@ -169,7 +169,7 @@ def test_several_prompts_are_quoted_or_separated_by_then(
         (["settings"], "`newel config`"),
         (["login"], "`newel setup`"),
         (["model"], "`newel models`"),
-        (["update"], "`./run uv tool install --reinstall .`"),
+        (["update"], "`./run uv tool install --reinstall .`. Name the extras"),
         (["completions"], "`newel completion"),
         (["exec"], "`newel -p PROMPT`"),
         (["exec", "hi"], "`newel -p PROMPT`"),

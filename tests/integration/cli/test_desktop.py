@@ -235,7 +235,7 @@ def test_a_chosen_window_that_cannot_open_ends_with_its_reason(desk: Desk) -> No
     assert "ended with SIGABRT: no library" in done.stderr
     done = desk.newel("desktop", "--window", "webview")
     assert done.returncode == 1
-    assert "uv tool install '.[desktop]'" in done.stderr
+    assert "./run uv tool install '.[desktop]'" in done.stderr
     del desk.newel.environ["DISPLAY"]
     done = desk.newel("desktop", "--window", "app")
     assert done.returncode == 1

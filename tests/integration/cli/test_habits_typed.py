@@ -77,7 +77,7 @@ def test_a_command_of_another_tool_is_answered_with_newels_way(with_model: Make)
             ("/ide", "`newel acp`"),
             ("/security-review", "Ask for it in a prompt"),
             ("/output-style", "AGENTS.md"),
-            ("/release-notes", "`./run uv tool install --reinstall .`"),
+            ("/release-notes", "`./run uv tool install --reinstall .`. Name the extras"),
             ("/reload", "`newel -c`"),
             ("/drop", "`/rewind` goes back to before it"),
             ("/memory", "`/remember WORDS`"),

@@ -272,7 +272,7 @@ def test_without_the_extra_a_run_works_and_the_remedy_is_named(with_model: Make,
     (tmp_path / "without" / "sitecustomize.py").write_text(blocker)
     done = with_work(with_model)("go", **ON, PYTHONPATH=str(tmp_path / "without"))
     assert (done.returncode, done.stdout) == (0, "Done.\n")
-    assert done.stderr.count("uv tool install '.[otel]'") == 1
+    assert done.stderr.count("./run uv tool install '.[otel]'") == 1
 
 
 def test_a_wrong_setting_names_file_and_line(with_model: Make) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from newel.version import UPDATE_HINT
+
 ALIASES: Final = {
     alias: name
     for aliases, name in (
@@ -121,10 +123,7 @@ HINTS: Final = {
             "output-style personality",
             "Put into AGENTS.md how answers should be; `newel --system-prompt TEXT` replaces Newel's own words about it.",
         ),
-        (
-            "release-notes changelog upgrade update",
-            "Install Newel again, from its newer checkout: `./run uv tool install --reinstall .`.",
-        ),
+        ("release-notes changelog upgrade update", UPDATE_HINT),
         (
             "reload",
             "Settings, AGENTS.md and prompts are read at the start: `/quit`, and then `newel -c` in a shell.",

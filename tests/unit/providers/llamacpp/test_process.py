@@ -74,7 +74,9 @@ async def test_a_missing_extra_is_reported_with_the_command(
 ) -> None:
     monkeypatch.setattr(client, "PACKAGE", "xllamacpp_is_missing")
     server = make("any.gguf")
-    with pytest.raises(RequestRejected, match=r"uv tool install '\.\[local\]'.*pip install '\.\[local\]'"):
+    with pytest.raises(
+        RequestRejected, match=r"`\./run uv tool install '\.\[local\]'.*pip install '\.\[local\]'"
+    ):
         await server.models()
     with pytest.raises(RequestRejected, match=r"\[local\]"):
         await server.window("any.gguf")
