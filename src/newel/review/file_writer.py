@@ -13,10 +13,10 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.port import ABSENT, SCHEME, FileNode
 from newel.workspace.tracked import TrackedWorkspace
 
-AT_ONCE: Final = 4
+FILES_AT_ONCE: Final = 4
 """Files of this machine that are read or written at once. More gain nothing, as their threads wait for each other."""
 
-AT_ONCE_ON_HOST: Final = 16
+HOST_FILES_AT_ONCE: Final = 16
 """Files of a host that are read or written at once: those that wait for it share its answers."""
 
 PathResolver = Callable[[str], Awaitable[str]]
@@ -25,7 +25,7 @@ PathResolver = Callable[[str], Awaitable[str]]
 
 def files_at_once(workspace: TrackedWorkspace) -> int:
     """How many files of a workspace to read or write at once."""
-    return AT_ONCE_ON_HOST if workspace.name.startswith(SCHEME) else AT_ONCE
+    return HOST_FILES_AT_ONCE if workspace.name.startswith(SCHEME) else FILES_AT_ONCE
 
 
 class FileWriter:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from newel.session.manager import SessionManager
 
 MAX_TURNS: Final = 50
-AT_ONCE: Final = 4
+SUBAGENTS_AT_ONCE: Final = 4
 """Subagents of one agent that work at the same time; others wait."""
 LOGGED: Final = 100
 """Lines of a subagent's activity that its result keeps for screens."""
@@ -83,7 +83,7 @@ class Subagents:
         self._parent = parent
         self._parts = parts
         self._used = UsageLimiter(Limits())
-        self._slots = anyio.Semaphore(AT_ONCE)
+        self._slots = anyio.Semaphore(SUBAGENTS_AT_ONCE)
         parent.subscribe(self._count)
 
     def _count(self, event: AgentEvent) -> None:

@@ -9,7 +9,7 @@ from stat import S_IFDIR
 
 import pytest
 
-from newel.review.file_writer import AT_ONCE
+from newel.review.file_writer import FILES_AT_ONCE
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.project import ProjectReview
 from newel.review.rewind import apply_rewind, plan_rewind
@@ -88,7 +88,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("at", range(0, FILES - AT_ONCE, 2))
+@pytest.mark.parametrize("at", range(0, FILES - FILES_AT_ONCE, 2))
 async def test_an_undo_that_is_stopped_is_completed_by_the_next_one_and_so_is_its_redo(
     place: Place, at: int
 ) -> None:

@@ -64,7 +64,7 @@ USER_CHARACTERS = 2_000
 WITHOUT_LINKS = ("linux", "vt", "dumb")
 """Terminals that print the control sequence of a link."""
 
-AT_ONCE = 8
+LINES_AT_ONCE = 8
 """Lines that are painted without a pause."""
 
 _EMPTY = re.compile(r"(?:\x1b\[[0-9;]*m)*")
@@ -144,7 +144,7 @@ class Styles:
         """The number of empty lines that wait for another; None before the first line."""
         while True:
             console.width = width  # other texts may have been painted since
-            if not (some := list(islice(lines, AT_ONCE))):
+            if not (some := list(islice(lines, LINES_AT_ONCE))):
                 return
             with console.capture() as captured:
                 console.print(

@@ -37,7 +37,7 @@ LONGEST_PATTERN: Final = 1_000
 
 SECONDS: Final = 30.0
 
-AT_ONCE: Final = 16
+READS_AT_ONCE: Final = 16
 """Files that are read concurrently, because a host may be far away."""
 
 BATCH: Final = 16 << 20
@@ -144,8 +144,8 @@ class GrepTool(FileSearchTool[GrepParameters]):
     async def _batches(self, folder: str, names: Sequence[str]) -> AsyncGenerator[dict[str, bytes]]:
         """The texts of files by their names, as many at a time as one process searches."""
         texts: dict[str, bytes] = {}
-        for start in range(0, len(names), AT_ONCE):
-            texts |= await self._read_files(folder, names[start : start + AT_ONCE])
+        for start in range(0, len(names), READS_AT_ONCE):
+            texts |= await self._read_files(folder, names[start : start + READS_AT_ONCE])
             if sum(map(len, texts.values())) > BATCH:
                 yield texts
                 texts = {}

@@ -31,7 +31,7 @@ KILL_GRACE: Final = 2.0
 """Seconds between TERM and KILL."""
 
 
-AT_ONCE: Final = 0.02
+QUICK_EXIT: Final = 0.02
 """Seconds in which a command usually ends after TERM, before its other processes are looked for among all of the machine."""
 
 LEAVING: Final = 0.05
@@ -199,7 +199,7 @@ class ChildProcess:
         """
         until = anyio.current_time() + KILL_GRACE
         if was_first := self.processes.signal_first(signal.SIGTERM):
-            await self._read_until(lambda: self.ended and not self._pipes, AT_ONCE)
+            await self._read_until(lambda: self.ended and not self._pipes, QUICK_EXIT)
         if not self.processes.signal(signal.SIGTERM, but_first=was_first) and self.ended:
             return
         pause = 0.005

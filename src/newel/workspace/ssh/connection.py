@@ -48,7 +48,7 @@ MIN_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 15.0
 """Seconds between two attempts to reconnect."""
 
-AT_ONCE: Final = 64
+REQUESTS_PER_BATCH: Final = 64
 """Quick requests that are sent together."""
 
 MAX_TRIES: Final = 3
@@ -299,7 +299,7 @@ class SshConnection:
         no other one can keep it from its answer.
         """
         waiting = [each for each in self._quick if each.outcome is None and each is not first]
-        together = [first, *waiting[: AT_ONCE - 1]]
+        together = [first, *waiting[: REQUESTS_PER_BATCH - 1]]
         answers: list[HostAnswer] = []
         try:
             await shell.ask_all([each.script for each in together], answers)

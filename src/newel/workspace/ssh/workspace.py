@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 ANY: Final = "any"
 """Tells ``host.sh`` to expect any content."""
 
-AT_ONCE: Final = 256
+PATHS_PER_REQUEST: Final = 256
 """Paths to stat in one request."""
 
 MOST_LINKS: Final = 40
@@ -125,8 +125,8 @@ class SshWorkspace:
 
     async def stats(self, sought: Sequence[str], /) -> list[FileInfo | None]:
         results: list[FileInfo | None] = []
-        for start in range(0, len(sought), AT_ONCE):
-            some = sought[start : start + AT_ONCE]
+        for start in range(0, len(sought), PATHS_PER_REQUEST):
+            some = sought[start : start + PATHS_PER_REQUEST]
             together = port.infos((await self._ask("newel_stats", *some)).data)
             results += together or [await self._stat_or_none(path) for path in some]
         return results

@@ -11,7 +11,7 @@ from newel.agent.errors import WorkspaceError
 from newel.workspace.sandbox.sandbox_disk import literal
 from newel.workspace.ssh.port import HostAnswer, quote
 
-AT_ONCE: Final = 100
+PATTERNS_PER_REQUEST: Final = 100
 """Patterns in one request."""
 
 _PIECES: Final = re.compile(r"\[(.)\]|([*?])|(.)", re.DOTALL)
@@ -42,7 +42,7 @@ class HostDisk:
         found: list[str] = []
         words = [word for pattern in patterns for word in _words(pattern)]
         while words:
-            some, words = words[:AT_ONCE], words[AT_ONCE:]
+            some, words = words[:PATTERNS_PER_REQUEST], words[PATTERNS_PER_REQUEST:]
             answer = self._host.ask(f"newel_places {' '.join(some)}")
             fields = [os.fsdecode(field) for field in answer.data.split(b"\0")[:-1]]
             if answer.status != 0 or len(fields) % 3:
