@@ -47,7 +47,7 @@ def _options(request: ApprovalRequest) -> list[PermissionOption]:
 
 
 class PermissionAsker:
-    """Asks the user about each call, but one that they reject for good: implements ``newel.permissions.approval.Ask``."""
+    """Asks the user about each call, but one that they reject for good: implements ``newel.permissions.approval.AskApproval``."""
 
     def __init__(self, client: SessionClient, translator: UpdateTranslator) -> None:
         self._client = client

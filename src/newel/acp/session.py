@@ -24,7 +24,7 @@ from newel.agent.formatting import describe_error
 from newel.agent.messages import AssistantMessage, Usage, now
 from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
-from newel.permissions.approval import ApprovalMode, Ask
+from newel.permissions.approval import ApprovalMode, AskApproval
 from newel.providers.listed_models import ModelDetails
 from newel.review.tracking.recording_workspace import title_of
 from newel.session.coding_agent import CodingAgent
@@ -71,7 +71,7 @@ class SessionParts(msgspec.Struct, frozen=True):
     user.
     """
 
-    ask: Ask
+    ask: AskApproval
     on_terminal: Callable[[str], object]
     note: Callable[[str], object]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import AskApproval
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry
@@ -37,7 +37,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     session: SessionManager
     open_session: Callable[[str | None], SessionManager]
     find_model: Callable[[AgentMode], Awaitable[ResolvedModel]]
-    ask: Ask | None = None
+    ask: AskApproval | None = None
     notices: AgentNotices
     journal: Emit | None = None
     recorders: RecorderRegistry | None = None

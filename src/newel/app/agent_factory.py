@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from newel.hooks.hook import Hook
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import AskApproval
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.rules import RuleSet
     from newel.permissions.secret_paths import SecretPaths
@@ -112,7 +112,7 @@ def open_sessions(
 async def open_agent(
     settings: Settings,
     options: AgentOptions,
-    ask: Ask | None,
+    ask: AskApproval | None,
     elicit: Elicit | None = None,
     *,
     wait_for_tools: bool = True,
@@ -171,7 +171,7 @@ async def open_agent(
         yield agent
 
 
-def _in_turn(ask: Ask | None) -> Ask | None:
+def _in_turn(ask: AskApproval | None) -> AskApproval | None:
     if ask is None:
         return None
     from newel.app.network_questions import in_turn

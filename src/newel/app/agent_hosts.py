@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from newel.config.settings import Settings
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import AskApproval
     from newel.workspace.execution_host import ExecutionHost
 
 
@@ -45,7 +45,7 @@ class AgentHosts:
         self._group = group
         self._opened: dict[str, _OpenedHost] = {}
 
-    async def of(self, session: str, ask: Ask) -> AgentHost:
+    async def of(self, session: str, ask: AskApproval) -> AgentHost:
         """That of a conversation; ``ask`` is asked about servers that its commands want to reach. Raises as ``open_confined_host`` does."""
         if self._group is None:
             return AgentHost(self._shared, AgentNotices())
@@ -59,7 +59,7 @@ class AgentHosts:
             opened.scope.cancel()
             await opened.closed.wait()
 
-    async def _serve(self, ask: Ask, *, task_status: TaskStatus[_OpenedHost]) -> None:
+    async def _serve(self, ask: AskApproval, *, task_status: TaskStatus[_OpenedHost]) -> None:
         notices, closed = AgentNotices(), anyio.Event()
         try:
             with anyio.CancelScope() as scope:

@@ -13,7 +13,7 @@ from newel.config.settings import Settings
 
 if TYPE_CHECKING:
     from newel.app.notices import AgentNotices
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import AskApproval
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.ssh.connection import SshConnection
@@ -33,7 +33,7 @@ class AgentPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_agent_place(
-    settings: Settings, ask: Ask | None = None, notices: AgentNotices | None = None, *, attended: bool
+    settings: Settings, ask: AskApproval | None = None, notices: AgentNotices | None = None, *, attended: bool
 ) -> AsyncGenerator[AgentPlace]:
     """The folder of the settings, on this machine or on their host, with its commands in a sandbox unless it is off. ``attended`` means
     that a user answers questions; those about servers go to ``ask``, and what cannot be kept to ``notices``.

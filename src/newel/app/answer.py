@@ -31,7 +31,7 @@ from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.agent.ports import Tool
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import AskApproval
     from newel.session.coding_agent import CodingAgent
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class AskOptions(AgentFlags, total=False):
     ephemeral: bool
     system_prompt: str | None
     tools: Sequence[Tool]
-    ask: Ask | None
+    ask: AskApproval | None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):

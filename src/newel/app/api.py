@@ -23,7 +23,7 @@ from newel.workspace.sandbox.policy import SandboxMode
 if TYPE_CHECKING:
     import httpx2
 
-    from newel.permissions.approval import Approval, ApprovalRequest, Ask
+    from newel.permissions.approval import Approval, ApprovalRequest, AskApproval
     from newel.providers.openai.encoder import ServerCompat
     from newel.session.coding_agent import CodingAgent
 
@@ -139,7 +139,7 @@ def open_coding_agent(
     ephemeral: bool = False,
     system_prompt: str | None = None,
     tools: Sequence[Tool] = (),
-    ask: Ask | None = None,
+    ask: AskApproval | None = None,
     **flags: Unpack[AgentFlags],
 ) -> AbstractAsyncContextManager[CodingAgent]:
     """A coding agent set up as the command line would; its connections and its session are closed at the end of the block.
@@ -175,7 +175,7 @@ def open_coding_agent(
     return open_agent(settings, options, ask and _checked_ask(ask), parts=AgentParts(tools=tools))
 
 
-def _checked_ask(ask: Ask) -> Ask:
+def _checked_ask(ask: AskApproval) -> AskApproval:
     """Python does not check what the caller's function is and returns."""
 
     async def asked(request: ApprovalRequest) -> Approval:

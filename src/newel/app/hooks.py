@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
     from newel.hooks.hook_runner import Report
-    from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest, Ask
+    from newel.permissions.approval import Approval, ApprovalMode, ApprovalRequest, AskApproval
     from newel.permissions.rule_book import CallJudge
     from newel.session.coding_agent import CodingAgent
     from newel.workspace.execution_host import ExecutionHost
@@ -263,7 +263,7 @@ class AgentHooks:
     def for_subagents(self, transport: AgentTransport) -> AgentTransport:
         return HookedTransport(transport, self._calls, SubagentHooks(self._conversation), is_subagent=True)
 
-    def noticing(self, ask: Ask | None) -> Ask | None:
+    def noticing(self, ask: AskApproval | None) -> AskApproval | None:
         """Asks the user, and runs the ``Notification`` hooks meanwhile."""
         if ask is None or not self._runner.has("Notification"):
             return ask

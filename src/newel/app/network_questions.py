@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from newel.permissions.allowlist import ServerAllowlist
-    from newel.permissions.approval import Approval, ApprovalRequest, Ask, Report
+    from newel.permissions.approval import Approval, ApprovalRequest, AskApproval, Report
     from newel.workspace.sandbox.domains import Domain
 
 MAX_QUESTIONS: Final = 20
@@ -40,7 +40,7 @@ class NetworkQuestions:
         self,
         allowlist: ServerAllowlist,
         folder: str,
-        ask: Ask | None,
+        ask: AskApproval | None,
         report: Report,
         note_refused: Callable[[str], None],
     ) -> None:
@@ -120,7 +120,7 @@ class NetworkQuestions:
         )
 
 
-def in_turn(ask: Ask) -> Ask:
+def in_turn(ask: AskApproval) -> AskApproval:
     """Ask one question at a time: about a call, or about a server while another call runs."""
     turn = anyio.Lock()
 

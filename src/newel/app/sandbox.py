@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from newel.agent.agent import Agent
     from newel.app.network_questions import NetworkQuestions
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import AskApproval
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.confinement import Confinement
@@ -75,7 +75,7 @@ ASKS_TO_LEAVE: Final = "A command that cannot work in it, such as fetching, push
 @asynccontextmanager
 async def open_confined_host(
     settings: Settings,
-    ask: Ask | None = None,
+    ask: AskApproval | None = None,
     notices: AgentNotices | None = None,
     find: FindLocalPolicy | None = None,
 ) -> AsyncGenerator[ExecutionHost]:
@@ -444,7 +444,7 @@ def _existing(paths: list[str], disk: SandboxDisk) -> list[str]:
     return list(dict.fromkeys(map(disk.real, disk.match(map(literal, paths)))))
 
 
-def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> NetworkQuestions:
+def _questions(settings: Settings, ask: AskApproval | None, notices: AgentNotices) -> NetworkQuestions:
     from newel.app.network_questions import NetworkQuestions
     from newel.permissions.allowlist import ServerAllowlist
 

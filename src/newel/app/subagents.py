@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from newel.app.model_resolver import ResolvedModel
     from newel.context.compaction import Compactor
     from newel.context.system_prompt import PromptContext
-    from newel.permissions.approval import Approval, ApprovalRequest, Ask
+    from newel.permissions.approval import Approval, ApprovalRequest, AskApproval
     from newel.session.coding_agent import CodingAgent
     from newel.session.subagents import FindPolicy, Subagents
 
@@ -66,7 +66,7 @@ def open_subagents(
     return Subagents(parent, parts)
 
 
-def _ask_for(ask: Ask, name: str) -> Ask:
+def _ask_for(ask: AskApproval, name: str) -> AskApproval:
     async def ask_for_subagent(request: ApprovalRequest) -> Approval:
         return await ask(msgspec.structs.replace(request, subagent=name))
 

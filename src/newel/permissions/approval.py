@@ -103,7 +103,7 @@ class Approval(Wire, frozen=True):
     command: str = ""
 
 
-Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
+AskApproval = Callable[[ApprovalRequest], Awaitable[Approval]]
 """Asks the user and waits. On cancellation it removes the question from the screen."""
 
 Report = Callable[[str], Awaitable[None]]
@@ -175,7 +175,7 @@ CHANGED = "This call changed while it waited for approval. It would now do the f
 def approval_policy(
     mode: ApprovalMode,
     *,
-    ask: Ask | None,
+    ask: AskApproval | None,
     folder: str,
     places: SecretPaths,
     judge: Judge | None = None,
@@ -217,7 +217,7 @@ class _AskingPolicy:
     def __init__(
         self,
         mode: ApprovalMode,
-        ask: Ask | None,
+        ask: AskApproval | None,
         folder: str,
         places: SecretPaths,
         judge: Judge | None,

@@ -12,7 +12,7 @@ import pytest
 
 from newel.app.network_questions import MAX_QUESTIONS, NetworkQuestions, in_turn
 from newel.permissions.allowlist import SERVERS_FILE, ServerAllowlist
-from newel.permissions.approval import Approval, ApprovalRequest, Ask
+from newel.permissions.approval import Approval, ApprovalRequest, AskApproval
 from newel.workspace.sandbox.domains import Domain
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ class User:
 class Asked:
     """The questions of a session in ``/project``, and what the user is told."""
 
-    def __init__(self, home: Path, ask: Ask | None = None, project: str = "/project") -> None:
+    def __init__(self, home: Path, ask: AskApproval | None = None, project: str = "/project") -> None:
         self.allowlist = ServerAllowlist(home, project)
         self.told: list[str] = []
         self.refused: list[str] = []

@@ -19,7 +19,7 @@ from newel.text.sanitize import escape_invisible, escape_line, without_invisible
 from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import AskApproval
     from newel.terminal.ui.line_reader import AskLine
 
 QUESTION: Final = (
@@ -94,7 +94,7 @@ class Approver:
     """
 
     def __init__(self) -> None:
-        self.handler: Ask | None = None
+        self.handler: AskApproval | None = None
         self._ask: AskLine | None = None
         self._turn = anyio.Lock()
 

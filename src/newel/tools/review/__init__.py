@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from newel.agent.ports import Tool
 from newel.tools.review.base import ProjectLimits
-from newel.tools.review.clarify_user import NO_USER_ANSWER, Ask, ClarifyTool
+from newel.tools.review.clarify_user import NO_USER_ANSWER, AskQuestion, ClarifyTool
 from newel.tools.review.project_files import ListTool, ReadFileTool, SearchTool, Staged
 from newel.tools.review.propose_edits import Propose, ProposedEdit, ProposeTool, lines_hash
 from newel.workspace.port import Workspace
 
 __all__ = [
     "NO_USER_ANSWER",
-    "Ask",
+    "AskQuestion",
     "ProjectLimits",
     "Propose",
     "ProposedEdit",
@@ -25,7 +25,7 @@ def project_tools(
     workspace: Workspace,
     limits: ProjectLimits | None = None,
     *,
-    ask: Ask,
+    ask: AskQuestion,
     propose: Propose,
     staged: Staged | None = None,
 ) -> list[Tool]:

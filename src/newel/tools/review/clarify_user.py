@@ -15,7 +15,7 @@ from newel.tools.review.base import ToolAnswer, json_result
 NO_USER_ANSWER: Final = "no_user_answer"
 """The answer to a question that the user skipped."""
 
-Ask = Callable[[str], Awaitable[str]]
+AskQuestion = Callable[[str], Awaitable[str]]
 """Waits for the user's answer without a timeout; an empty one means that the user skipped the question."""
 
 
@@ -39,7 +39,7 @@ class ClarifyTool(TypedTool[ClarifyParameters]):
     read_only = True
     parameters = ClarifyParameters
 
-    def __init__(self, ask: Ask, max_length: int) -> None:
+    def __init__(self, ask: AskQuestion, max_length: int) -> None:
         self._ask = ask
         self._max_length = max_length
         self._pending = anyio.Lock()

@@ -42,7 +42,7 @@ class AnswerTooLong(WorkspaceError):
     """The answer exceeds the limit."""
 
 
-Ask = Callable[[str], Awaitable[HostAnswer]]
+AskHost = Callable[[str], Awaitable[HostAnswer]]
 """Asks a host something that it answers at once, as ``RemoteHostPort.ask`` does."""
 
 

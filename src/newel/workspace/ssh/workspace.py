@@ -39,7 +39,7 @@ from newel.workspace.ssh import port
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.host_monitor import HostMonitor
 from newel.workspace.ssh.in_terminal import run_in_terminal_on_host
-from newel.workspace.ssh.port import Ask, HostAnswer, quote
+from newel.workspace.ssh.port import AskHost, HostAnswer, quote
 from newel.workspace.ssh.process import HostSandboxEnded, run_on_host
 from newel.workspace.ssh.target import Target
 
@@ -338,7 +338,7 @@ def _script(args: Iterable[str]) -> str:
 # -- paths ------------------------------------------------------------------------------------------------
 
 
-async def _resolve(ask: Ask, path: str) -> str:
+async def _resolve(ask: AskHost, path: str) -> str:
     """The absolute path with all links followed, as ``os.path.realpath`` has it. The file need not exist.
 
     A circular link is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
@@ -359,7 +359,7 @@ async def _resolve(ask: Ask, path: str) -> str:
     return posixpath.normpath(posixpath.join("/", path_so_far, *(part for part in sought if "/" not in part)))
 
 
-async def _expand(ask: Ask, path: str, home: str) -> str:
+async def _expand(ask: AskHost, path: str, home: str) -> str:
     """Expand a leading ``~`` or ``~user``; ``~name`` of no user is a file's name."""
     first, slash, rest = path.partition("/")
     if not _OF_A_USER.fullmatch(first):
@@ -373,7 +373,7 @@ def _parts(path: str) -> list[str]:
 
 
 async def _follow(
-    ask: Ask, path_so_far: str, sought: list[str], following: set[str]
+    ask: AskHost, path_so_far: str, sought: list[str], following: set[str]
 ) -> tuple[str, list[str], str | None]:
     """Continue from a path without links to the next link: its path, the parts behind it, and where it leads; or to the end, and None.
 
