@@ -53,6 +53,13 @@ def test_escape_chooses_nothing_and_stops_nothing(open_terminal: Open) -> None:
     assert "New branch" not in terminal.screen.text
 
 
+def test_what_arrives_together_with_a_choice_is_not_lost(open_terminal: Open) -> None:
+    """Over a slow connection, what is typed behind Enter comes with it."""
+    terminal = open_list(open_terminal)
+    terminal.send("scnd\rplease")
+    terminal.wait_for(f"{MARK} second words\n  please\n")
+
+
 def test_a_long_list_shows_what_surrounds_the_choice(open_terminal: Open) -> None:
     terminal = open_terminal("rich", *(f"words {number}" for number in range(30)), rows=16)
     terminal.wait_for("You said: words 29")

@@ -314,7 +314,9 @@ class ListMode:
 
 
 class ChoosingMode(ListMode):
-    """``choice`` is the position that a command waits for. ``on_end`` is for a row that the user wants to end."""
+    """``choice`` is the position that a command waits for, ``query`` the filter with which it was chosen. ``on_end`` is for a row that the
+    user wants to end.
+    """
 
     def __init__(
         self, buffer: Buffer, picker: Picker, keymap: Keymap, on_end: Callable[[int], None] | None = None
@@ -322,6 +324,7 @@ class ChoosingMode(ListMode):
         super().__init__(buffer, picker, keymap)
         self._on_end = on_end
         self.choice: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self.query = ""
 
     def hints(self) -> list[str]:
         if self._on_end is None:
@@ -336,6 +339,7 @@ class ChoosingMode(ListMode):
 
     def on_choice(self, choice: int | None) -> None:
         if not self.choice.done():
+            self.query = typed_text(self._buffer)
             self.choice.set_result(choice)
 
 

@@ -174,10 +174,8 @@ class PromptToolkitUI:
                 if interrupting:
                     with self._in_mode(WaitingMode(self._buffer, self._get_handler, question)):
                         await self._pause.wait()
-                draft = self._buffer.document
-                has_draft = bool(draft.text)
                 mode = AnsweringMode(
-                    self._buffer, self._get_handler, question, has_draft=has_draft, keys=keys
+                    self._buffer, self._get_handler, question, has_draft=bool(self._buffer.text), keys=keys
                 )
                 with self._in_mode(mode), self._instead_of_draft(initial):
                     answer = await mode.answer
@@ -195,15 +193,18 @@ class PromptToolkitUI:
         *,
         on_end: Callable[[int], None] | None = None,
     ) -> int | None:
-        async with self._turn:
-            mode = ChoosingMode(self._buffer, Picker(title, rows, selected), self._keymap, on_end)
-            return await self._choose(mode)
+        picker = Picker(title, rows, selected)
+        return await self._choose(ChoosingMode(self._buffer, picker, self._keymap, on_end))
 
     async def _choose(self, mode: ChoosingMode) -> int | None:
-        self._leave_search()
-        await read_keys()
-        with self._instead_of_draft(""), self._in_mode(mode):
-            return await mode.choice
+        async with self._turn:
+            self._leave_search()
+            await read_keys()
+            with self._instead_of_draft(""), self._in_mode(mode):
+                choice = await mode.choice
+                late = typed_text(self._buffer).removeprefix(mode.query)
+            self._buffer.insert_text(late)  # it came together with the choice
+            return choice
 
     async def view(self, text: str, short: str = "", /) -> None:  # noqa: ARG002 — a long one is paged
         if text.count("\n") < self.size()[1]:
@@ -293,11 +294,10 @@ class PromptToolkitUI:
             styles=self._styles,
             use=lambda position: self.use_theme(theme_of(position)),
         )
-        async with self._turn:
-            try:
-                return await self._choose(mode)
-            finally:
-                self.use_theme(before)
+        try:
+            return await self._choose(mode)
+        finally:
+            self.use_theme(before)
 
     def use_theme(self, theme: Theme) -> None:
         self._styles.use(theme)
