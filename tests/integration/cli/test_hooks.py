@@ -781,6 +781,29 @@ def test_a_message_that_is_queued_during_a_run_passes_the_same_guard(with_model:
     assert "hunter2" not in newel.sessions[0].read_text()
 
 
+def test_a_prompt_that_is_stopped_before_it_is_sent_returns_to_the_input(with_model: Make) -> None:
+    """With what goes along: otherwise it is nowhere, neither in the conversation nor in the input."""
+    newel = with_model(scenario("", DONE))
+    judging, judged = newel.home / "judging", newel.home / "judged"
+    os.mkfifo(judging)
+    judge = f"mkdir {judged} && echo > {judging} && exec sleep 100; exit 0"
+    users(newel, UserPromptSubmit=[group(hook(judge))])
+    with Tmux([str(BIN / "newel")], newel.project, newel.environ) as screen:
+        screen.wait_for("Enter sends")
+        screen.type("!echo shared", "Enter")
+        screen.wait_for("The model gets this with your next message")
+        screen.type("go on", "Enter")
+        judging.read_text()  # until the hook judges it
+        screen.type("", "Escape")
+        screen.wait_for("Stopped.")
+        screen.type(" please", "Enter")
+        screen.wait_for("Done.")
+    (request,) = newel.requests
+    said = str(request["messages"][-1]["content"])
+    assert "go on please" in said
+    assert "$ echo shared" in said
+
+
 def test_queued_messages_survive_a_stop_while_a_hook_judges_them(with_model: Make, drive: Drive) -> None:
     """Otherwise the ones that it has let through are gone, though no request has sent them."""
     newel = with_model(

@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent
-from newel.agent.messages import AppMessage, Attachment, UserMessage
+from newel.agent.messages import AppMessage, Attachment, UserMessage, new_id
 from newel.config.keymap import Keymap
 from newel.context.built_in_prompts import REMEMBER
 from newel.context.prompt_templates import described, find_template, reachable_names
@@ -367,13 +367,24 @@ class CodingRepl(Repl[CommandContext]):
             self.ui.renderer.note(hint)
         else:
             self.ui.refresh()
+            await self._send(msgspec.structs.replace(prompt, id=prompt.id or new_id()))
+
+    async def _send(self, prompt: Prompt) -> None:
+        """Have the model answer a prompt. One that is stopped before it is part of the conversation returns to the input."""
+        shared: list[Attachment] = []
+        try:
             message = await prepare(self._agent, prompt, self.ui.renderer.note)
             self._is_prompting = True
-            attachments = [*message.attachments, *self._own_commands.take()]
-            message = msgspec.structs.replace(message, attachments=attachments)
+            shared = self._own_commands.take()
+            message = msgspec.structs.replace(message, attachments=[*message.attachments, *shared])
             self._is_done = False
             ended = await converse(self._agent, message, self.ui.renderer, other_model="/model")
-            self._is_done, self._has_failed = ended == "done", ended in {None, "error"}
+        except anyio.get_cancelled_exc_class():
+            if all(message.id != prompt.id for message in reversed(self._agent.state.messages)):
+                self._own_commands.give_back(shared)
+                self.put_back([prompt])
+            raise
+        self._is_done, self._has_failed = ended == "done", ended in {None, "error"}
 
     async def _queue_message(self, prompt: Prompt, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""

@@ -7,7 +7,7 @@ What is shared is attached to that message, so it is stored, shown, exported and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -69,6 +69,10 @@ class OwnCommands:
         """What the next message takes along; afterwards there is nothing."""
         shared, self._shared = self._shared, []
         return shared
+
+    def give_back(self, taken: Sequence[Attachment]) -> None:
+        """The message that took these was not sent."""
+        self._shared[:0] = taken
 
     def hint(self, typed: str) -> str:
         """What becomes of a command that is being typed."""
