@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -238,7 +238,19 @@ def _timeline(trace: Trace) -> Timeline:
 
 
 def _timeline_step(traced: TraceEvent, end: float) -> TimelineStep:
+    """Unexpected data makes it a note."""
     kind, text, _ = _describe(traced)
+    with suppress(TypeError, ValueError, msgspec.ValidationError):
+        if measured := _measured_step(traced, text, end):
+            return measured
+    is_prompt = traced.type == "message" and kind == "user"
+    return TimelineStep(
+        kind="prompt" if is_prompt else "note", start=end, text=text if is_prompt else f"{kind} {text}"
+    )
+
+
+def _measured_step(traced: TraceEvent, text: str, end: float) -> TimelineStep | None:
+    """An answer of the model or a call of a tool; None for other events."""
     data = traced.data
     raw = data.get("raw_usage")
     if traced.type == "message" and isinstance(raw, dict):
@@ -256,10 +268,7 @@ def _timeline_step(traced: TraceEvent, end: float) -> TimelineStep:
         duration = float(data.get("duration_ms") or 0)
         failed = data.get("ok") is False
         return TimelineStep(kind="tool", start=end - duration, duration=duration, text=text, failed=failed)
-    is_prompt = traced.type == "message" and kind == "user"
-    return TimelineStep(
-        kind="prompt" if is_prompt else "note", start=end, text=text if is_prompt else f"{kind} {text}"
-    )
+    return None
 
 
 def _heading(header: Header, status: str) -> list[str]:

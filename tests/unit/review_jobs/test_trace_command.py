@@ -125,6 +125,22 @@ def test_a_trace_shows_each_step_its_model_and_its_duration(made: Made, say: Say
     assert "job.failed" in again
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('"input_tokens":1234', '"input_tokens":"many"'), ('"duration_ms":', '"duration_ms":"long","x":')],
+    ids=["tokens", "duration"],
+)
+def test_odd_figures_leave_a_trace_its_time_line(
+    made: Made, say: Say, tmp_path: Path, before: str, after: str
+) -> None:
+    """The file may be a stranger's."""
+    trace = (made.home / "traces" / f"{made.job}.jsonl").read_text()
+    assert before in trace
+    (tmp_path / "odd.jsonl").write_text(trace.replace(before, after))
+    say(str(tmp_path / "odd.jsonl"), "--html", str(tmp_path / "odd.html"))
+    assert "Translate" in (tmp_path / "odd.html").read_text()
+
+
 def test_no_control_sequence_of_a_trace_reaches_the_terminal(made: Made, say: Say) -> None:
     for text in (say(), say(made.job), say("--all")):
         assert not set(text) & {"\x1b", "\x07", "\u202e"}
