@@ -88,7 +88,7 @@ def test_a_contract_cannot_be_changed_while_its_agent_starts(workbench: Make) ->
     def hold_start(socket: WebSocketRoute) -> None:
         servers.append(server := socket.connect_to_server())
         socket.on_message(
-            lambda data: held.append(str(data)) if '"type":"start"' in data else server.send(data)
+            lambda data: held.append(str(data)) if '"type":"start"' in str(data) else server.send(data)
         )
 
     page.route_web_socket("**/ws", hold_start)

@@ -82,7 +82,8 @@ def test_a_page_that_wakes_up_notices_that_its_connection_is_gone(workbench: Mak
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     page.clock.run_for(10_100)
     page.clock.resume()
-    expect(page.get_by_text("Reconnecting…")).to_be_visible(timeout=10_000)  # the next regular ping fails later
+    # The next regular ping fails later.
+    expect(page.get_by_text("Reconnecting…")).to_be_visible(timeout=10_000)
     socket.is_held = False
     expect(page.get_by_text("Reconnecting…")).to_be_hidden()
 

@@ -40,8 +40,8 @@ class Contract(Wire, frozen=True, kw_only=True):
 
 class Tab(Wire, frozen=True, kw_only=True):
     """One tab. ``agent_mode``, ``approve`` and ``thinking`` are None until they are others than the configured ones. ``session`` is the
-    conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed. ``activity`` grows with every message, over
-    restarts, too, so that a reader can mark unread ones.
+    conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed. ``activity`` grows with every message,
+    over restarts, too, so that a reader can mark unread ones.
     """
 
     id: str
