@@ -217,9 +217,8 @@ class SessionManager:
     def set_name(self, name: str) -> None:
         """Name the session; an empty name removes the name."""
         line = plain_line(name)
-        if (
-            self.has_data() or self._appender is not None
-        ):  # else it is written with the first line of the file
+        # Without a file it is written when that is made.
+        if self.has_data() or self._appender is not None:
             self._write(NameLine(line))
         self._name = line or None
 
