@@ -58,12 +58,13 @@ class PromptHistory:
         return sum(of == folder for of, _ in _entries(self._whole()))
 
     def forget(self, folder: str, texts: Collection[str] | None = None) -> None:
-        """Delete the messages that were typed in a folder; with ``texts``, only these."""
+        """Delete the messages that were typed in a folder; with ``texts``, only these, as conversations have them."""
         entries = _entries(self._whole())
+        said = None if texts is None else set(map(_as_said, texts))
         kept = [
             lines
             for of, lines in entries
-            if of != folder or (texts is not None and _message(lines) not in texts)
+            if of != folder or (said is not None and _as_said(_message(lines)) not in said)
         ]
         if len(kept) < len(entries):
             replace_file(self.path, b"".join(line for lines in kept for line in lines))
@@ -92,6 +93,11 @@ def _folder(lines: list[bytes]) -> str:
             with contextlib.suppress(ValueError):
                 return str(json.loads(line.removeprefix(_FOLDER)))
     return ""
+
+
+def _as_said(typed: str) -> str:
+    """What a typed message has in common with that of the conversation, which lacks the ``@`` of attached files."""
+    return typed.replace("@", "").strip()
 
 
 def _message(lines: list[bytes]) -> str:

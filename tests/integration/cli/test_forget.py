@@ -12,6 +12,7 @@ from tests.integration.agents.support import after
 from tests.integration.cli.stored_data import is_stored
 from tests.served import served, wait_until
 from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 WithModel = Callable[..., Newel]
 
@@ -150,6 +151,22 @@ def test_what_was_typed_in_a_forgotten_session_is_forgotten_with_it(with_model: 
     history.write_text(f"{mine}{others}{mine.replace('+one', '+two')}")
     check(newel("forget", "--session", newel.sessions[0].stem.rpartition("_")[2], "--yes"))
     assert history.read_text() == f"{others}{mine.replace('+one', '+two')}"
+
+
+def test_a_message_is_forgotten_as_it_was_typed(with_model: WithModel) -> None:
+    """In the conversation it is without the `@` of a file, and without the space around it."""
+    newel = with_model(scenario("", DONE))
+    (newel.project / "notes.txt").write_text("notes\n")
+    with Tmux([str(BIN / "newel")], newel.project, newel.environ) as screen:
+        screen.wait_for("Enter sends")
+        screen.type(" see @notes.txt about the merger", "Enter")
+        screen.wait_for("Done.")
+        screen.type("/quit", "Enter")
+        screen.wait_for_end()
+    history = newel.home / ".newel" / "history"
+    assert "merger" in history.read_text()
+    check(newel("forget", "--session", newel.sessions[0].stem.rpartition("_")[2], "--yes"))
+    assert "merger" not in history.read_text()
 
 
 def test_the_title_of_a_forgotten_conversation_goes_with_its_tab(with_model: WithModel) -> None:
