@@ -194,8 +194,8 @@ def _plain_target(method: str, address: str, version: str, headers: bytes) -> _P
     if url.scheme != "http" or not url.hostname or version not in {"HTTP/1.0", "HTTP/1.1"}:
         raise ValueError("it must be CONNECT, or a request for an http:// address")
     host = parse_host(f"[{url.hostname}]" if ":" in url.hostname else url.hostname)
-    path = "/".join(address.split("/", 3)[3:])
-    request = f"{method} /{path} {version}\r\n".encode()
+    path = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
+    request = f"{method} {path} {version}\r\n".encode()
     return _ProxyTarget(host, url.port or 80, request + _forwarded(headers))
 
 

@@ -107,15 +107,18 @@ async def test_an_allowed_server_answers_through_a_tunnel(tmp_path: Path, server
     assert b"/deep x" in answer
 
 
+@pytest.mark.parametrize(
+    ("path", "asked"), [("/a?b=c", "/a?b=c"), ("", "/"), ("?b=/c", "/?b=/c"), ("/a//?b?c", "/a//?b?c")]
+)
 async def test_a_plain_request_reaches_an_allowed_server_without_the_proxys_headers(
-    tmp_path: Path, server: int
+    tmp_path: Path, server: int, path: str, asked: str
 ) -> None:
     async with serving(tmp_path, Domain("ok.test", server)) as proxy:
         answer = await proxy.say(
-            f"GET http://ok.test:{server}/a?b=c HTTP/1.1\r\nHost: ok.test\r\nProxy-Authorization: secret\r\n"
+            f"GET http://ok.test:{server}{path} HTTP/1.1\r\nHost: ok.test\r\nProxy-Authorization: secret\r\n"
             "Connection: keep-alive\r\n\r\n".encode()
         )
-    assert b"/a?b=c ok.test None close" in answer
+    assert f"\n{asked} ok.test None close".encode() in answer
 
 
 @pytest.mark.parametrize(
