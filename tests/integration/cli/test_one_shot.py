@@ -16,6 +16,7 @@ import pytest
 from tests.ordinary_user import run_as_user
 from tests.processes import COMMAND_SECONDS
 from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 Make = Callable[..., Newel]
 
@@ -219,6 +220,13 @@ def test_a_run_started_with_nohup_outlives_its_terminal(with_model: Make) -> Non
         (newel.project / "on").touch()
         answer, errors = process.communicate(timeout=COMMAND_SECONDS)
     assert (process.returncode, answer) == (0, "Done.\n"), errors
+
+
+def test_a_run_in_the_background_of_a_terminal_is_not_stopped(with_model: Make) -> None:
+    newel = with_model(scenario("go", {"content": "All is well."}))
+    with Tmux(["bash", "--norc", "-i"], newel.project, newel.environ) as terminal:
+        terminal.type("newel -p go &", "Enter")
+        terminal.wait_for("All is well.")
 
 
 def test_a_read_only_run_changes_nothing_and_the_model_learns_why(with_model: Make) -> None:

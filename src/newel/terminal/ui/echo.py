@@ -26,9 +26,17 @@ def unread_bytes(fd: int) -> int:
         return 0
 
 
+def _is_in_foreground(fd: int) -> bool:
+    """Whether this process may set a terminal: a shell has not started it with ``&``."""
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:  # not the controlling terminal, which alone has a foreground
+        return True
+
+
 class EchoSuppressor:
     """Turns off the terminal's echo, so that early input appears at the prompt and not above it. Does nothing without a
-    terminal.
+    terminal, and in the background, where this would stop the process.
     """
 
     def __init__(self) -> None:
@@ -50,6 +58,8 @@ class EchoSuppressor:
         import termios
 
         fd = sys.stdin.fileno()
+        if not _is_in_foreground(fd):
+            return
         try:
             before = termios.tcgetattr(fd)
             silent = termios.tcgetattr(fd)
