@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import NewelError, UsageError
 from newel.cli import MODULES, help_text
 from newel.cli.aliases import canonical
+from newel.cli.interruption import Interruption
 from newel.config.secret_files import read_secret_files
 from newel.terminal.stdout import text_stdout
 from newel.workspace.secrecy import hide_secrets
@@ -87,6 +88,15 @@ def _web(name: str, port: int) -> int:
 
 
 def _run_safely(body: Callable[[], int]) -> int:
+    """Run a command and return its exit code. After Ctrl+C in a terminal the process ends by SIGINT instead."""
+    interruption = Interruption()
+    code = _exit_code(body)
+    if code == INTERRUPTED:
+        interruption.note()
+    return code
+
+
+def _exit_code(body: Callable[[], int]) -> int:
     """Run a command and turn its errors into a message and an exit code, never a traceback."""
     # The imports of a start create 30,000 objects and hardly any garbage: at the default of 700, collecting takes a twentieth of it.
     gc.set_threshold(50_000)

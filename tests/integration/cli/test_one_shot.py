@@ -15,6 +15,7 @@ import pytest
 
 from tests.ordinary_user import run_as_user
 from tests.processes import COMMAND_SECONDS
+from tests.served import wait_until
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
 
@@ -227,6 +228,20 @@ def test_a_run_in_the_background_of_a_terminal_is_not_stopped(with_model: Make) 
     with Tmux(["bash", "--norc", "-i"], newel.project, newel.environ) as terminal:
         terminal.type("newel -p go &", "Enter")
         terminal.wait_for("All is well.")
+
+
+def test_ctrl_c_ends_a_loop_of_the_shell_with_its_run(with_model: Make) -> None:
+    """A shell goes on with a loop whose command exits by itself, and starts the next run, which costs money."""
+    newel = with_model(scenario("go", bash("echo run >> runs; sleep 20"), {"content": "Done."}))
+    runs = newel.project / "runs"
+    with Tmux(["bash", "--norc", "-i"], newel.project, newel.environ) as terminal:
+        terminal.type("for i in 1 2 3; do newel --sandbox off --approve auto -p go; done", "Enter")
+        wait_until(runs.exists, "the first run's command")
+        terminal.type("", "C-c")
+        terminal.wait_for("Stopped.")
+        terminal.type("echo the code is $?", "Enter")
+        terminal.wait_for("the code is 130")
+    assert runs.read_text() == "run\n"
 
 
 def test_a_read_only_run_changes_nothing_and_the_model_learns_why(with_model: Make) -> None:
