@@ -8,7 +8,7 @@ removed when the last file in them is undone.
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import takewhile
 from pathlib import PurePosixPath
@@ -37,14 +37,37 @@ def _is_usual(state: FileSnapshot, within: FileSnapshot | None, umask: int) -> b
     return stat.S_IMODE(state.mode) == (0o777 & ~umask) | inherited
 
 
+async def unchanged_parents(workspace: Workspace, changes: Sequence[FileChange]) -> dict[str, FileChange]:
+    """The folders that contain the folders among ``changes`` that came or went, unless they are among the changes themselves: a new folder
+    inherits the group bit of the one that it is in.
+    """
+    changed = {change.path for change in changes}
+    over = {
+        _parent_of(change.path)
+        for change in changes
+        if (change.before is None or change.after is None) and is_folder(change.before or change.after)
+    }
+    paths = sorted(over - changed)
+    infos = await workspace.stats([below(workspace, path) for path in paths]) if paths else []
+    states = {
+        path: FileSnapshot(EMPTY, stat.S_IFDIR | info.mode)
+        for path, info in zip(paths, infos, strict=True)
+        if info
+    }
+    return {path: FileChange(path, state, state) for path, state in states.items()}
+
+
 def without_implied(
     changes: Sequence[FileChange],
     checkpoint: Checkpoint | None,
     *,
+    unchanged: Mapping[str, FileChange],
     umask: int,
     is_known: Callable[[str], bool],
 ) -> list[FileChange]:
-    """The changes without those of folders that other changes imply. ``checkpoint`` is the run's so far."""
+    """The changes without those of folders that other changes imply. ``checkpoint`` is the run's so far; ``unchanged`` are
+    their ``unchanged_parents``.
+    """
     created = _parents_of(change.path for change in changes if change.after is not None)
     files = checkpoint.files if checkpoint else ()
     created_by_run = {before.path for before in files if not before.blob} | set(
@@ -57,7 +80,7 @@ def without_implied(
     )
     was_there = _parents_of(before.path for before in files if before.blob)
     was_not = set(checkpoint.folders) if checkpoint else set[str]()
-    by_path = {change.path: change for change in changes}
+    by_path = {**unchanged, **{change.path: change for change in changes}}
     usual = FileSnapshot(EMPTY, stat.S_IFDIR | (0o777 & ~umask))
     result: list[FileChange] = []
     for change in changes:
@@ -71,7 +94,7 @@ def without_implied(
         elif is_folder(before) and change.path in was_not:
             before = None
         adjusted = FileChange(change.path, before, change.after)
-        if not _is_implied(adjusted, by_path.get(change.path.rpartition("/")[0]), created, gone, umask):
+        if not _is_implied(adjusted, by_path.get(_parent_of(change.path)), created, gone, umask):
             result.append(adjusted)
     return result
 
@@ -79,7 +102,7 @@ def without_implied(
 def _is_implied(
     change: FileChange, parent: FileChange | None, made: Collection[str], gone: Collection[str], umask: int
 ) -> bool:
-    """``parent`` is the change of the folder that it is in, if there is one."""
+    """``parent`` is the change of the folder that it is in, or that folder unchanged, if it is known."""
     before, after = change.before, change.after
     if before == after:
         return True
@@ -114,6 +137,11 @@ async def left_folders(
 def parents(path: str) -> list[str]:
     """The folders above a path, the innermost first, without the root."""
     return [str(folder) for folder in PurePosixPath(path).parents][:-1]
+
+
+def _parent_of(path: str) -> str:
+    """The folder that a path is in; empty for the root."""
+    return path.rpartition("/")[0]
 
 
 def _parents_of(paths: Iterable[str]) -> set[str]:

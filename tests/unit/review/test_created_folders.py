@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -56,6 +58,24 @@ async def test_folders_created_by_a_command_go_with_its_files_and_return(
     assert (root / "new/deep/er/file").read_text() == "x"
     await undo(recorder)
     assert folders(root) == {"old", "mine"}
+
+
+@pytest.mark.parametrize("over", [0o755, 0o2755], ids=["plain", "shared"])
+@pytest.mark.parametrize("mode", [0o755, 0o2755], ids=["plain", "shared"])
+async def test_a_folder_comes_back_with_its_group_bit(
+    root: Path, recorder: ChangeRecorder, mode: int, over: int
+) -> None:
+    """Without it, files created there belong to another group, and colleagues cannot work on them."""
+    shared = root / "old/shared"
+    shared.mkdir()
+    (shared / "file").write_text("x")
+    shared.chmod(mode)
+    shared.parent.chmod(over)
+    effect = await begin(recorder, TrackedRun("s"), None)
+    shutil.rmtree(shared)
+    await end(effect)
+    await undo(recorder)
+    assert ((shared / "file").read_text(), stat.S_IMODE(shared.stat().st_mode)) == ("x", mode)
 
 
 async def test_a_folder_with_content_stays(root: Path, recorder: ChangeRecorder) -> None:

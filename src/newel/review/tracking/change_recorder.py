@@ -27,7 +27,7 @@ from newel.agent.errors import NewelError, StaleFile
 from newel.agent.messages import now
 from newel.permissions.rules import RuleSet
 from newel.review.checkpoints import new_checkpoint
-from newel.review.folders import grown, is_folder, left_folders, missing, without_implied
+from newel.review.folders import grown, is_folder, left_folders, missing, unchanged_parents, without_implied
 from newel.review.model.file_lines import content_of, text_hash
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
@@ -481,12 +481,13 @@ class ChangeRecorder:
         is_about_folders = any(is_folder(change.before) or is_folder(change.after) for change in changes)
         if not left and not is_about_folders and checkpoint is None:
             return list(changes)
+        unchanged = await unchanged_parents(self._workspace, changes)
         umask = self._snapshots.umask
 
         def without() -> list[FileChange]:
             is_known = self._ledger.is_known
             return [
-                *without_implied(changes, checkpoint, umask=umask, is_known=is_known),
+                *without_implied(changes, checkpoint, unchanged=unchanged, umask=umask, is_known=is_known),
                 *(change for change in left if not is_known(change.path)),
             ]
 
