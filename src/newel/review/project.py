@@ -152,8 +152,9 @@ class ProjectReview:
         verb = "redo" if is_undo(checkpoint) else "undo"
         hint = _undo_hint(order.before(checkpoint), verb)
         if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
+            rejected = ", or were pending: `newel keep HUNK` restores one" if verb == "redo" else ""
             raise NothingToUndo(
-                f"Nothing of the run “{name}” is left to {verb}. Its changes were overwritten since.{hint}"
+                f"Nothing of the run “{name}” is left to {verb}. Its changes were overwritten since{rejected}.{hint}"
             )
         raise NothingToUndo(f"No change of the run “{name}” is recorded.{self._not_covered()}{hint}")
 

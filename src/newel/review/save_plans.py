@@ -93,7 +93,7 @@ def file_of_bytes(data: bytes, mode: int) -> PlannedFile:
 
 class SavePlan(NamedTuple):
     """A file to be saved, before and after. ``blob`` is the hash of content in the ledger. ``is_ours``: a recorded change created the
-    file, or gave it its mode.
+    file, or gave it its mode. ``runs`` are those that proposed what is saved.
     """
 
     saving: PlannedWrite
@@ -102,6 +102,7 @@ class SavePlan(NamedTuple):
     blob: str
     blob_before: str
     is_ours: bool
+    runs: frozenset[str]
 
     @property
     def must_unlock(self) -> bool:
@@ -118,7 +119,8 @@ class SavePlan(NamedTuple):
 
 def plan_save(review: FileReview, ids: Sequence[str]) -> SavePlan:
     """Raises ``NotText``."""
-    lines = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
+    hunks = [hunk for hunk in review.hunks if hunk.id in ids]
+    lines = render(review.base, hunks)
     body = lines[1:] if head_of(lines) is not None else lines
     if any("\0" in line for line in body) and not (len(body) == 1 and is_blob(body)):
         raise NotText(
@@ -137,7 +139,13 @@ def plan_save(review: FileReview, ids: Sequence[str]) -> SavePlan:
     current = content_of(review.base)
     is_ours = any(applied_hunk.a == 0 for applied_hunk in review.applied)
     return SavePlan(
-        saving, before, after, content.blob if content else "", current.blob if current else "", is_ours
+        saving=saving,
+        before=before,
+        after=after,
+        blob=content.blob if content else "",
+        blob_before=current.blob if current else "",
+        is_ours=is_ours,
+        runs=frozenset(layer.run for hunk in hunks for layer in hunk.layers if layer.run),
     )
 
 

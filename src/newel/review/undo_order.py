@@ -8,16 +8,29 @@ An undo is a run with a checkpoint, as is a redo, which rolls back an undo. So e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 if TYPE_CHECKING:
-    from newel.review.store.ledger import Checkpoint
+    from newel.review.store.ledger import Checkpoint, Ledger
 
 
 def is_undo(checkpoint: Checkpoint) -> bool:
     """Whether it is the checkpoint of an undo, and not of a run or a redo."""
     return bool(checkpoint.about) and not checkpoint.is_redo
+
+
+def resume(ledger: Ledger, runs: Collection[str]) -> None:
+    """Hunks of these runs are about to be written: if such a run was undone, that is true only for a part of it from now on, and it can
+    be undone again. Blocks.
+    """
+    checkpoints = ledger.checkpoints()
+    ids = {checkpoint.id for checkpoint in checkpoints if checkpoint.run in runs}
+    for checkpoint in checkpoints:
+        if checkpoint.of in ids and not checkpoint.is_partial:
+            ledger.add_checkpoint(msgspec.structs.replace(checkpoint, is_partial=True))
 
 
 class UndoOrder:

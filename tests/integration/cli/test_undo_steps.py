@@ -298,3 +298,35 @@ def test_an_undo_says_nothing_about_git_where_nothing_is_staged(steps: Newel) ->
     subprocess.run(["git", "init", "-q"], cwd=steps.project, check=True)
     ran(steps, "add one")
     assert "staged" not in ran(steps, "undo", "--yes")
+
+
+def test_a_proposal_that_is_kept_after_its_run_was_undone_can_be_undone(with_model: Make) -> None:
+    """An undo rejects what is pending; to keep a rejected hunk brings it back, as the run's."""
+    newel = with_model(scenario("turn", bash("sed -i '2s/$/!/; 9s/$/!/' a.txt"), {"content": "Done."}))
+    file = newel.project / "a.txt"
+    before = "".join(f"{number}\n" for number in range(1, 11))
+    file.write_text(before)
+    ran(newel, "--approve", "review", "turn")
+    assert ran(newel, "undo", "--yes").endswith(
+        "Rejected the pending changes in 1 file: a.txt.\n"
+        "`newel keep HUNK` restores one, `newel undo` undoes the run before it.\n"
+    )
+    done = newel("redo", "--yes")
+    assert (done.returncode, "`newel keep HUNK`" in done.stderr) == (1, True), done.stderr
+    ((hunk, other),) = [
+        [each["hunk_id"] for each in pending["hunks"]]
+        for pending in json.loads(ran(newel, "review", "--json"))["pending"]
+    ]
+    ran(newel, "keep", hunk, "--yes")
+    kept = before.replace("2\n", "2!\n", 1)
+    assert file.read_text() == kept
+    assert "undone" not in ran(newel, "checkpoints").splitlines()[-1]
+    assert "Undone in 1 file: a.txt." in ran(newel, "undo", "--yes")
+    assert file.read_text() == before
+    ran(newel, "redo", "--yes")
+    assert file.read_text() == kept
+    ran(newel, "keep", other, "--yes")
+    assert file.read_text() == kept.replace("9\n", "9!\n")
+    for expected in (before.replace("9\n", "9!\n"), before):
+        ran(newel, "undo", "--yes")
+        assert file.read_text() == expected

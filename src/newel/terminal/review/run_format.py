@@ -266,10 +266,13 @@ def describe_saved(saved: Sequence[SaveResult], is_redo: bool, format_command: C
     done = [file.path for file in saved if file.applied]
     pending = [file.path for file in saved if not file.applied]
     verb = "Redone" if is_redo else "Undone"
-    hint = f"`{format_command('undo')}` undoes it again." if is_redo else ""
-    hint = (
-        hint or f"`{format_command('redo')}` redoes it, `{format_command('undo')}` undoes the run before it."
-    )
+    further = f"`{format_command('undo')}` undoes the run before it."
+    if is_redo:
+        hint = f"`{format_command('undo')}` undoes it again."
+    elif done:
+        hint = f"`{format_command('redo')}` redoes it, {further}"
+    else:
+        hint = f"`{format_command('keep HUNK')}` restores one, {further}"
     lines = [
         f"{outcome} in {pluralize(len(paths), 'file')}: {join_names(paths)}."
         for outcome, paths in ((verb, done), ("Rejected the pending changes", pending))
