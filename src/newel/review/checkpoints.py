@@ -301,6 +301,7 @@ class Checkpoints:
             of=of.id,
             is_partial=False,
             is_stopped=False,
+            has_skipped=False,
         )
         self._ledger.add_checkpoint(new_checkpoint)
         return new_checkpoint

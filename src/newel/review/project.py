@@ -80,8 +80,8 @@ class ProjectReview:
         order = await self.order()
         if checkpoint is None:
             checkpoint = await anyio.to_thread.run_sync(self._next_undo, order)
-        elif not is_undo(checkpoint) and not order.is_undone(checkpoint):
-            checkpoint = order.now(checkpoint)  # a run that was undone and redone
+        elif not is_undo(checkpoint):  # perhaps one that was undone and redone
+            checkpoint = order.to_undo_of(checkpoint)
         return await self._plan_undo(checkpoint, order)
 
     async def redo(self, checkpoint: Checkpoint | None = None) -> RollbackPlan:
@@ -115,6 +115,8 @@ class ProjectReview:
                 raise LastRunWithoutRecord(self._without_record(last), next(iter(runs), None))
             if resumed in runs:
                 return resumed
+        skipped = () if runs else order.skipped
+        runs = runs or [each for each in skipped if hunk_ids(self.ledger, each, is_rest=True)]
         if not runs:
             raise NothingToUndo(f"There is nothing to undo in {self.workspace.root}.")
         return runs[0]
@@ -138,8 +140,7 @@ class ProjectReview:
 
     async def _plan_undo(self, checkpoint: Checkpoint, order: UndoOrder) -> RollbackPlan:
         refreshed = await self.refresh(checkpoint)
-        is_rest = order.is_partly_rolled_back(checkpoint)
-        find = partial(hunk_ids, self.ledger, checkpoint, is_rest, refreshed.reviews)
+        find = partial(self._hunks_to_undo, checkpoint, order, refreshed.reviews)
         if hunks := await anyio.to_thread.run_sync(find):
             plan = await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks, refreshed)
             stopped = order.stopped(checkpoint)
@@ -157,6 +158,14 @@ class ProjectReview:
                 f"Nothing of the run “{name}” is left to {verb}. Its changes were overwritten since{rejected}.{hint}"
             )
         raise NothingToUndo(f"No change of the run “{name}” is recorded.{self._not_covered()}{hint}")
+
+    def _hunks_to_undo(
+        self, checkpoint: Checkpoint, order: UndoOrder, reviews: Iterable[FileReview]
+    ) -> list[str]:
+        is_skipped = any(skipped.id == checkpoint.id for skipped in order.skipped)
+        if is_skipped and (rest := hunk_ids(self.ledger, checkpoint, is_rest=True, reviews=reviews)):
+            return rest
+        return hunk_ids(self.ledger, checkpoint, order.is_partly_rolled_back(checkpoint), reviews)
 
     def _not_covered(self) -> str:
         return "".join(f" {message}" for message in self.left_out)
@@ -243,6 +252,8 @@ class ProjectReview:
             is_partial = not {conflict.hunk for conflict in plan.conflicts}.issuperset(left)
         if is_partial:
             self._leave_the_rest(plan)
+        elif plan.conflicts and (own_checkpoint := self.ledger.checkpoint_of_run(plan.run)):
+            self.ledger.add_checkpoint(msgspec.structs.replace(own_checkpoint, has_skipped=True))
 
     def _leave_the_rest(self, plan: RollbackPlan, *, is_stopped: bool = False) -> None:
         """A file could not be read or written, or the user stopped: the next undo completes this one."""

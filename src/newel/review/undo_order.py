@@ -52,6 +52,12 @@ class UndoOrder:
         return [checkpoint for checkpoint in self.checkpoints if self._stands(checkpoint, undo=False)]
 
     @property
+    def skipped(self) -> list[Checkpoint]:
+        """The runs and redos that are undone but for hunks with later changes on them, the latest first. These may be gone by now."""
+        rolled_back = {checkpoint.of for checkpoint in self.checkpoints if checkpoint.has_skipped}
+        return [each for each in self.checkpoints if each.id in rolled_back and not is_undo(each)]
+
+    @property
     def to_redo(self) -> list[Checkpoint]:
         """The undos in force since the last run, the latest first."""
         last = next((at for at, each in enumerate(self.checkpoints) if not each.about), len(self.checkpoints))
@@ -64,6 +70,14 @@ class UndoOrder:
             checkpoint = later
             seen.add(later.id)
         return checkpoint
+
+    def to_undo_of(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The one to undo of a run, its redo if it was redone. If it is undone, that of which hunks were skipped, or else the run."""
+        latest = self.now(checkpoint)
+        if not is_undo(latest):
+            return latest
+        skipped = (each for each in self.skipped if self.root(each).id == checkpoint.id)
+        return next(skipped, checkpoint)
 
     def root(self, checkpoint: Checkpoint) -> Checkpoint:
         """The run that an undo or a redo is about in the end."""

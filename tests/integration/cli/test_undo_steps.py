@@ -330,3 +330,33 @@ def test_a_proposal_that_is_kept_after_its_run_was_undone_can_be_undone(with_mod
     for expected in (before.replace("9\n", "9!\n"), before):
         ran(newel, "undo", "--yes")
         assert file.read_text() == expected
+
+
+def test_what_an_undo_has_skipped_is_undone_once_nothing_is_in_its_way(with_model: Make) -> None:
+    """An undo leaves the lines that a later run has changed. `newel undo` must not say that there is nothing to undo while they stand."""
+    made: dict[str, Any] = {"scenarios": []}
+    for word, command in (
+        ("first", "sed -i 's/^2$/two/; s/^8$/eight/' a.txt"),
+        ("second", "sed -i s/two/TWO/ a.txt"),
+    ):
+        made["scenarios"] += scenario(word, bash(command), {"content": "Done."})["scenarios"]
+    newel = with_model(made)
+    file = newel.project / "a.txt"
+    before = "".join(f"{number}\n" for number in range(1, 11))
+    file.write_text(before)
+    ran(newel, "first")
+    ran(newel, "second")
+    done = newel("undo", "2", "--yes")
+    assert (done.returncode, "Skipped (changed since):" in done.stdout) == (1, True)
+    assert file.read_text() == before.replace("2\n", "TWO\n", 1)
+    ran(newel, "undo", "--yes")
+    assert file.read_text() == before.replace("2\n", "two\n", 1)
+    ran(newel, "undo", "--yes")
+    assert file.read_text() == before
+    done = newel("undo", "--yes")
+    assert (done.returncode, "There is nothing to undo" in done.stderr) == (1, True)
+    for expected in ("two\n", "TWO\n"):
+        ran(newel, "redo", "--yes")
+        assert file.read_text() == before.replace("2\n", expected, 1)
+    ran(newel, "redo", "--yes")
+    assert file.read_text() == before.replace("2\n", "TWO\n", 1).replace("8\n", "eight\n")

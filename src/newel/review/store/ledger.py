@@ -51,7 +51,8 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     """The files before a run of an agent changed them. While the run goes on, ``files`` grows, and so does ``folders``, the
     folders that did not exist before it. In the checkpoint of a rollback, ``of`` is the checkpoint that it rolls back, ``about`` the
     title of the original run, ``is_redo`` says that the rollback restores that run, and ``is_partial`` that it left a part: a file
-    could not be written yet, or only some hunks were named; ``is_stopped``: the user stopped it.
+    could not be written yet, or only some hunks were named; ``is_stopped``: the user stopped it; ``has_skipped``: it left hunks with
+    later changes on them.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
     is_redo: bool = False
     is_partial: bool = False
     is_stopped: bool = False
+    has_skipped: bool = False
     of: str = ""
 
 
