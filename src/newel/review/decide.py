@@ -29,11 +29,11 @@ from newel.review.model.file_review import (
     FileReview,
     Hunk,
     HunkState,
+    Lines,
     Origin,
     ReviewError,
     StaleRevision,
     UnknownHunk,
-    buffer,
     new_hunk_id,
     render,
     root_of,
@@ -154,13 +154,18 @@ def patch_of(review: FileReview, hunks: Sequence[Hunk]) -> str:
     return file_patch(review.path, review.base, render(review.base, hunks))
 
 
+def _proposed(review: FileReview) -> Lines:
+    """The file if everything that is not rejected were kept; where all is rejected, if that were."""
+    return render(review.base, [hunk for hunk in review.hunks if hunk.is_shown] or review.hunks)
+
+
 def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
     """The JSON view of the files under review."""
     return [
         PendingFileHunks(
             file_path=review.path,
             rev=review.rev,
-            **described(review.base, buffer(review))._asdict(),
+            **described(review.base, _proposed(review))._asdict(),
             hunks=tuple(
                 PendingHunk(
                     hunk_id=hunk.id,

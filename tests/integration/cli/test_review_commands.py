@@ -20,7 +20,7 @@ from newel.review.tracking.recording_workspace import ledger_folder
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
 from tests.requirements import require_program
-from tests.support import BIN, Newel, scenario
+from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
 
@@ -666,6 +666,31 @@ def test_a_rollback_in_a_conversation_restores_the_files(
     terminal.send("\x04")
     assert terminal.end() == 0
     assert "- app.py" in newel.requests[-1]["messages"][-2]["content"]
+
+
+def test_a_rejected_file_is_described_by_what_it_would_change(with_model: Make) -> None:
+    """A script that shows what can be restored would call a new file deleted, and a deleted one changed in its mode."""
+    command = bash("echo > new; rm gone; sed -i s/a/b/ text; chmod 755 mode; ln -s text link")
+    newel = with_model(scenario("change", command, {"content": "Done."}))
+    for name in ("gone", "text", "mode"):
+        (newel.project / name).write_text("a\n")
+        (newel.project / name).chmod(0o644)
+    assert newel("--approve", "review", "change").returncode == 0
+
+    def seen() -> dict[str, tuple[str, str, str]]:
+        files = json.loads(newel("review", "--json").stdout)["pending"]
+        return {file["file_path"]: (file["kind"], file["change"], file["about"]) for file in files}
+
+    pending = seen()
+    assert pending == {
+        "new": ("file", "created", ""),
+        "gone": ("file", "deleted", ""),
+        "text": ("file", "modified", ""),
+        "mode": ("file", "mode", "mode 644 → 755"),
+        "link": ("link", "created", "new symbolic link → text"),
+    }
+    assert newel("reject", "--all", "--yes").returncode == 0
+    assert seen() == pending
 
 
 # -- what was seen is what is decided -----------------------------------------------------------------
