@@ -7,7 +7,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from newel.review.model.history import NothingToUndo
 from newel.review.save_outcome import SaveFailed
 from newel.workspace.local import LocalWorkspace
 from tests.integration.review.recorded_agent import recorded_agent, recorder_of
+from tests.processes import is_alive
 from tests.review_bench import calls, says
 from tests.scripted_provider import Answer
 from tests.served import wait_until
@@ -432,3 +433,46 @@ async def test_the_users_own_changes_between_commands_are_not_the_runs(project: 
         await review.apply(await review.undo())
     assert (project / "a.txt").read_text() == "one\ntwo\n"
     assert (project / "src/deep/c.txt").read_text() == "by the user\n"
+
+
+class BusyWorkspace(LocalWorkspace):
+    """On a machine so busy that its ``number``-th look at what runs in the background comes after the process has ended."""
+
+    number = 0
+    looks = 0
+
+    async def background(self) -> Sequence[str]:
+        self.looks += 1
+        if self.looks == self.number:
+            await anyio.to_thread.run_sync(wait_until, self.is_over, "the end of the process")
+        return await super().background()
+
+    def is_over(self) -> bool:
+        return not is_alive(int((Path(self.root) / "pid").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("commands", "number"),
+    [*((1, number) for number in range(1, 4)), *((2, number) for number in range(1, 6))],
+)
+async def test_what_a_process_writes_while_its_command_is_recorded_is_undone(
+    commands: int, number: int, project: Path, tmp_path: Path
+) -> None:
+    """It may have ended when Newel looks at what still runs, having written after the last scan."""
+    before = tree(project)
+    workspace = BusyWorkspace(str(project))
+    workspace.number = number
+    later = (
+        "(echo $BASHPID > pid; sleep .3; echo evil >> a.txt) >/dev/null 2>&1 & until test -s pid; do :; done"
+    )
+    script: list[Answer] = [calls("bash", command=each) for each in [later, "true"][:commands]]
+    async with recorded_agent(workspace, tmp_path / "home", [*script, says("done")]) as agent:
+        await agent.prompt("go")
+        assert workspace.looks >= number
+        review = (await recorder_of(agent)).project
+        while tree(project) != before:
+            try:
+                await review.apply(await review.undo())
+            except NothingToUndo:
+                break
+    assert tree(project) == before

@@ -211,7 +211,10 @@ class ChangeRecorder:
                 changes = await self._snapshots.last_changes(run.commands_began_ns)
                 await self._record_changes(operation, changes)
                 uncovered = self._sink.describe_uncovered(changes.uncovered)
-                background = await self._workspace.background() or ()
+                processes = await self._workspace.background()
+                if processes == [] and self._between.run is run:
+                    await self._scan()  # those that the run has left have ended, perhaps since the last scan
+                background = processes or ()
                 between = run.continued_by(background[0]) if background else None
                 await self._at_once(partial(self._between.belong_to, between))
                 self._looked_at = now()
@@ -294,8 +297,9 @@ class ChangeRecorder:
                     self._ended.append(operation)
                     async with self._lock:
                         self._check_extent(operation)
+                        left = await self._workspace.background()  # one that ends during the scan may write behind it
                         await retry(self._record_ended)
-                        if await self._workspace.background() != []:
+                        if left != []:
                             await self._at_once(partial(self._between.belong_to, operation.run))
                         self._looked_at = now()
                 elif operation.is_refused:
