@@ -42,6 +42,7 @@ def main() -> None:
             Path(path).with_name(str(os.getpid())).write_text(answers.readline())
             code = os.waitstatus_to_exitcode(int(answers.readline()))
     if code < 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no KeyboardInterrupt
         os.kill(os.getpid(), -code)
     os._exit(code)
 
