@@ -92,7 +92,7 @@ export class Completion {
 
   /** Handle a key of the message box; returns whether it was meant for the list. */
   key(event) {
-    if (!this.isOpen || event.isComposing) return false;
+    if (!this.isOpen) return false;
     if (this.pending && ((event.key === "Enter" && !event.shiftKey && !event.altKey) || event.key === "Tab")) {
       event.preventDefault();
       this.#repeat(event.key);

@@ -122,7 +122,7 @@ export class Composer {
   }
 
   #key(event) {
-    if (event.isComposing || this.completion.key(event)) return;
+    if (this.completion.key(event)) return;
     if (event.key === "ArrowUp" && this.area.value === "" && this.actions.editLast()) event.preventDefault();
     if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
       event.preventDefault();

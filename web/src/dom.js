@@ -39,6 +39,11 @@ export function keepClicks() {
   }, { capture: true });
 }
 
+/** Keep keys from the page that an input method needs to choose, accept or cancel the text that it composes. */
+export function keepCompositions() {
+  addEventListener("keydown", (event) => event.isComposing && event.stopImmediatePropagation(), { capture: true });
+}
+
 /** Show or hide a button; if it had the focus, `next` gets it, an element or a function that returns one. */
 export function showButton(button, isShown, next) {
   if (!isShown && document.activeElement === button) (typeof next === "function" ? next() : next)?.focus();

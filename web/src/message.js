@@ -249,7 +249,7 @@ export class UserView {
           if (event.key === "Escape") {
             event.stopPropagation();
             back();
-          } else if (event.key === "Enter" && !event.shiftKey && !event.altKey && !event.isComposing) {
+          } else if (event.key === "Enter" && !event.shiftKey && !event.altKey) {
             event.preventDefault();
             send();
           }

@@ -24,7 +24,7 @@ export class ClarifyCard {
       rows: "2", "aria-label": "Your answer", dir: "auto",
       oninput: () => this.question && keepDraft(this.question.question_id, this.area.value),
       onkeydown: (event) => {
-        if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+        if (event.key !== "Enter" || event.shiftKey) return;
         event.preventDefault();
         this.#send(this.area.value);
       },

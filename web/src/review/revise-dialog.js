@@ -23,7 +23,7 @@ export async function askRevision({ path, hunk, send }) {
         rows: "2", "aria-label": "What should be different?", placeholder: "What should be different?", dir: "auto", autofocus: true, value: drafts.get(key) ?? "",
         oninput: () => drafts.set(key, area.value),
         onkeydown: (event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          if (event.key !== "Enter" || event.shiftKey) return;
           event.preventDefault();
           submit();
         },

@@ -42,7 +42,7 @@ export class Sidebar {
       rows: "3", "aria-label": "Instruction", placeholder: "What should change?", dir: "auto", value: localStore.get(DRAFT) ?? "",
       oninput: () => this.#drafted(),
       onkeydown: (event) => {
-        if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
+        if (event.key !== "Enter" || event.shiftKey || event.altKey) return;
         event.preventDefault();
         this.#enter();
       },
