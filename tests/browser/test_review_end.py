@@ -121,6 +121,22 @@ def test_the_lists_end_with_the_focus_on_save(workbench: Make) -> None:
     expect(sidebar(page)).to_contain_text("Nothing to review.")
 
 
+def test_the_focus_stays_in_the_review_after_its_end(workbench: Make) -> None:
+    """Otherwise the keyboard begins again at the top of the page, and a screen reader says nothing of where it is."""
+    _, page = proposed(workbench)
+    sidebar(page).get_by_role("button", name="Accept all", exact=True).press("Enter")
+    sidebar(page).get_by_role("button", name="All reviewed: Save 3 files").press("Enter")
+    expect(sidebar(page)).to_contain_text("Nothing to review.")
+    expect(sidebar(page).get_by_text("To review", exact=True)).to_be_focused()
+    propose(page, WORDS)
+    go(page, "pending")
+    region = page.get_by_role("region", name="All pending changes")
+    sidebar(page).get_by_role("button", name="Accept all", exact=True).press("Enter")
+    region.get_by_role("button", name=re.compile("^All reviewed: Save")).press("Enter")
+    expect(sidebar(page)).to_contain_text("Nothing to review.")
+    expect(region.get_by_role("heading", name="All pending changes")).to_be_focused()
+
+
 def test_a_reviewed_file_folds_but_not_under_the_pointer(workbench: Make) -> None:
     """Otherwise all below moves up, and a second click hits another hunk."""
     _, page = proposed(workbench)

@@ -223,6 +223,7 @@ export class HunkList {
     if (this.isBusy) return;
     this.#busy(true);
     fill(this.problem);
+    let next = this.title;
     try {
       const saved = await this.waiting.saveAccepted();
       this.#offerUndo([], "reopen"); // what is in the files, no decision takes back
@@ -233,9 +234,11 @@ export class HunkList {
       const again = error.code === "stale_revision" ? " Check what changed, then save again." : "";
       fill(this.problem, icon("warn"), error.message + again);
       this.announce(error.message);
+      next = this.save;
     } finally {
       this.#busy(false);
       this.review.touch();
+      if (document.activeElement === document.body) next.focus(); // a disabled button loses it
     }
   }
 

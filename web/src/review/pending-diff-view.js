@@ -334,15 +334,18 @@ export class PendingDiffView {
   async #save() {
     this.save.disabled = true;
     this.note.hidden = true;
+    let next = this.title;
     try {
       const saved = await this.decisions.saveAccepted();
       this.announce(`${pluralize(saved.length, "file")} saved.`);
     } catch (error) {
       this.note.hidden = false;
       setText(this.note, `Not saved: ${error.message}`);
+      next = this.save;
     } finally {
       this.review.touch();
       this.save.disabled = !this.isUp;
+      if (document.activeElement === document.body) next.focus(); // a disabled button loses it
     }
   }
 
