@@ -331,3 +331,19 @@ def test_on_a_touch_screen_the_buttons_of_a_message_cover_no_words(workbench: Ma
             assert button is not None
             assert first_line is not None
             assert button["y"] + button["height"] <= first_line["y"]
+
+
+def test_a_conversation_is_printed_to_its_end_and_readable_on_paper(workbench: Make) -> None:
+    """Otherwise only the part that is on the screen is printed, in the light letters of a dark page."""
+    long = answering(
+        "tell me a lot", {"content": "\n\n".join(f"Paragraph {number}." for number in range(200))}
+    )
+    page = workbench(scenarios(long)).page(scheme="dark")
+    open_chat(page)
+    say(page, "tell me a lot")
+    expect(page.get_by_text("Paragraph 199.")).to_be_visible()
+    expect_end_of_run(page)
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf())) > 5
+    page.emulate_media(media="print", color_scheme="dark")
+    expect(message_box(page)).to_be_hidden()
+    expect(page.get_by_text("Paragraph 199.")).to_have_css("color", "rgb(29, 31, 33)")
