@@ -399,3 +399,17 @@ def test_an_answer_that_is_cut_off_or_empty_is_not_taken_for_a_finished_one(work
     ).to_be_visible()
     say(page, "short work")
     expect(page.get_by_text("The model returned an empty answer.")).to_be_visible()
+
+
+def test_a_dismissed_notice_gives_the_focus_back(workbench: Make) -> None:
+    """Otherwise the keyboard begins again at the top of the page after each failure."""
+    page = workbench(scenarios()).page()
+    open_chat(page)
+    for name in ("first", "second"):
+        say(page, f"/no-{name} ")
+        expect(page.get_by_text(f"There is no command /no-{name}.")).to_be_visible()
+    page.get_by_role("button", name="Dismiss").last.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Dismiss")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(message_box(page)).to_be_focused()

@@ -6,7 +6,8 @@ const MAX_TOASTS = 5;
 
 export class Toasts {
   constructor() {
-    this.el = h("div", { class: "toasts", role: "region", "aria-label": "Notices" });
+    this.el = h("div", { class: "toasts", role: "region", "aria-label": "Notices", onfocusin: ({ relatedTarget }) => this.#entered(relatedTarget) });
+    this.origin = null; // of the focus, before it came here
   }
 
   /** Show a failure, with a Retry button if `retry` is given. */
@@ -14,13 +15,24 @@ export class Toasts {
     const again = retry && h("button", {
       type: "button",
       onclick: () => {
-        toast.remove();
+        this.#remove(toast);
         retry();
       },
     }, "Retry");
     const toast = h("div", { class: "toast", role: "alert" }, icon("warn"), h("span", { class: "toast-words" }, words), again,
-      iconButton("close", "Dismiss", () => toast.remove()));
+      iconButton("close", "Dismiss", () => this.#remove(toast)));
     this.el.append(toast);
-    while (this.el.children.length > MAX_TOASTS) this.el.firstChild.remove();
+    while (this.el.children.length > MAX_TOASTS) this.#remove(this.el.firstChild);
+  }
+
+  #entered(from) {
+    if (from && !this.el.contains(from)) this.origin = from;
+  }
+
+  /** Remove a toast; the next one gets its focus, or the element that had it before. */
+  #remove(toast) {
+    const hadFocus = toast.contains(document.activeElement);
+    toast.remove();
+    if (hadFocus) (this.el.querySelector("button") ?? this.origin)?.focus();
   }
 }
