@@ -137,6 +137,16 @@ def test_the_focus_stays_in_the_review_after_its_end(workbench: Make) -> None:
     expect(region.get_by_role("heading", name="All pending changes")).to_be_focused()
 
 
+def test_the_focus_stays_at_a_file_whose_hunks_are_decided_at_once(workbench: Make) -> None:
+    """Otherwise each file that is decided by its buttons sends the keyboard back to the top of the page."""
+    _, page = proposed(workbench)
+    go(page, "pending")
+    region = page.get_by_role("region", name="All pending changes")
+    region.get_by_role("button", name="Accept all in a/__init__.py").press("Enter")
+    expect(region.locator(".review-progress")).to_have_text("2 of 4 decided")
+    expect(region.locator(".pending-fold").first).to_be_focused()
+
+
 def test_a_reviewed_file_folds_but_not_under_the_pointer(workbench: Make) -> None:
     """Otherwise all below moves up, and a second click hits another hunk."""
     _, page = proposed(workbench)

@@ -88,7 +88,7 @@ export class VirtualList {
     if (known) {
       const hadFocus = known.el.contains(document.activeElement);
       known.el.replaceWith(el);
-      if (hadFocus) el.focus();
+      if (hadFocus) (el.hasAttribute("tabindex") ? el : el.querySelector("button"))?.focus();
     }
     return el;
   }
