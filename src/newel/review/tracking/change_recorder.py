@@ -297,7 +297,8 @@ class ChangeRecorder:
                     self._ended.append(operation)
                     async with self._lock:
                         self._check_extent(operation)
-                        left = await self._workspace.background()  # one that ends during the scan may write behind it
+                        # Before the scan: one that ends during it may have written behind it.
+                        left = await self._workspace.background()
                         await retry(self._record_ended)
                         if left != []:
                             await self._at_once(partial(self._between.belong_to, operation.run))
