@@ -29,6 +29,9 @@ FILE_NAME: Final = "AGENTS.md"
 OF_CLAUDE: Final = "CLAUDE.md"
 FILE_NAMES: Final = (FILE_NAME, OF_CLAUDE, f".claude/{OF_CLAUDE}")
 """In a folder of a project the first that exists counts."""
+OWN_OF_CLAUDE: Final = "CLAUDE.local.md"
+"""The user's own notes on the project, which git ignores. They follow the file that counts."""
+WITH_IMPORTS: Final = frozenset({OF_CLAUDE, OWN_OF_CLAUDE})
 MAX_BYTES: Final = 32 * 1024
 """Bytes of all files in the prompt together."""
 
@@ -65,8 +68,9 @@ async def find_instructions(
     the project's root down to the workspace's.
 
     The project's root is the nearest ancestor that holds ``.git``, or else the workspace's root. A folder without an AGENTS.md has its
-    CLAUDE.md, with the files that it imports behind it. A duplicate counts once. A project's file may not be a link out of the project, or
-    to what ``is_private``. Raises ``HostUnavailable``: an agent must not start without the project's instructions.
+    CLAUDE.md, with the files that it imports behind it; its CLAUDE.local.md follows. A duplicate counts once. A project's file may not be a
+    link out of the project, or to what ``is_private``. Raises ``HostUnavailable``: an agent must not start without the project's
+    instructions.
     """
     sources = await _of_user(home, claude)
     root, paths = await _of_project(workspace)
@@ -74,7 +78,7 @@ async def find_instructions(
     reader = _InstructionsReader(max_bytes, is_private)
     for source in sources:
         head = await reader.read(source)
-        if head is not None and PurePosixPath(source.path).name == OF_CLAUDE:
+        if head is not None and PurePosixPath(source.path).name in WITH_IMPORTS:
             from newel.context.imports import ImportReader
 
             for imported in await ImportReader(
@@ -133,7 +137,8 @@ def describe(instructions: Sequence[Instructions]) -> str:
     names = dict.fromkeys(
         name
         for file in instructions
-        if (name := PurePosixPath(file.path).name) in FILE_NAMES and (file.problem or file.size > file.cut)
+        if (name := PurePosixPath(file.path).name) in {FILE_NAME, *WITH_IMPORTS}
+        and (file.problem or file.size > file.cut)
     )
     name = ", ".join(names) or FILE_NAME
     text = f"{name} {max(used, 100) / 1000:.1f}k" if used else ""
@@ -163,15 +168,17 @@ async def _of_user(home: WorkspaceFolder | None, claude: WorkspaceFolder | None)
 async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
     """The project's root, and the paths of the files from there down to the workspace's root."""
     folders, marks = ancestors(workspace.root)
-    paths = [str(PurePosixPath(folder, name)) for folder in folders for name in FILE_NAMES]
+    names = (*FILE_NAMES, OWN_OF_CLAUDE)
+    paths = [str(PurePosixPath(folder, name)) for folder in folders for name in names]
     infos = await workspace.stats(marks + paths)  # in one request: a host may be far away
     depth = project_depth(infos[: len(marks)])
     found = infos[len(marks) :]
     chosen: list[str] = []
     for index in range(depth, -1, -1):
-        start = index * len(FILE_NAMES)
-        of_folder = slice(start, start + len(FILE_NAMES))
+        own = (index + 1) * len(names) - 1
+        of_folder = slice(own - len(FILE_NAMES), own)
         chosen += (await _to_read(workspace, paths[of_folder], found[of_folder]))[:1]
+        chosen += [paths[own]] if found[own] is not None else []
     return folders[depth], chosen
 
 

@@ -67,6 +67,21 @@ def test_agents_md_comes_first(with_model: Make) -> None:
     assert "Claude's." not in system_prompt(newel)
 
 
+def test_the_users_own_notes_on_a_project_follow_those_of_the_team(with_model: Make) -> None:
+    newel = with_model(scenario("go", DONE))
+    write(newel.project / "CLAUDE.md", "Of the team.")
+    write(newel.project / "CLAUDE.local.md", "My own. @mine.md")
+    write(newel.project / "mine.md", "Imported by me.")
+    newel("go")
+    prompt = system_prompt(newel)
+    assert prompt.index("Of the team.") < prompt.index("My own.") < prompt.index("Imported by me.")
+    write(newel.project / "AGENTS.md", "All agents'.")
+    newel("go")
+    prompt = newel.requests[-1]["messages"][0]["content"]
+    assert "Of the team." not in prompt
+    assert prompt.index("All agents'.") < prompt.index("My own.")
+
+
 def test_imports_are_followed_within_the_project_and_the_users_claude_folder(with_model: Make) -> None:
     newel = with_model(scenario("go", DONE))
     write(
