@@ -29,8 +29,13 @@ from tests.review_bench import calls
 from tests.unit.review_jobs.traced_place import TracedPlace
 
 
+async def wait_for_the_kill(_):  # it may come late, and a job has 100 calls, few of them the same
+    await anyio.sleep_forever()
+
+
 async def main():
-    at = TracedPlace(Path(sys.argv[1]), ScriptedProvider(calls("list_files") for _ in range(1000)))
+    script = [*(calls("list_files", glob=f"{number}*") for number in range(20)), wait_for_the_kill]
+    at = TracedPlace(Path(sys.argv[1]), ScriptedProvider(script))
     async with at.open():
         if len(sys.argv) > 2:
             await at.start(tool_config=ToolConfig(max_tool_calls=100))
