@@ -29,9 +29,9 @@ FILE_NAME: Final = "AGENTS.md"
 OF_CLAUDE: Final = "CLAUDE.md"
 FILE_NAMES: Final = (FILE_NAME, OF_CLAUDE, f".claude/{OF_CLAUDE}")
 """In a folder of a project the first that exists counts."""
-OWN_OF_CLAUDE: Final = "CLAUDE.local.md"
+LOCAL_OF_CLAUDE: Final = "CLAUDE.local.md"
 """The user's own notes on the project, which git ignores. They follow the file that counts."""
-WITH_IMPORTS: Final = frozenset({OF_CLAUDE, OWN_OF_CLAUDE})
+_WITH_IMPORTS: Final = frozenset({OF_CLAUDE, LOCAL_OF_CLAUDE})
 MAX_BYTES: Final = 32 * 1024
 """Bytes of all files in the prompt together."""
 
@@ -78,7 +78,7 @@ async def find_instructions(
     reader = _InstructionsReader(max_bytes, is_private)
     for source in sources:
         head = await reader.read(source)
-        if head is not None and PurePosixPath(source.path).name in WITH_IMPORTS:
+        if head is not None and PurePosixPath(source.path).name in _WITH_IMPORTS:
             from newel.context.imports import ImportReader
 
             for imported in await ImportReader(
@@ -137,7 +137,7 @@ def describe(instructions: Sequence[Instructions]) -> str:
     names = dict.fromkeys(
         name
         for file in instructions
-        if (name := PurePosixPath(file.path).name) in {FILE_NAME, *WITH_IMPORTS}
+        if (name := PurePosixPath(file.path).name) in {FILE_NAME, *_WITH_IMPORTS}
         and (file.problem or file.size > file.cut)
     )
     name = ", ".join(names) or FILE_NAME
@@ -168,17 +168,17 @@ async def _of_user(home: WorkspaceFolder | None, claude: WorkspaceFolder | None)
 async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
     """The project's root, and the paths of the files from there down to the workspace's root."""
     folders, marks = ancestors(workspace.root)
-    names = (*FILE_NAMES, OWN_OF_CLAUDE)
+    names = (*FILE_NAMES, LOCAL_OF_CLAUDE)
     paths = [str(PurePosixPath(folder, name)) for folder in folders for name in names]
     infos = await workspace.stats(marks + paths)  # in one request: a host may be far away
     depth = project_depth(infos[: len(marks)])
     found = infos[len(marks) :]
     chosen: list[str] = []
     for index in range(depth, -1, -1):
-        own = (index + 1) * len(names) - 1
-        of_folder = slice(own - len(FILE_NAMES), own)
+        local = (index + 1) * len(names) - 1
+        of_folder = slice(local - len(FILE_NAMES), local)
         chosen += (await _to_read(workspace, paths[of_folder], found[of_folder]))[:1]
-        chosen += [paths[own]] if found[own] is not None else []
+        chosen += [paths[local]] if found[local] is not None else []
     return folders[depth], chosen
 
 

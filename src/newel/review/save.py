@@ -54,7 +54,7 @@ from newel.review.save_plans import (
 from newel.review.store.ledger import Checkpoint, Ledger
 from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.review.store.schema import LedgerError
-from newel.review.undo_order import resume
+from newel.review.undo_order import mark_partly_undone
 from newel.workspace.snapshots.tree import is_kept, state_mode
 from newel.workspace.tracked import TrackedWorkspace
 
@@ -314,7 +314,7 @@ class DiskSync:
         if not plans:
             return []
         if runs := {run for plan in plans for run in plan.runs}:
-            await anyio.to_thread.run_sync(resume, self._ledger, runs)
+            await anyio.to_thread.run_sync(mark_partly_undone, self._ledger, runs)
         plans = sort_plans(plans)
         planned_paths = [plan.saving.path for plan in plans]
         removes, opened = removes_folders(plans), replaced_folders(plans)

@@ -22,7 +22,7 @@ def is_undo(checkpoint: Checkpoint) -> bool:
     return bool(checkpoint.about) and not checkpoint.is_redo
 
 
-def resume(ledger: Ledger, runs: Collection[str]) -> None:
+def mark_partly_undone(ledger: Ledger, runs: Collection[str]) -> None:
     """Hunks of these runs are about to be written: if such a run was undone, that is true only for a part of it from now on, and it can
     be undone again. Blocks.
     """

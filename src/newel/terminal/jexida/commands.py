@@ -222,7 +222,7 @@ async def undo(context: JexidaContext, _: str) -> None:
         from newel.terminal.review.commands import conversation_ui
         from newel.terminal.review.run_format import roll_back
 
-        await roll_back(project, plan, conversation_ui(context.ui, context.agent.session.get_id()))
+        await roll_back(project, plan, conversation_ui(context.ui, context.agent.session))
 
 
 async def clear(context: JexidaContext, _: str) -> None:

@@ -141,7 +141,7 @@ async def _rewind_files(context: CommandContext, project: ProjectReview, prompt:
     from newel.terminal.review.run_format import describe_files, describe_stopped, files_diff
     from newel.terminal.review.undo_progress import stoppable
 
-    ui = conversation_ui(context.ui, context.agent.session.get_id())
+    ui = conversation_ui(context.ui, context.agent.session)
     plan = await plan_rewind(project, prompt.runs)
     about = describe_files(plan.files, plan.conflicts)
     if not plan.files:

@@ -21,13 +21,14 @@ from newel.terminal.review.run_notice import NOT_RECORDING
 if TYPE_CHECKING:
     from newel.review.decide import Verdict
     from newel.review.project import ProjectReview
+    from newel.session.manager import SessionManager
     from newel.terminal.ui.terminal_ui import CommandUI
 
 LISTED = 10
 """Runs that a conversation shows."""
 
 
-def conversation_ui(ui: CommandUI, session: str) -> ReviewUI:
+def conversation_ui(ui: CommandUI, session: SessionManager) -> ReviewUI:
     renderer = ui.renderer
     show_progress = renderer.show_progress if renderer.animated else None
     return ReviewUI(
@@ -38,7 +39,7 @@ def conversation_ui(ui: CommandUI, session: str) -> ReviewUI:
         ui.view,
         ui.edit_file,
         show_progress,
-        session=session,
+        session=session.get_id(),
     )
 
 
@@ -63,7 +64,7 @@ async def decide(context: CommandContext, _: str) -> None:
         from newel.terminal.review.interactive import InteractiveReview
 
         await InteractiveReview(
-            project, conversation_ui(context.ui, context.agent.session.get_id()), context.keymap
+            project, conversation_ui(context.ui, context.agent.session), context.keymap
         ).run()
 
 
@@ -76,7 +77,7 @@ async def decide_by_name(verdict: Verdict, context: CommandContext, text: str) -
             project,
             verdict,
             parse_arguments(verdict, text),
-            conversation_ui(context.ui, context.agent.session.get_id()),
+            conversation_ui(context.ui, context.agent.session),
         )
 
 
@@ -84,7 +85,7 @@ async def undo(context: CommandContext, text: str) -> None:
     """``/undo [CHECKPOINT]``"""
     if project := await project_of(context):
         checkpoint = await project.find(text.strip()) if text.strip() else None
-        ui = conversation_ui(context.ui, context.agent.session.get_id())
+        ui = conversation_ui(context.ui, context.agent.session)
         await roll_back(project, await plan_undo(project, checkpoint, ui), ui)
 
 
@@ -95,7 +96,7 @@ async def redo(context: CommandContext, text: str) -> None:
         await roll_back(
             project,
             await project.redo(checkpoint),
-            conversation_ui(context.ui, context.agent.session.get_id()),
+            conversation_ui(context.ui, context.agent.session),
         )
 
 
@@ -118,7 +119,7 @@ async def rollback(context: CommandContext, text: str) -> None:
     await roll_back(
         project,
         await project.rollback(checkpoint, hunks),
-        conversation_ui(context.ui, context.agent.session.get_id()),
+        conversation_ui(context.ui, context.agent.session),
     )
 
 
