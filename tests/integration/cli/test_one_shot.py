@@ -234,11 +234,11 @@ def test_ctrl_c_ends_a_loop_of_the_shell_with_its_run(with_model: Make) -> None:
     """A shell goes on with a loop whose command exits by itself, and starts the next run, which costs money."""
     newel = with_model(scenario("go", bash("echo run >> runs; sleep 20"), {"content": "Done."}))
     runs = newel.project / "runs"
-    with Tmux(["bash", "--norc", "-i"], newel.project, newel.environ) as terminal:
+    with Tmux(["bash", "--norc", "-i"], newel.project, newel.environ | {"PS1": "ready> "}) as terminal:
         terminal.type("for i in 1 2 3; do newel --sandbox off --approve auto -p go; done", "Enter")
         wait_until(runs.exists, "the first run's command")
         terminal.type("", "C-c")
-        terminal.wait_for("Stopped.")
+        terminal.wait_for("ready>", times=2)
         terminal.type("echo the code is $?", "Enter")
         terminal.wait_for("the code is 130")
     assert runs.read_text() == "run\n"
