@@ -89,7 +89,8 @@ class HastyTypist:
     def sent(self) -> Iterator[str]:
         """The messages that the model got, without the first one."""
         [session] = self.sessions.glob("**/*.jsonl")
-        for line in session.read_text().splitlines():
+        *lines, _ = session.read_text().split("\n")  # the last one may be half written
+        for line in lines:
             message = json.loads(line).get("message", {})
             if message.get("role") == "user" and not str(message["content"]).startswith("run touch"):
                 yield message["content"]
