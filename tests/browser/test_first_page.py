@@ -75,3 +75,20 @@ def test_empty_chats_do_not_pile_up(workbench: Make) -> None:
     expect(page.get_by_role("tab")).to_have_count(3)
     open_chat(page)
     expect(page.get_by_role("tab")).to_have_count(3)
+
+
+def test_a_project_in_the_users_home_is_named_from_there(workbench: Make) -> None:
+    bench = workbench(TALK, environ={"HOME": "/nowhere"})
+    page = bench.page()
+    project = str(bench.newel.project)
+    expect(page.locator("header .project")).to_have_text(project)
+    expect(page.get_by_text(f"Describe a task in {project}.")).to_be_visible()
+    bench.kill()
+    bench.newel.environ["HOME"] = str(bench.newel.project.parent)
+    bench.start()
+    page.reload()
+    expect(page.locator("header .project")).to_have_text("~/project")
+    expect(page.locator("header .project")).to_have_attribute("title", project)
+    expect(page.get_by_text("Describe a task in ~/project.")).to_be_visible()
+    open_chat(page)
+    expect(page.get_by_role("tabpanel").get_by_text("Describe a task in ~/project.")).to_be_visible()

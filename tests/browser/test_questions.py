@@ -56,6 +56,21 @@ def test_the_keyboards_focus_survives_an_answer(workbench: Make) -> None:
     expect(message_box(page)).to_have_value("thanks")
 
 
+def test_the_focus_survives_an_answer_in_a_browser_that_is_too_busy_to_draw(workbench: Make) -> None:
+    """Until it draws, a disabled button keeps the focus, and then nothing has it: the next words would be lost."""
+    bench = workbench(
+        scenarios(answering("do it", bash("touch one"), {"content": "Done."})), "--approve", "ask"
+    )
+    page = bench.page()
+    open_chat(page)
+    say(page, "do it")
+    page.get_by_role("button", name="Run once").evaluate(
+        "(button) => { button.focus(); button.click(); const end = performance.now() + 300; while (performance.now() < end); }"
+    )
+    expect(answers(page).last).to_contain_text("Done.")
+    expect(message_box(page)).to_be_focused()
+
+
 def test_a_question_that_comes_while_the_user_types_is_not_answered_by_that(workbench: Make) -> None:
     """It would take the focus, and the next space would press its button."""
     bench = workbench(

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
+import { plain, shortFolder } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { StatusLine } from "./status-line.js";
 import { isBlocked, textOf, UserView } from "./message.js";
@@ -128,7 +129,7 @@ export class ChatView {
     const pending = state.pending[tab.id] ?? [];
     const stopping = state.stopping[tab.id];
     this.title.textContent = tab.title;
-    this.folder.textContent = tab.folder || state.hello.project;
+    this.folder.textContent = plain(shortFolder(tab.folder || state.hello.project, state.hello.home));
     this.foot.update({ tab, transcript, stopping, pending });
     const asked = transcript.questions !== this.asked && transcript.questions.length > 0;
     this.asked = transcript.questions;

@@ -50,6 +50,12 @@ export function showButton(button, isShown, next) {
   button.hidden = !isShown;
 }
 
+/** Whether nothing has the focus, or what loses it once the page is drawn: it is disabled or hidden. */
+export function isFocusLost() {
+  const { activeElement: focused } = document;
+  return focused === document.body || focused.disabled || focused.closest("[hidden]") !== null;
+}
+
 /** Run `change`; if it disables or hides the button in `place` that has the focus, `next` gets it. */
 export function keepFocus(place, next, change) {
   const focused = place.contains(document.activeElement) ? document.activeElement : null;

@@ -2,7 +2,7 @@
 
 import { Composer } from "./composer.js";
 import { fill, h, setText } from "./dom.js";
-import { formatTime, plain, pluralize } from "./format.js";
+import { formatTime, plain, pluralize, shortFolder } from "./format.js";
 
 const MAX_RECENT = 6;
 
@@ -46,7 +46,7 @@ export class FirstPage {
   }
 
   update({ hello, link, newChat }) {
-    setText(this.folder, plain(hello.project));
+    setText(this.folder, plain(shortFolder(hello.project, hello.home)));
     this.composer.update({ busy: false, totals: {}, link, approve: newChat.approve ?? hello.approve, thinking: newChat.thinking ?? hello.thinking });
   }
 

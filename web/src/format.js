@@ -22,6 +22,10 @@ export const escapeBidi = (text) => text.replace(TURNS, formatCodePoint);
 /** Text of a tool or a file to read: without escape sequences and control characters, bidirectional ones written out. */
 export const plain = (text) => escapeBidi(text.replace(ESCAPES, "").replace(/\r\n?/g, "\n").replace(CONTROLS, ""));
 
+/** A folder with `~` for the user's home. */
+export const shortFolder = (folder, home) =>
+  home && (folder === home || folder.startsWith(`${home}/`)) ? `~${folder.slice(home.length)}` : folder;
+
 const PICTURE = "\\p{Extended_Pictographic}[\\ufe0f\\p{Emoji_Modifier}]?"; // may consist of several characters, some of which would be hidden elsewhere
 const HIDERS = [
   "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\xa0\\xad\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f\\u2000-\\u200f]",

@@ -1,7 +1,7 @@
 // The page header: host, project, model, tools, new tabs, commands, colour theme.
 
 import { fill, h, icon, iconButton, setText, setAttr } from "./dom.js";
-import { plain } from "./format.js";
+import { plain, shortFolder } from "./format.js";
 import { HostStatus } from "./host-status.js";
 import { countServers } from "./mcp-panel.js";
 import { nextTheme, theme } from "./theme.js";
@@ -110,7 +110,7 @@ export class Header {
     setAttr(this.notify, "title", NOTIFICATIONS[notifications]);
     this.host.update(hello);
     this.fleets.hidden = !hello.fleets;
-    setText(this.path, plain(hello.host?.folder ?? hello.project));
+    setText(this.path, plain(hello.host?.folder ?? shortFolder(hello.project, hello.home)));
     setAttr(this.project, "title", hello.project);
     const model = plain(tab?.model ?? hello.model) || "no model";
     setText(this.modelName, model);

@@ -2,11 +2,8 @@
 
 import { AgentView } from "./agent.js";
 import { ChatView } from "./chat.js";
-import { fill, h, setAttr } from "./dom.js";
+import { fill, h, isFocusLost, setAttr } from "./dom.js";
 import { removedBy } from "./local-storage.js";
-
-/** Whether an element that has the focus is about to lose it: once the page is drawn. */
-const isGone = (element) => element === document.body || element.disabled || element.closest("[hidden]") !== null;
 
 export class Panel {
   #views = new Map(); // by the id of a chat's or agent's tab
@@ -40,7 +37,7 @@ export class Panel {
     if (!tab) this.firstPage.update(model);
     else if (!isPlace) this.view.update({ tab, transcript, state: model, changes });
     // A button that went with its action, such as Retry, must not take the focus with it.
-    const isLost = hadFocus && isGone(document.activeElement);
+    const isLost = hadFocus && isFocusLost();
     if (needsFocus || isLost || focusRequests !== this.#focusRequests) this.view.focus();
     this.#focusRequests = focusRequests;
   }
@@ -57,6 +54,6 @@ export class Panel {
     setAttr(this.el, "aria-labelledby", tab ? `tab-${tab.id}` : null);
     fill(this.el, this.view.el);
     this.view.shown();
-    return document.activeElement === document.body;
+    return isFocusLost();
   }
 }

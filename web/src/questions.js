@@ -1,6 +1,6 @@
 // Questions for the user, with the exact action they are about. The default answer is no.
 
-import { fill, h, icon, onceClicked, setAttr } from "./dom.js";
+import { fill, h, icon, isFocusLost, onceClicked, setAttr } from "./dom.js";
 import { wholeDiffView } from "./diff.js";
 import { truncate, reveal } from "./format.js";
 
@@ -53,7 +53,7 @@ export class Questions {
       for (const button of buttons) button.disabled = false;
       fill(card.querySelector(".problem"), icon("warn"), problem);
     }
-    if (!focused || document.activeElement !== document.body) return; // a disabled button loses it
+    if (!focused || !isFocusLost()) return;
     if (problem) focused.focus();
     else this.leave();
   }

@@ -1,7 +1,7 @@
 // Dialogs that undo runs in the files, or go back in a conversation. Each lists what would change before it does anything.
 
 import { dialogHead, openDialog } from "./dialog.js";
-import { fill, h, setAttr, setText } from "./dom.js";
+import { fill, h, isFocusLost, setAttr, setText } from "./dom.js";
 import { formatNumber, pluralize, reveal, revealPath } from "./format.js";
 import { rowsOf, totalsOf } from "./review/changes.js";
 import { patchView } from "./review/patch-view.js";
@@ -196,7 +196,7 @@ class PlanDialog {
       setAttr(this.note, "aria-live", null);
       this.stopButton.hidden = true;
       this.cancelButton.hidden = false;
-      if (document.activeElement === document.body) this.cancelButton.focus(); // the button that had the focus is gone
+      if (isFocusLost()) this.cancelButton.focus(); // the button that had the focus is gone
     };
     return { end };
   }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatBytes, formatCost, formatCount, formatLineCounts, describeRetry, formatUsage, describeModel,
+  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatBytes, formatCost, formatCount, formatLineCounts, describeRetry, formatUsage, describeModel, shortFolder,
 } from "../src/format.js";
 
 test("a model's known details are one line", () => {
@@ -112,4 +112,11 @@ test("retries of a request are described in whole sentences, in seconds", () => 
   assert.equal(describeRetry({ ...tries, outcome: "failed" }), "Failed after 2 attempts.");
   assert.equal(describeRetry({ ...tries, outcome: "answered" }), "status 500. The model answered on attempt 2 of 5.");
   assert.deepEqual(["Done.", "really?", "see (here)", "no end "].map(toSentence), ["Done.", "really?", "see (here)", "no end."]);
+});
+
+test("a folder in the user's home begins with ~, as in the terminal", () => {
+  assert.equal(shortFolder("/home/ann/shop", "/home/ann"), "~/shop");
+  assert.equal(shortFolder("/home/ann", "/home/ann"), "~");
+  assert.equal(shortFolder("/home/anna/shop", "/home/ann"), "/home/anna/shop");
+  assert.equal(shortFolder("/srv/shop", ""), "/srv/shop");
 });

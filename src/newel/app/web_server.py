@@ -149,6 +149,7 @@ def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) 
     return ServerInfo(
         newel=VERSION,
         project=workbench.folder,
+        home=os.path.expanduser("~"),  # noqa: PTH111 — an unknown home stays as it is
         approve=settings.approve,
         thinking=settings.thinking,
         sandbox=settings.sandbox.mode or "read-only",

@@ -324,6 +324,8 @@ class Welcome(ServerMessage, frozen=True, kw_only=True, tag="welcome"):
     newel: str
     server: str
     project: str
+    home: str = ""
+    """The user's home, which the page shows as `~`."""
     model: str
     approve: str
     sandbox: SandboxMode

@@ -75,10 +75,11 @@ async def serve_socket(
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The server, as the page shows it. ``project`` is its folder, ``notice`` a message about its start."""
+    """The server, as the page shows it. ``project`` is its folder, ``home`` the user's, ``notice`` a message about its start."""
 
     newel: str
     project: str
+    home: str = ""
     approve: str
     thinking: ThinkingLevel = "off"
     sandbox: SandboxMode = "off"
@@ -138,6 +139,7 @@ class _Socket:
                     newel=info.newel,
                     server=server,
                     project=info.project,
+                    home=info.home,
                     model=model.name,
                     approve=info.approve,
                     sandbox=info.sandbox,

@@ -5,7 +5,7 @@
 
 import { Annotation } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
-import { fill, h } from "../dom.js";
+import { fill, h, isFocusLost } from "../dom.js";
 import { plain, revealPath } from "../format.js";
 import { rootOf } from "./api.js";
 import { describeChange } from "./change-labels.js";
@@ -327,7 +327,7 @@ export class FileEditor {
   /** The buttons of a conflict disappear with it: the focus goes to what is left to do. */
   async #resolve(done) {
     await done;
-    if (!this.isOver && document.activeElement === document.body) (this.bar.save.disabled ? this.el : this.bar.save).focus();
+    if (!this.isOver && isFocusLost()) (this.bar.save.disabled ? this.el : this.bar.save).focus();
   }
 
   #goTo(hunk, { isQuiet = false } = {}) {

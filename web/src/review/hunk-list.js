@@ -1,7 +1,7 @@
 // The list of pending changes, by file. J and K move through it, A and R decide on the focused item.
 
 import { confirm } from "../dialog.js";
-import { fill, h, icon, reconcile, setAttr, setText, showButton } from "../dom.js";
+import { fill, h, icon, isFocusLost, reconcile, setAttr, setText, showButton } from "../dom.js";
 import { pluralize, revealPath } from "../format.js";
 import { FileRow } from "./sidebar-file.js";
 import { describeSkipped, formatPlace } from "./hunk-format.js";
@@ -182,7 +182,7 @@ export class HunkList {
     }
     this.#busy(false);
     this.review.touch();
-    if (this.taken && document.activeElement === document.body) this.takeBack.focus();
+    if (this.taken && isFocusLost()) this.takeBack.focus();
   }
 
   /** Offer to take a decision on all files back; `files` as the server decided them. */
@@ -238,7 +238,7 @@ export class HunkList {
     } finally {
       this.#busy(false);
       this.review.touch();
-      if (document.activeElement === document.body) next.focus(); // a disabled button loses it
+      if (isFocusLost()) next.focus();
     }
   }
 

@@ -1,7 +1,7 @@
 // All pending changes in the project, file by file, each hunk to accept or reject. Only visible hunks are in the
 // page, and only visible files are read.
 
-import { h, icon, onceClicked, setText, setAttr } from "../dom.js";
+import { h, icon, isFocusLost, onceClicked, setText, setAttr } from "../dom.js";
 import { formatNumber, plain, pluralize, reveal, revealPath } from "../format.js";
 import { KEEP_FILE, describePendingDecision, describeSkipped, formatPlace, isSplittable, keepLabel } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
@@ -345,7 +345,7 @@ export class PendingDiffView {
     } finally {
       this.review.touch();
       this.save.disabled = !this.isUp;
-      if (document.activeElement === document.body) next.focus(); // a disabled button loses it
+      if (isFocusLost()) next.focus();
     }
   }
 
