@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html
 import io
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -17,11 +18,11 @@ from typing import Final
 
 from PIL import Image
 from playwright.sync_api import Browser, Page
-from scripts.pictures import OLD_TEST, SOURCE
+from scripts.pictures import OLD_TEST, SOURCE, as_users_have_it
 
 from tests.browser.bench import Workbench, launch_browser, message_box, open_chat, open_workbench, say
 from tests.browser.expecting import expect
-from tests.browser.scenarios import WAIT, answering, call, scenarios
+from tests.browser.scenarios import answering, call, scenarios
 from tests.support import bash
 
 FILM: Final = Path(__file__).resolve().parent.parent / "docs" / "kill.webp"
@@ -32,7 +33,8 @@ STRIP: Final = """<body style="margin: 0; background: #101214; color: #e6e6e3; f
 <pre style="margin: 8px 16px; font: inherit">{}</pre></body>"""
 PROMPT: Final = "Add a --dry-run flag to the importer, and test it."
 NEXT: Final = "Then say so in the README."
-TESTS: Final = f"{WAIT}; python -B -m pytest -q -p no:cacheprovider -p no:benchmark\n"
+TESTS: Final = "cat go; python -B -m pytest -q -p no:cacheprovider -p no:benchmark\n"
+"""Waits for ``go``, a named pipe, which is no file that changes could be recorded of."""
 EDITS: Final = [
     {"old_string": "orders, shop)", "new_string": "orders, shop, *, dry_run=False)"},
     {"old_string": "in orders:", "new_string": "in [] if dry_run else orders:"},
@@ -126,9 +128,9 @@ def act(bench: Workbench, film: Film) -> None:
     film.type(NEXT[16:])
     page.keyboard.press("Enter")
     film.take(1200)
-    (bench.newel.project / "go").touch()
     film.command("Killed", "newel web")
     bench.start()
+    (bench.newel.project / "go").write_text("")  # once the tests wait again
     expect(page.get_by_text("run them again")).to_be_visible(timeout=20_000)
     film.show("$ newel web", "http://127.0.0.1:8101/#token=…")
     film.take(1500)
@@ -139,7 +141,10 @@ def act(bench: Workbench, film: Film) -> None:
 def record(browser: Browser) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-") as folder:
         script = {**scenarios(WORK, README), "models": ["qwen3-coder"]}
-        with open_workbench(Path(folder), browser, script, "--model", "qwen3-coder") as bench:
+        environ = as_users_have_it(Path(folder))
+        with open_workbench(
+            Path(folder), browser, script, "--model", "qwen3-coder", environ=environ
+        ) as bench:
             files = {
                 "importer/cli.py": SOURCE,
                 "importer/__init__.py": "",
@@ -150,6 +155,7 @@ def record(browser: Browser) -> None:
                 path = bench.newel.project / name
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(text)
+            os.mkfifo(bench.newel.project / "go")
             terminal = browser.new_page(viewport={"width": WIDTH, "height": STRIP_HEIGHT})
             film = Film(bench.page(width=WIDTH, height=HEIGHT), terminal)
             act(bench, film)

@@ -111,6 +111,11 @@ QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": "-p no:cacheprovider 
 """Without the caches and the folder that the developers' plugins of pytest leave beside the work."""
 
 
+def as_users_have_it(folder: Path) -> dict[str, str]:
+    """The environment of a workbench in ``folder`` whose project is in the user's home, and whose commands run in the sandbox."""
+    return {"HOME": str(folder), "NEWEL_HOME": str(folder / "home" / ".newel"), "NEWEL_SANDBOX": "workspace"}
+
+
 def save(page: Page, name: str) -> None:
     page.mouse.move(0, 0)
     page.wait_for_timeout(200)
@@ -185,7 +190,11 @@ def take(browser: Browser, shot: Callable[[Workbench], None], **servers: Any) ->
         programs = Path(folder) / "bin"
         programs.mkdir()
         (programs / "mcp-server-time").symlink_to(BIN / "mcp-server-time")
-        environ = {"PATH": f"{programs}:{BIN}:{os.environ['PATH']}", **QUIET}
+        environ = {
+            "PATH": f"{programs}:{BIN}:{os.environ['PATH']}",
+            **QUIET,
+            **as_users_have_it(Path(folder)),
+        }
         script = {**scenarios(*JUDGES, CHAT, AGENT), "models": ["qwen3-coder"]}
         with open_workbench(
             Path(folder), browser, script, "--model", "qwen3-coder", environ=environ, **servers

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, Page
-from scripts.pictures import save
+from scripts.pictures import as_users_have_it, save
 from scripts.review_shop import AGENT, CHAT, CLI, FILES, INSTRUCTION, JUDGE, PROPOSAL
 
 from tests.browser.bench import Workbench, launch_browser, open_agent, open_chat, open_workbench, say
@@ -130,7 +130,10 @@ def take_landing(bench: Workbench) -> None:
 def take(browser: Browser, shot: Callable[[Workbench], None], *words: str) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-") as folder:
         script = {**scenarios(JUDGE, PROPOSAL, CHAT, AGENT), "models": ["qwen3-coder"]}
-        with open_workbench(Path(folder), browser, script, "--model", "qwen3-coder", *words) as bench:
+        environ = as_users_have_it(Path(folder))
+        with open_workbench(
+            Path(folder), browser, script, "--model", "qwen3-coder", *words, environ=environ
+        ) as bench:
             for name, text in FILES.items():
                 path = bench.newel.project / name
                 path.parent.mkdir(exist_ok=True)
