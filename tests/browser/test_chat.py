@@ -91,6 +91,28 @@ def test_a_call_expanded_while_it_is_written_stays_expanded(workbench: Make) -> 
         page.reload()
 
 
+AN_HOUR_AHEAD = """
+    const Clock = Date, ahead = 3_600_000;
+    Date = class extends Clock {
+        constructor(...time) { time.length ? super(...time) : super(Date.now()); }
+        static now() { return Clock.now() + ahead; }
+    };
+"""
+
+
+def test_a_command_runs_for_seconds_in_a_browser_whose_clock_is_an_hour_ahead(workbench: Make) -> None:
+    bench = workbench(scenarios(answering("run it", bash(WAIT), {"content": "It ran."})))
+    context = bench.context()
+    context.add_init_script(AN_HOUR_AHEAD)
+    page = bench.page(context)
+    open_chat(page)
+    say(page, "run it")
+    for elapsed in (page.locator(".call .elapsed"), page.locator(".foot[role=status] .elapsed")):
+        expect(elapsed).to_have_text(re.compile(r"^\d+ s$"))
+    (bench.newel.project / "go").touch()
+    expect(answers(page).last).to_contain_text("It ran.")
+
+
 @pytest.mark.core
 def test_a_stop_shows_at_once_and_the_chat_continues(workbench: Make) -> None:
     bench = workbench(

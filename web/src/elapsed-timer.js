@@ -2,8 +2,9 @@
 
 import { h, setText } from "./dom.js";
 import { formatDuration } from "./format.js";
+import { serverNow } from "./server-clock.js";
 
-const counting = new Map(); // element → start, ms since 1970
+const counting = new Map(); // element → start, ms since 1970 on the server
 let timer = null;
 
 function tick() {
@@ -18,13 +19,13 @@ function tick() {
 }
 
 const words = (start) => {
-  const passed = Date.now() - start;
+  const passed = serverNow() - start;
   return passed < 1_000 ? "" : formatDuration(Math.floor(passed / 1_000) * 1_000).replace(".0 s", " s");
 };
 
-/** An element that shows the time since `since` (ISO 8601) while it is in the page. */
+/** An element that shows the time since `since` (ISO 8601), or since now, while it is in the page. */
 export function elapsedTimer(since) {
-  const start = Math.min(Date.parse(since) || Date.now(), Date.now());
+  const start = Math.min(Date.parse(since) || serverNow(), serverNow());
   const element = h("span", { class: "elapsed" }, words(start));
   requestAnimationFrame(() => {
     if (!element.isConnected) return;

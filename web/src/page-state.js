@@ -3,6 +3,7 @@
 
 import { forgetDraftFiles } from "./draft-files.js";
 import { forgetTabs, localStore } from "./local-storage.js";
+import { setServerTime } from "./server-clock.js";
 import { isHostAway, needsAnswer } from "./store.js";
 import { emptyTranscript } from "./transcript.js";
 
@@ -27,6 +28,7 @@ export class PageState {
       this.review.ledgerChanged(frame.revs);
       return;
     }
+    if (frame.type === "welcome") setServerTime(frame.now);
     const wasAway = isHostAway(this.store.get().hello?.host);
     this.store.dispatch(frame);
     if (frame.type === "host" && wasAway && !isHostAway(frame.host)) this.review.hostReconnected();

@@ -24,7 +24,7 @@ export class StatusLine {
     else if (button) fill(this.el, h("button", { type: "button", class: "again", onclick: this.retry }, icon("again"), state));
     else if (state === QUESTION_MESSAGE) fill(this.el, icon("question"), state);
     else fill(this.el, h("span", { class: "spinner", "aria-hidden": "true" }), h("span", {}, state, " "),
-      h("span", { "aria-hidden": "true" }, elapsedTimer(new Date().toISOString()))); // a screen reader would say each second
+      h("span", { "aria-hidden": "true" }, elapsedTimer())); // a screen reader would say each second
   }
 }
 

@@ -326,6 +326,8 @@ class Welcome(ServerMessage, frozen=True, kw_only=True, tag="welcome"):
     project: str
     home: str = ""
     """The user's home, which the page shows as `~`."""
+    now: str = ""
+    """The server's time, of whose clock all times are."""
     model: str
     approve: str
     sandbox: SandboxMode

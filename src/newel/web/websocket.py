@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
-from newel.agent.messages import UserMessage
+from newel.agent.messages import UserMessage, now
 from newel.agent.ports import ThinkingLevel
 from newel.concurrency import background_tasks
 from newel.providers.listed_models import ModelDetails
@@ -140,6 +140,7 @@ class _Socket:
                     server=server,
                     project=info.project,
                     home=info.home,
+                    now=now(),
                     model=model.name,
                     approve=info.approve,
                     sandbox=info.sandbox,
