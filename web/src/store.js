@@ -127,12 +127,11 @@ const REDUCERS = {
   "page/stopFailed": (state, { tab }) => ({ ...state, stopping: without(state.stopping, tab) }),
 };
 
-/** The transcripts; empty ones of conversations that went to another branch while this page was not connected: they are read anew. */
-function withoutSwitched({ tabs, transcripts }, given) {
-  const switches = new Map(given.map(({ id, switches: count = 0 }) => [id, count]));
-  const switched = new Set(tabs.filter(({ id, switches: count }) => switches.has(id) && switches.get(id) !== count).map(({ id }) => id));
-  if (switched.size === 0) return transcripts;
-  return Object.fromEntries(Object.entries(transcripts).map(([id, transcript]) => [id, switched.has(id) ? emptyTranscript() : transcript]));
+/** The transcripts; empty ones of conversations that went to another branch before this page had their snapshot: they are read anew. */
+function withoutSwitched({ transcripts }, tabs) {
+  const counts = new Map(tabs.map(({ id, switches = 0 }) => [id, switches]));
+  const isOld = (id, { switches }) => counts.has(id) && counts.get(id) !== switches;
+  return Object.fromEntries(Object.entries(transcripts).map(([id, transcript]) => [id, isOld(id, transcript) ? emptyTranscript() : transcript]));
 }
 
 /** Replace the tabs, and drop the state of those that are gone. */

@@ -31,6 +31,7 @@ export const emptyTranscript = () => ({
   totals: EMPTY_TOTALS,
   todo: [],
   branches: [],
+  switches: 0,
   tip: "",
 });
 
@@ -42,6 +43,7 @@ export function fromSnapshot(snapshot) {
     run: snapshot.run ?? null,
     seq: snapshot.seq ?? 0,
     more: snapshot.more ?? false,
+    switches: snapshot.switches ?? 0,
     questions: (snapshot.questions ?? []).map(question),
     totals: { ...EMPTY_TOTALS, ...snapshot.totals },
   };

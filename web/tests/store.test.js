@@ -28,6 +28,17 @@ test("a failed message keeps its text, and a retry is the same message", () => {
   assert.deepEqual(again.pending.t.map((each) => each.state), ["sending"]);
 });
 
+test("a conversation that went to another branch is read anew, also if the connection broke before its snapshot", () => {
+  const user = { role: "user", id: "m1", content: "x" };
+  const snapshot = { type: "snapshot", tab: "t", snapshot: { messages: [user], run: "r", seq: 3, switches: 1 } };
+  const switched = (count) => [tab("t", { switches: count })];
+  const state = after({ ...welcome, tabs: switched(1) }, { type: "page/watch", tab: "t" }, snapshot);
+  assert.equal(reduce(state, { ...welcome, tabs: switched(1) }).transcripts.t.run, "r");
+  const told = reduce(state, { type: "tabs", tabs: switched(2) });
+  assert.equal(told.transcripts.t.run, "r");
+  assert.equal(reduce(told, { ...welcome, tabs: switched(2) }).transcripts.t.run, null);
+});
+
 test("closed tabs leave no state behind", () => {
   const state = after(
     welcome,

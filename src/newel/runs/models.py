@@ -148,8 +148,8 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     exist. ``working`` are the running calls, ``queue`` the messages that wait for a run, the oldest first. ``told`` are the
     other reports of the latest run: retries, notices, its end, and the events of subagents whose call has no result with their
     session. ``todo`` is the model's todo list. ``branches`` are the places where the user has said something else, too, and what can be
-    brought back at the end. An agent's snapshot has no messages: its run is read from
-    the first event, which has more details.
+    brought back at the end. ``switches`` is the tab's number to which the messages belong. An agent's snapshot has no
+    messages: its run is read from the first event, which has more details.
     """
 
     messages: list[AppMessage]
@@ -164,3 +164,4 @@ class Snapshot(Wire, frozen=True, kw_only=True):
     totals: TabTotals = TabTotals()
     todo: list[TodoItem] = []
     branches: list[BranchPoint] = []
+    switches: int = 0

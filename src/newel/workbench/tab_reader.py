@@ -55,6 +55,7 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         return Snapshot(messages=[], run=tab.state.run, questions=tab.chat.questions.pending)
     engine = tab.services.engine
     while True:
+        switches = tab.switches  # before the conversation, which may go further meanwhile
         run, activity, was_active = tab.state.run, tab.state.activity, tab.chat.active_agent is not None
         job = await engine.get(run) if run else None
         queue = await tab.queue.messages()
@@ -77,6 +78,7 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         totals=tab.totals_of(messages),
         todo=[*current_items(messages.results(TODO))],
         branches=[*branches],
+        switches=switches,
     )
     return msgspec.structs.replace(snapshot, told=await _reports(engine, snapshot)) if run else snapshot
 

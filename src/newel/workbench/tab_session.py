@@ -72,6 +72,8 @@ class TabSession:
         self.state = tab
         self.services = services
         self._stopped_run = stopped_run
+        self.switches = tab.switches
+        """Those of ``state`` that are done."""
         self.epoch = 0
         """Grows when the conversation went back or was replaced: its readers need another snapshot."""
         self._is_closing = self.is_closed = False
@@ -235,6 +237,7 @@ class TabSession:
                 raise TabServiceError("Stop the run first: it is still adding to the conversation.")
             await self._save(switches=self.state.switches + 1)
             await self.chat.switch_branch(message, before=before)
+            self.switches = self.state.switches
         self._start_epoch()
         self.services.notify("totals", self.state.id)
 

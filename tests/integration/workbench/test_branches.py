@@ -47,6 +47,7 @@ async def test_a_chat_goes_back_before_a_message_and_brings_it_back(
         _, second = await said(workbench, tab.state.id)
         await tab.switch_branch(second, before=True)
         assert await texts(workbench, tab.state.id) == FIRST
+        assert (await take_snapshot(tab)).switches == tab.state.switches == 1
         [point] = (await take_snapshot(tab)).branches
         assert point.messages == [second]
         await tab.switch_branch(second)
@@ -73,7 +74,7 @@ async def test_where_a_chat_went_back_to_survives_a_restart(
         await tab.switch_branch(second, before=True)
     async with bench.open() as workbench:
         [tab] = [workbench.tab(each.id) for each in workbench.tabs]
-        assert tab.state.switches == 1
+        assert tab.state.switches == (await take_snapshot(tab)).switches == 1
         assert await texts(workbench, tab.state.id) == FIRST
         await send_and_wait(workbench, tab.state.id, "instead")
         assert await texts(workbench, tab.state.id) == [*FIRST, "user: instead", "assistant: other"]
