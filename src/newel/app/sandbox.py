@@ -25,7 +25,13 @@ from newel.storage.files import make_private, read_regular, replace_file
 from newel.storage.temporary_folder import temporary_folder
 from newel.version import VERSION
 from newel.workspace.sandbox.proxy_socket import serve_proxy
-from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk
+from newel.workspace.sandbox.user_paths import (
+    absolute_paths,
+    existing_paths,
+    leads_through_project,
+    opened_paths,
+)
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
@@ -316,6 +322,8 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     secret = existing_secret_places(home, machine.newel, disk)
     # git's settings may include a file of `~/.ssh`.
     inside = [machine.project, folder]
+    opened = absolute_paths(wanted.writable, home)
+    changeable = [*inside, *map(disk.real, opened)]
     tools = [
         path
         for path in find_toolchains(home, machine.environ, disk)
@@ -324,10 +332,11 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     ]
     repository = find_sandbox_repository(folder, home, disk)
     of_git = [repository.top, repository.common] if repository is not None else []
-    beside = [*machine.own, machine.project, folder, *of_git, *_paths(wanted.readable, home)]
-    readable = _existing([*tools, *beside], disk)
+    allowed = opened_paths(opened, changeable, home, disk)
+    beside = [*machine.own, machine.project, folder, *of_git]
+    beside += opened_paths(absolute_paths(wanted.readable, home), changeable, home, disk)
+    readable = existing_paths([*tools, *beside], disk)
     is_partial = wanted.mode == "partial"
-    allowed = _existing(_paths(wanted.writable, home), disk)
     writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
     of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
@@ -383,13 +392,17 @@ def _limits(wanted: SandboxSettings) -> dict[str, int]:
 
 def paths_without_effect(settings: Settings) -> Iterator[str]:
     """Why paths of the settings show or open nothing to commands of this machine, for the user."""
-    hidden = find_policy(settings, os.path.realpath(settings.cwd), None).hidden
+    project = os.path.realpath(settings.cwd)
+    hidden = find_policy(settings, project, None).hidden
     home = os.path.realpath(Path.home())
     for name, paths in (("writable", settings.sandbox.writable), ("readable", settings.sandbox.readable)):
-        for path, (real,) in ((path, _paths([path], home)) for path in paths):
-            if not os.path.lexists(real):
+        for path, (named,) in ((path, absolute_paths([path], home)) for path in paths):
+            real = os.path.realpath(named)
+            if not os.path.lexists(named):
                 yield f"[sandbox] {name}: {path} does not exist, so commands cannot use it. Create it first."
-            elif os.path.realpath(real) in hidden:
+            elif leads_through_project(named, [project], home, LOCAL_DISK):
+                yield f"[sandbox] {name}: {path} leads to {real} through a link in a project, which a command may have made. Name {real} itself."
+            elif real in hidden:
                 yield f"[sandbox] {name}: {path} holds secrets and stays hidden. Name the files in it that commands may see."
 
 
@@ -429,19 +442,6 @@ def _other_homes(shown: list[str], disk: SandboxDisk) -> list[str]:
 
     homes = [path for path in disk.match(["/root", "/home/*", "/Users/*"]) if disk.is_folder(path)]
     return [home for home in homes if not any(is_below(path, [home]) for path in shown)]
-
-
-def _paths(written: list[str], home: str) -> list[str]:
-    """Paths of the settings. Raises ``ConfigError``."""
-    paths = [home + path[1:] if path == "~" or path.startswith("~/") else path for path in written]
-    for path in paths:
-        if not path.startswith("/"):
-            raise ConfigError(f"[sandbox]: {path[:100]!r} is not an absolute path. Begin it with / or ~/.")
-    return paths
-
-
-def _existing(paths: list[str], disk: SandboxDisk) -> list[str]:
-    return list(dict.fromkeys(map(disk.real, disk.match(map(literal, paths)))))
 
 
 def _questions(settings: Settings, ask: AskApproval | None, notices: AgentNotices) -> NetworkQuestions:

@@ -25,6 +25,7 @@ from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
 from newel.workspace.sandbox.policy import SandboxPolicy
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
+from newel.workspace.sandbox.user_paths import leads_through_project
 
 Level = Literal["free", "ask", "never"]
 
@@ -267,7 +268,7 @@ class SecretPaths:
         if rules is not self._compiled_from:
             self._compiled = {
                 name: [
-                    (rule, re.compile("|".join(self._expressions(rule))))
+                    (rule, re.compile("|".join(self._expressions(rule, name))))
                     for rule in some
                     if isinstance(rule, PathRule)
                 ]
@@ -283,8 +284,8 @@ class SecretPaths:
             "",
         )
 
-    def _expressions(self, rule: PathRule) -> Iterator[str]:
-        """The paths of a rule: as written, and on this machine with links resolved."""
+    def _expressions(self, rule: PathRule, effect: Effect) -> Iterator[str]:
+        """The paths of a rule: as written, and on this machine with links resolved, in one that allows only those of the user's own."""
         fixed, rest = rule.split_prefix()
         if fixed.startswith("~/"):
             starts = [home + fixed[1:] for home in self._homes]
@@ -294,8 +295,13 @@ class SecretPaths:
             starts = [f"{self._project}/{fixed}" if fixed else self._project + "/"]
         for start in starts:
             yield expression(start + rest)
-            if self._environ is not None and start.startswith("/"):
+            is_absolute = self._environ is not None and start.startswith("/")
+            if is_absolute and not (effect == "allow" and self._leads_through_project(start)):
                 yield expression(os.path.realpath(start) + ("/" if start.endswith("/") else "") + rest)
+
+    def _leads_through_project(self, path: str) -> bool:
+        projects = [self._project, self._root]
+        return leads_through_project(path, projects, os.path.realpath(self._home), LOCAL_DISK)
 
 
 def existing_secret_places(home: str, newel: str, disk: SandboxDisk = LOCAL_DISK) -> list[str]:

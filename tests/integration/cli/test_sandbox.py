@@ -318,6 +318,30 @@ def test_what_is_hidden_is_not_found_elsewhere_by_the_next_sandbox(with_model: W
     assert "very secret" not in str(results(newel))
 
 
+@pytest.mark.parametrize("setting", ["writable", "readable"])
+@pytest.mark.parametrize("name", ["new", "config/live", "config/live/new"])
+def test_no_link_of_the_project_widens_what_the_settings_open(
+    with_model: WithModel, setting: str, name: str
+) -> None:
+    """Else a command makes a folder of the user its own, by a link in the place of a path that is in the settings."""
+    commands = [
+        f"mkdir -p $(dirname {name}); rm -rf {name}; ln -sT ~/mine {name} || {{ mv config c; mkdir config; ln -sT ~/mine {name}; }}; kill -9 $PPID",
+        "true",
+        "echo evil >> ~/mine/rc; cat ~/mine/rc; echo looked",
+    ]
+    newel = with_model(scenario("go", *map(bash, commands), DONE))
+    (newel.home / ".newel").mkdir()
+    path = newel.project / name
+    (newel.home / ".newel/config.toml").write_text(f'[sandbox]\n{setting} = ["{path}"]\n')
+    (newel.project / "config/live").mkdir(parents=True)
+    (newel.home / "mine").mkdir()
+    (newel.home / "mine/rc").write_text("private words\n")
+    newel("--sandbox", "workspace", "go")
+    assert "looked" in results(newel)[2]
+    assert (newel.home / "mine/rc").read_text() == "private words\n"
+    assert "private words" not in str(results(newel))
+
+
 @pytest.mark.parametrize(
     "name", [".opencode/plugin/x.js", "opencode.json", ".pi/extensions/x.ts", ".zed/tasks.json", ".exrc"]
 )
@@ -361,12 +385,14 @@ def test_doctor_names_paths_of_the_settings_that_show_nothing(with_model: WithMo
     for name in (".newel", ".ssh", "notes"):
         (newel.home / name).mkdir()
     (newel.home / ".ssh/known_hosts").write_text("")
-    paths = '["~/notez", "~/.ssh", "~/.ssh/known_hosts", "~/notes"]'
+    (newel.project / "docs").symlink_to(newel.home / "notes")
+    paths = f'["~/notez", "~/.ssh", "~/.ssh/known_hosts", "~/notes", "{newel.project}/docs"]'
     (newel.home / ".newel/config.toml").write_text(f"[sandbox]\nreadable = {paths}\n")
     said = newel("doctor", NEWEL_SANDBOX="workspace").stdout
     assert "readable: ~/notez does not exist" in said
     assert "readable: ~/.ssh holds secrets and stays hidden" in said
     assert "readable: ~/notes " not in said
+    assert f"docs leads to {newel.home}/notes through a link in a project" in said
     assert "known_hosts" not in said
 
 

@@ -191,3 +191,47 @@ def test_the_documentation_has_every_row_of_the_tables() -> None:
     told = (Path(__file__).parents[3] / "docs" / "permissions.md").read_text()
     for row in (*SECRET, *PRIVATE, *VARIABLES):
         assert f"`{row.pattern}`" in told, row.pattern
+
+
+@pytest.mark.parametrize("name", ["src", "deep/src", "src/deep"])
+@pytest.mark.parametrize("pattern", ["{name}/**", "{project}/{name}/**", "~/shop/{name}/**"])
+def test_no_link_of_a_project_widens_a_rule_that_allows(tmp_path: Path, name: str, pattern: str) -> None:
+    """Else "always edits in src/" opens the keys of a user who clones a repository whose `src` is a link to `~/.ssh`."""
+    home = Path(os.path.realpath(tmp_path))
+    project = home / "shop"
+    (home / ".ssh").mkdir()
+    (project / name).parent.mkdir(parents=True)
+    (project / name).symlink_to(home / ".ssh")
+    rule = f"write({pattern.format(name=name, project=project)})"
+    rules = RuleSet(allow=(parse_rule(rule),))
+    judged = SecretPaths(str(project), home=str(home), environ={}, rules=lambda: rules)
+    for writes in (False, True):
+        assert judged.judge(f"{home}/.ssh/id_ed25519", writes=writes).level == "never"
+
+
+def test_a_rule_about_another_repository_is_not_widened_by_a_link_in_there(tmp_path: Path) -> None:
+    """A command that worked there may have made it."""
+    home = Path(os.path.realpath(tmp_path))
+    (home / "other/.git").mkdir(parents=True)
+    (home / ".ssh").mkdir()
+    (home / "other/docs").symlink_to(home / ".ssh")
+    rules = RuleSet(allow=(parse_rule("read(~/other/docs/**)"),))
+    judged = SecretPaths(f"{home}/shop", home=str(home), environ={}, rules=lambda: rules)
+    assert judged.judge(f"{home}/.ssh/id_ed25519").level == "never"
+
+
+def test_a_link_of_the_users_own_and_one_that_a_rule_denies_are_followed(tmp_path: Path) -> None:
+    home = Path(os.path.realpath(tmp_path))
+    project = home / "shop"
+    for folder in (project / "src", home / ".git", home / "data"):
+        folder.mkdir(parents=True)
+    (home / "notes").symlink_to(home / "data")
+    (project / "vault").symlink_to("src")
+    rules = RuleSet(
+        allow=(parse_rule("write(~/notes/**)"), parse_rule("write(src/**)")),
+        deny=(parse_rule("read(vault/key)"),),
+    )
+    judged = SecretPaths(str(project), home=str(home), environ={}, rules=lambda: rules)
+    assert judged.allows_changes(f"{home}/data/a.txt")
+    assert judged.allows_changes(f"{project}/src/a.txt")
+    assert judged.judge(f"{project}/src/key").level == "never"
