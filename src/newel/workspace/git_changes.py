@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import anyio
 import anyio.to_thread
 
 from newel.workspace.git import git_command, safe_environment
+from newel.workspace.process.python_program import own_python
 
 TIMEOUT_S: Final = 20.0
 """For one command: a tree with more files than git looks at meanwhile stays without an answer."""
@@ -27,13 +29,14 @@ async def has_changes(folder: str) -> bool | None:
     """
     with anyio.move_on_after(TIMEOUT_S):
         settings = await _read(folder, {}, "config", "--list", "--name-only", "-z", most=_MAX_SETTINGS)
-        if settings is None:
+        if settings is None or len(settings) == _MAX_SETTINGS:
             return None
         changed = await _read(
             folder,
             _without_filters(settings),
             *("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty"),
             most=1,
+            confined=True,  # a command may change the settings after they were read
         )
         return None if changed is None else bool(changed)
     return None
@@ -57,9 +60,13 @@ def _without_filters(settings: bytes) -> dict[str, str]:
     return variables
 
 
-async def _read(folder: str, variables: Mapping[str, str], *args: str, most: int) -> bytes | None:
-    """The first ``most`` bytes that git prints, which is then ended; None if it fails."""
-    process = _start(folder, variables, *args)
+async def _read(
+    folder: str, variables: Mapping[str, str], *args: str, most: int, confined: bool = False
+) -> bytes | None:
+    """The first ``most`` bytes that git prints, which is then ended; None if it fails. ``confined``: it starts no other program, where the
+    kernel can keep it from that.
+    """
+    process = _start(folder, variables, *args, confined=confined)
     if process is None:
         return None
     try:  # in a thread: asyncio complains on the screen about a process that had ended when it was killed
@@ -71,10 +78,16 @@ async def _read(folder: str, variables: Mapping[str, str], *args: str, most: int
         raise
 
 
-def _start(folder: str, variables: Mapping[str, str], *args: str) -> subprocess.Popen[bytes] | None:
+def _start(
+    folder: str, variables: Mapping[str, str], *args: str, confined: bool
+) -> subprocess.Popen[bytes] | None:
     command = git_command(folder, *args)
     if command is None:
         return None
+    if confined and _can_confine():
+        from newel.workspace.sandbox.git_confinement import confined_git
+
+        command = confined_git(own_python(), command[0], command[1:])
     try:
         return subprocess.Popen(
             command,
@@ -86,6 +99,15 @@ def _start(folder: str, variables: Mapping[str, str], *args: str) -> subprocess.
         )
     except OSError:
         return None
+
+
+@cache
+def _can_confine() -> bool:
+    if sys.platform != "linux":
+        return False
+    from newel.workspace.sandbox.landlock import landlock_version
+
+    return landlock_version() > 0
 
 
 def _collect(process: subprocess.Popen[bytes], most: int) -> bytes | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,6 +76,53 @@ async def test_no_program_of_the_repository_runs(git: Git, tmp_path: Path) -> No
     os.utime(folder / "a.txt", (1, 1))
     ran.unlink(missing_ok=True)
     assert await has_changes(str(folder)) is True
+    assert not ran.exists()
+
+
+async def test_no_program_runs_that_stands_behind_a_million_other_settings(git: Git, tmp_path: Path) -> None:
+    folder, ran = tmp_path / "project", tmp_path / "ran"
+    (folder / ".gitattributes").write_text("*.txt filter=evil\n")
+    with (folder / ".git" / "config").open("a") as config:
+        config.write("[a]\n" + "".join(f"\tb{number:060} = 1\n" for number in range(20_000)))
+        config.write(f'[filter "evil"]\n\tclean = touch {ran}; cat\n')
+    (folder / "a.txt").write_text("two\n")
+    os.utime(folder / "a.txt", (1, 1))
+    assert not await has_changes(str(folder))  # no answer, or none that took the filter
+    assert not ran.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel keeps programs from running")
+async def test_no_program_runs_that_is_named_while_git_is_at_work(git: Git, tmp_path: Path) -> None:
+    """In a project without a repository, a command in the sandbox may make one, and change its settings whenever they are read."""
+    folder, ran = tmp_path / "project", tmp_path / "ran"
+    names = [f"evil{number}" for number in range(200)]
+    (folder / ".gitattributes").write_text("".join(f"{name}.txt filter={name}\n" for name in names))
+    for name in names:
+        (folder / f"{name}.txt").write_text("one\n")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "Two")
+    git("config", "core.checkStat", "minimal")
+    plain = (folder / ".git" / "config").read_bytes()
+    ended = threading.Event()
+
+    def change_settings() -> None:
+        for name in itertools.cycle(names):
+            if ended.is_set():
+                return
+            new = folder / ".git" / "new"
+            new.write_bytes(plain + f'[filter "{name}"]\n\tclean = touch {ran}; cat\n'.encode())
+            new.replace(folder / ".git" / "config")
+
+    changing = threading.Thread(target=change_settings)
+    changing.start()
+    try:
+        for _ in range(3):
+            for name in names:
+                (folder / f"{name}.txt").write_text("two\n")
+            await has_changes(str(folder))
+    finally:
+        ended.set()
+        changing.join()
     assert not ran.exists()
 
 

@@ -11,7 +11,6 @@ while git writes there. And only git's own programs can be executed: what a filt
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import secrets
@@ -19,7 +18,6 @@ import selectors
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import threading
 import time
@@ -36,10 +34,10 @@ from newel.workspace.process.environment import child_env
 from newel.workspace.process.launcher import DirectLauncher
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.process.python_program import in_memory
-from newel.workspace.sandbox import git_confined_main
 from newel.workspace.sandbox.bubblewrap import bubblewrap
 from newel.workspace.sandbox.git_client_main import PASSED
 from newel.workspace.sandbox.git_confined_main import CANNOT
+from newel.workspace.sandbox.git_confinement import confined_git
 from newel.workspace.sandbox.git_rules import ADDING, GitCall, GitRefused, find_instructions, judge_call
 from newel.workspace.sandbox.index_copy import IndexCopy
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
@@ -207,7 +205,6 @@ class GitBroker:
         if found := find_instructions(repository.folder):
             _refuse(f"{found[0]} runs programs. Leave this rebase to the user.")
         git = find_git()
-        source = Path(git_confined_main.__file__).read_text(encoding="utf-8")
         place = f"/run/newel-{secrets.token_hex(16)}"
         settings = _read_settings(repository.top)
         alive, alive_end = os.pipe2(os.O_CLOEXEC)
@@ -232,10 +229,15 @@ class GitBroker:
                         chdir=request.cwd,
                         ends_itself=True,
                     ),
-                    *(self._python, "-I", "-S", "-c", source),
-                    *(str(alive), str(len(_executables(git))), *_executables(git), git),
-                    *(word for each in (*request.call.settings, *_SETTINGS) for word in ("-c", each)),
-                    *request.call.words,
+                    *confined_git(
+                        self._python,
+                        git,
+                        [
+                            *(word for each in (*request.call.settings, *_SETTINGS) for word in ("-c", each)),
+                            *request.call.words,
+                        ],
+                        alive=alive,
+                    ),
                 ],
                 cwd="/",
                 streams=(request.stdin, subprocess.PIPE, subprocess.PIPE),
@@ -467,26 +469,3 @@ def _notes(
         *notes,
         *(["note: the commit is not signed, because keys are not in the sandbox"] if signs else []),
     ]
-
-
-@functools.cache
-def _executables(git: str) -> tuple[str, ...]:
-    """What has to be executed for git: its programs, the interpreter that loads them, and nothing that takes instructions."""
-    real = os.path.realpath(git)
-    found = subprocess.run([git, "--exec-path"], stdout=subprocess.PIPE, env={}, check=False).stdout
-    places = [real, os.fsdecode(found).strip(), _loader_of(real)]
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in places if path and os.path.exists(path)))  # noqa: PTH110 — texts
-
-
-def _loader_of(program: str) -> str:
-    """The interpreter that an ELF file names, "" if none."""
-    with Path(program).open("rb") as file:
-        head = file.read(4096)
-    if head[:6] != b"\x7fELF\x02\x01":
-        return ""
-    (start,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
-    for offset in range(start, min(start + size * count, len(head) - size + 1), size):
-        kind, _, begin, _, _, length = struct.unpack_from("<IIQQQQ", head, offset)
-        if kind == 3:
-            return os.fsdecode(head[begin : begin + length].rstrip(b"\0"))
-    return ""

@@ -1,6 +1,6 @@
-"""Runs git, in a sandbox in which no program but git's own can be started, until the pipe ``alive`` is closed outside.
+"""Runs git, while no program but git's own can be started, until the pipe ``alive`` is closed outside, if there is one.
 
-Started by ``git_broker`` as text. Landlock, a part of the kernel, refuses to execute every file that is not below one of the given
+Started by ``git_confinement`` as text. Landlock, a part of the kernel, refuses to execute every file that is not below one of the given
 paths. So it does not matter which programs the settings, hooks or attributes of a repository, or of one inside it, name.
 """
 
@@ -24,9 +24,11 @@ GRACE_S = 3.0
 
 
 def main(alive: int, allowed: list[str], argv: list[str]) -> int:
-    os.set_inheritable(alive, False)
     if not restrict(allowed):
         return CANNOT
+    if alive < 0:
+        os.execv(argv[0], ["git", *argv[1:]])  # noqa: S606 — git
+    os.set_inheritable(alive, False)
     pid = os.fork()
     if pid == 0:
         os.execv(argv[0], ["git", *argv[1:]])  # noqa: S606 — git
