@@ -308,14 +308,18 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolicy:
     """The policy for the commands of a folder of a machine."""
-    from newel.permissions.secret_paths import existing_denied_places, existing_secret_places
+    from newel.permissions.secret_paths import (
+        existing_denied_places,
+        existing_moved_places,
+        existing_secret_places,
+    )
     from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
     from newel.workspace.sandbox.repository import (
         ask_for_hook_folders,
         find_git_settings,
         find_sandbox_repository,
     )
-    from newel.workspace.sandbox.toolchains import find_toolchains, is_of_project
+    from newel.workspace.sandbox.toolchains import find_toolchains, is_of_project, missing_links
 
     home, disk = machine.home, machine.disk
     wanted = settings.sandbox
@@ -352,33 +356,21 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         of_tools.append(repository.common)
         writable += [] if is_below(repository.common, writable) else [repository.common]
     protected = [*([] if is_partial else of_tools), *denied("write")]
-    hidden = [*secret, *_other_homes([home, *readable, *writable], disk), *denied("read")]
+    shown = [home, *readable, *writable]
+    secret += existing_moved_places(machine.environ, shown, inside, disk)
+    hidden = [*secret, *_other_homes(shown, disk), *denied("read")]
     return SandboxPolicy(
         home=home,
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
         protected=[path for path in protected if not is_below(path, allowed)],
         hidden=hidden,
-        links=_links(tools, [*readable, *writable], hidden, disk),
+        links=missing_links(tools, [*readable, *writable], hidden, disk),
         repository=repository if writable and not is_partial else None,
         limits=_limits(wanted),
         is_partial=is_partial,
         watched=[path for path in of_tools if is_partial and not is_below(path, allowed)],
     )
-
-
-def _links(paths: list[str], shown: list[str], hidden: list[str], disk: SandboxDisk) -> dict[str, str]:
-    """Those of the paths that are, or lead through, links which the sandbox lacks, such as ``~/.gitconfig`` of users who keep it in a
-    repository; with the real paths.
-    """
-    from newel.workspace.sandbox.policy import is_below
-
-    links: dict[str, str] = {}
-    for path in sorted(paths):
-        real = disk.real(path)
-        if real != path and is_below(real, shown) and not is_below(path, [*shown, *links, *hidden]):
-            links[path] = real
-    return links
 
 
 def _limits(wanted: SandboxSettings) -> dict[str, int]:

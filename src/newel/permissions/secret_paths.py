@@ -23,7 +23,7 @@ from newel.agent.errors import WorkspaceError
 from newel.permissions.rules import Act, Effect, PathRule, RuleSet, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
-from newel.workspace.sandbox.policy import SandboxPolicy
+from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 from newel.workspace.sandbox.user_paths import leads_through_project
 
@@ -237,7 +237,7 @@ class SecretPaths:
         """
         if self._environ is None:
             return {}
-        places = [(path, row.reason) for row in VARIABLES for path in self._set_by(row.pattern)]
+        places = [(path, row.reason) for row in VARIABLES for path in _set_by(row.pattern, self._environ)]
         if self._newel:
             places.append((self._newel, _BELOW_HOME["/.newel"]))
         config = self._environ.get("XDG_CONFIG_HOME", "")
@@ -252,10 +252,6 @@ class SecretPaths:
                 moved[os.path.realpath(path).casefold()] = reason
         moved.pop("/", None)
         return moved
-
-    def _set_by(self, variable: str) -> list[str]:
-        value = (self._environ or {}).get(variable, "")
-        return [path for path in value.split(":") if path.startswith("/") and path.strip("/")]
 
     # -- allowed paths ----------------------------------------------------------------------------
 
@@ -315,6 +311,23 @@ def existing_secret_places(home: str, newel: str, disk: SandboxDisk = LOCAL_DISK
     return sorted(set(map(disk.real, disk.match([*wanted, literal(newel)]))))
 
 
+def existing_moved_places(
+    environ: Mapping[str, str], shown: Sequence[str], projects: Sequence[str], disk: SandboxDisk = LOCAL_DISK
+) -> list[str]:
+    """The real paths of the secret places of a machine to which variables lead, outside of ``projects``: files and folders, but for those
+    around anything that is ``shown``.
+    """
+    named = [path for row in VARIABLES for path in _set_by(row.pattern, environ)]
+    found = sorted(set(map(disk.real, disk.match(map(literal, named)))))
+    return [
+        path
+        for path in found
+        if not is_below(path, projects)
+        and not any(is_below(each, [path]) for each in shown)
+        and (disk.is_file(path) or disk.is_folder(path))
+    ]
+
+
 def existing_denied_places(
     rules: RuleSet, act: Act, *, home: str, project: str, disk: SandboxDisk = LOCAL_DISK
 ) -> list[str]:
@@ -344,6 +357,11 @@ def denied_below(rules: RuleSet, root: str, home: str) -> Callable[[str], bool]:
 def looks_secret(path: str, data: bytes) -> bool:
     """Whether a file, by its name or its beginning, is one that holds keys or passwords."""
     return bool(_by_name(path, "any")) or PRIVATE_KEY in data[:BEGINNING]
+
+
+def _set_by(variable: str, environ: Mapping[str, str]) -> list[str]:
+    paths = environ.get(variable, "").split(":")
+    return [path for path in paths if path.startswith("/") and path.strip("/")]
 
 
 def _is_within(path: str, folder: str) -> bool:

@@ -318,6 +318,34 @@ def test_what_is_hidden_is_not_found_elsewhere_by_the_next_sandbox(with_model: W
     assert "very secret" not in str(results(newel))
 
 
+def test_places_of_secrets_that_variables_name_are_hidden(with_model: WithModel) -> None:
+    """Keys outside of the home folder would be files like others, such as those that a container mounts."""
+    newel = with_model(
+        scenario("go", bash("cd ../data; cat kube gpg/key plain named; env > /dev/null && echo ran"), DONE)
+    )
+    data = newel.project.parent / "data"
+    (newel.home / ".newel").mkdir()
+    paths = f'["{data}", "{data}/named"]'
+    (newel.home / ".newel/config.toml").write_text(f"[sandbox]\nreadable = {paths}\n")
+    (data / "gpg").mkdir(parents=True)
+    for name in ("kube", "gpg/key", "plain", "named"):
+        (data / name).write_text(f"the text of {name}\n")
+    newel.environ |= {
+        "KUBECONFIG": f"{data}/none:{data}/kube",
+        "GNUPGHOME": f"{data}/gpg",
+        "PGPASSFILE": f"{data}/named",
+        "NETRC": "/dev/null",  # as it is written to have none
+        "AZURE_CONFIG_DIR": str(newel.project.parent),  # hidden, it would hide the project
+    }
+    newel("--sandbox", "workspace", "go")
+    (said,) = results(newel)
+    for name in ("plain", "named"):
+        assert f"the text of {name}\n" in said
+    assert "the text of kube" not in said
+    assert "the text of gpg" not in said
+    assert "ran\n" in said
+
+
 @pytest.mark.parametrize("setting", ["writable", "readable"])
 @pytest.mark.parametrize("name", ["new", "config/live", "config/live/new"])
 def test_no_link_of_the_project_widens_what_the_settings_open(

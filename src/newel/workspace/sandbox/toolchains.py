@@ -110,6 +110,20 @@ def is_of_project(real: str, inside: list[str], disk: SandboxDisk) -> bool:
     return is_below(real, inside) or any(disk.is_file(f"{place}/pyvenv.cfg") for place in environments)
 
 
+def missing_links(
+    paths: Iterable[str], shown: list[str], hidden: list[str], disk: SandboxDisk
+) -> dict[str, str]:
+    """Those of the paths that are, or lead through, links which a sandbox lacks that has what is ``shown``, such as ``~/.gitconfig`` of
+    users who keep it in a repository; with the real paths.
+    """
+    links: dict[str, str] = {}
+    for path in sorted(paths):
+        real = disk.real(path)
+        if real != path and is_below(real, shown) and not is_below(path, [*shown, *links, *hidden]):
+            links[path] = real
+    return links
+
+
 def _environments(environ: Mapping[str, str], disk: SandboxDisk) -> Iterator[str]:
     for variable in ENVIRONMENTS:
         yield posixpath.normpath(environ.get(variable) or "/")
