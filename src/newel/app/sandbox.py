@@ -357,7 +357,8 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         writable += [] if is_below(repository.common, writable) else [repository.common]
     protected = [*([] if is_partial else of_tools), *denied("write")]
     shown = [home, *readable, *writable]
-    secret += existing_moved_places(machine.environ, shown, inside, disk)
+    of_project = [path for path in inside if not is_below(home, [path])]
+    secret += existing_moved_places(machine.environ, shown, of_project, disk)
     hidden = [*secret, *_other_homes(shown, disk), *denied("read")]
     return SandboxPolicy(
         home=home,

@@ -149,9 +149,11 @@ def _secrets_below(settings: Settings, project: str) -> list[str]:
     root = project.rstrip("/")
     if not (home == root or home.startswith(f"{root}/")):
         return []
-    from newel.permissions.secret_paths import existing_secret_places
+    from newel.permissions.secret_paths import existing_moved_places, existing_secret_places
 
-    return [path for path in existing_secret_places(home, str(settings.home)) if path.startswith(f"{root}/")]
+    places = existing_secret_places(home, str(settings.home))
+    places += existing_moved_places(os.environ, [home, project], [])
+    return [path for path in places if path.startswith(f"{root}/")]
 
 
 def _keep_policy(wanted: RetentionSettings) -> RetentionPolicy:

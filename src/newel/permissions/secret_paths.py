@@ -21,7 +21,7 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.permissions.rules import Act, Effect, PathRule, RuleSet, expression
-from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
+from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, SPELLED, VARIABLES, Row
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
@@ -302,7 +302,7 @@ class SecretPaths:
 
 def existing_secret_places(home: str, newel: str, disk: SandboxDisk = LOCAL_DISK) -> list[str]:
     """The secret places of a machine that exist, by their real paths: those of ``home``, of Newel and of the system."""
-    patterns = [row.pattern for row in SECRET if row.pattern.startswith(("/", "~/"))]
+    patterns = [*SPELLED, *(row.pattern for row in SECRET if row.pattern.startswith(("/", "~/")))]
     wanted = [
         literal(home) + pattern[1:] if pattern[0] == "~" else pattern
         for pattern in patterns
@@ -318,6 +318,9 @@ def existing_moved_places(
     around anything that is ``shown``.
     """
     named = [path for row in VARIABLES for path in _set_by(row.pattern, environ)]
+    settings = [pattern for pattern in (*SPELLED, *_BELOW_HOME) if "/.config/" in pattern]
+    for config in _set_by("XDG_CONFIG_HOME", environ):
+        named += [config + pattern.partition("/.config")[2] for pattern in settings]
     found = sorted(set(map(disk.real, disk.match(map(literal, named)))))
     return [
         path

@@ -100,6 +100,13 @@ the environment, arguments and memory of processes, where keys are: /proc/*/envi
 """)
 """Never opened by Newel's tools, in any mode, unless the user's own settings allow it."""
 
+SPELLED: Final = (
+    *("~/.config/1Password", "~/.config/Bitwarden", "~/.config/Bitwarden CLI", "~/.config/BraveSoftware"),
+    *("~/.config/NuGet", "~/.nuget/NuGet/NuGet.Config"),
+    *("~/.var/app/com.google.Chrome", "~/.var/app/org.chromium.Chromium"),
+)
+"""Those of ``SECRET`` that Linux, where case counts, has with capitals: to look whether they exist."""
+
 VARIABLES: Final = _rows("""
 keys of Newel: NEWEL_ENGINE_FILE, NEWEL_WEB_TOKEN_FILE, LLM_AUTH_TOKEN_FILE, OPENAI_API_KEY_FILE,
   ANTHROPIC_API_KEY_FILE, GEMINI_API_KEY_FILE

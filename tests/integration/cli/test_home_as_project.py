@@ -14,7 +14,10 @@ from tests.tmux import Tmux
 WithModel = Callable[..., Newel]
 
 SECRET = "private-" + "k3Y" * 30
-PLACES = (".ssh/id_ed25519", ".aws/credentials", ".netrc", ".bash_history", ".config/gh/hosts.yml")
+PLACES = (
+    *(".ssh/id_ed25519", ".aws/credentials", ".netrc", ".bash_history", ".config/gh/hosts.yml"),
+    *(".config/BraveSoftware/Cookies", "work/kube"),
+)
 
 
 def test_secret_places_are_not_recorded(with_model: WithModel) -> None:
@@ -28,7 +31,9 @@ def test_secret_places_are_not_recorded(with_model: WithModel) -> None:
 
 def test_the_sandbox_hides_secret_places_in_it(with_model: WithModel) -> None:
     require_program("bwrap", "bubblewrap")
-    newel = start_in_home(with_model, "cat .ssh/* .aws/* .netrc; echo > .newel/new || echo more >> notes.txt")
+    newel = start_in_home(
+        with_model, "cat .ssh/* .aws/* .netrc .config/*/* work/*; echo > .newel/new || echo more >> notes.txt"
+    )
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel/config.toml").write_text(
         '[permissions]\ndeny = ["read(~/.ssh/id_*)", "read(~/.ssh/**)"]\n'
@@ -53,6 +58,7 @@ def test_work_in_the_home_folder_has_to_be_meant(with_model: WithModel, answer: 
 
 def start_in_home(with_model: WithModel, command: str) -> Newel:
     newel = with_model(scenario("go", bash(command), {"content": "Done."}))
+    newel.environ["KUBECONFIG"] = str(newel.home / "work/kube")
     for name in PLACES:
         path = newel.home / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError
 from newel.permissions.rules import PathRule, RuleSet, parse_rule
-from newel.permissions.secret_paths import SecretPaths
-from newel.permissions.secret_values import PRIVATE, SECRET, VARIABLES, Row
+from newel.permissions.secret_paths import SecretPaths, existing_moved_places, existing_secret_places
+from newel.permissions.secret_values import PRIVATE, SECRET, SPELLED, VARIABLES, Row
 
 PROJECT = "/home/ada/shop"
 
@@ -54,6 +54,8 @@ def test_the_table_is_consistent() -> None:
     assert len(set(patterns)) == len(patterns)
     assert all(row.pattern == row.pattern.lower() and row.reason for row in SECRET)
     assert all(row.pattern.replace("_", "").isalpha() for row in VARIABLES)
+    assert {pattern.lower() for pattern in SPELLED} <= set(patterns)
+    assert all(pattern != pattern.lower() for pattern in SPELLED)
 
 
 @pytest.mark.parametrize(
@@ -235,3 +237,18 @@ def test_a_link_of_the_users_own_and_one_that_a_rule_denies_are_followed(tmp_pat
     assert judged.allows_changes(f"{home}/data/a.txt")
     assert judged.allows_changes(f"{project}/src/a.txt")
     assert judged.judge(f"{project}/src/key").level == "never"
+
+
+@pytest.mark.parametrize("name", ["BraveSoftware/Cookies", "1Password/x", "gh/hosts.yml"])
+def test_places_are_found_as_programs_spell_them_also_where_settings_are_elsewhere(
+    tmp_path: Path, name: str
+) -> None:
+    """With the home folder as its project, the sandbox shows, and Newel records, what is not found."""
+    home, elsewhere = (Path(os.path.realpath(tmp_path), each) for each in ("home", "elsewhere"))
+    for place in (home / ".config", elsewhere):
+        (place / name).parent.mkdir(parents=True)
+        (place / name).write_text("secret\n")
+    folder = name.partition("/")[0]
+    assert f"{home}/.config/{folder}" in existing_secret_places(str(home), str(home / ".newel"))
+    environ = {"XDG_CONFIG_HOME": str(elsewhere)}
+    assert existing_moved_places(environ, [str(home)], [str(home)]) == [f"{elsewhere}/{folder}"]
