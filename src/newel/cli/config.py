@@ -19,6 +19,7 @@ from newel.config.settings import Flags, load_settings, newel_home
 from newel.storage.files import read_regular
 from newel.text.sanitize import escape_line
 from newel.workspace.disk.state_file import rewrite
+from newel.workspace.process.own_programs import own_environ
 
 DESCRIPTION = "Show and change the settings of config.toml, which every folder uses."
 EPILOG = """\
@@ -147,9 +148,15 @@ def _unless_changed(file: Path, before: bytes, now: bytes, after: bytes) -> byte
 
 def _run_editor(file: Path) -> None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    command = shlex.split(editor) if editor else [next(filter(shutil.which, ("nano", "vi")), "vi")]
+    environ = own_environ()
+    path = environ["PATH"]
+    command = (
+        shlex.split(editor)
+        if editor
+        else [next((name for name in ("nano", "vi") if shutil.which(name, path=path)), "vi")]
+    )
     try:
-        code = subprocess.run([*command, str(file)], check=False).returncode
+        code = subprocess.run([*command, str(file)], env=environ, check=False).returncode
     except OSError as error:
         file.unlink()
         raise UsageError(

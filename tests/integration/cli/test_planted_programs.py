@@ -68,8 +68,10 @@ def test_newel_starts_no_program_of_the_project(with_model: WithModel, mark: Pat
     with_programs(newel, entry)
     done = newel("--sandbox", "workspace", "go")
     assert done.returncode == 0, done.stderr
-    for words in (("review",), ("undo", "--yes"), ("doctor",), ("hosts", "test", "nowhere")):
-        newel(*words)
+    newel.environ["EDITOR"] = "cat"
+    commands = ("review", "config edit", "doctor", "hosts test nowhere", "undo --yes")
+    for command in commands:
+        newel(*command.split())
     assert not mark.exists(), mark.read_text()
 
 

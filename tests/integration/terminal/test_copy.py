@@ -53,10 +53,18 @@ def test_a_program_of_the_desktop_gets_it_too(open_terminal: Open, tmp_path: Pat
     programs = tmp_path / "programs"
     programs.mkdir()
     program = programs / "wl-copy"
-    program.write_text(f"#!/bin/sh\n/bin/cat > {tmp_path}/copied\n")
+    program.write_text(f"#!/bin/sh\nexport > {tmp_path}/environment\n/bin/cat > {tmp_path}/copied\n")
     program.chmod(0o755)
-    terminal = open_terminal("rich", "hello", PATH=f"{programs}:/usr/bin:/bin", WAYLAND_DISPLAY="wayland-0")
+    environ = {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "WAYLAND_DISPLAY": "wayland-0",
+        "MY_API_KEY": "very secret",
+    }
+    terminal = open_terminal("rich", "hello", **environ)
     terminal.wait_for("You said: hello")
     terminal.send("/copy\r")
     terminal.wait_for("with wl-copy and by the terminal")
     assert (tmp_path / "copied").read_text() == "You said: hello"
+    # It serves the clipboard in the background, where commands could read its environment.
+    assert "WAYLAND_DISPLAY" in (tmp_path / "environment").read_text()
+    assert "very secret" not in (tmp_path / "environment").read_text()

@@ -21,7 +21,7 @@ from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage
 from newel.terminal.commands import CommandContext
 from newel.text.sanitize import sanitize
-from newel.workspace.process.own_programs import own_path
+from newel.workspace.process.own_programs import own_environ, own_path
 
 MOST_BY_TERMINAL: Final = 74_994
 """Bytes; xterm and others take 100,000 characters of base64."""
@@ -97,6 +97,7 @@ def _give(command: list[str], data: bytes) -> bool:
             input=data,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=own_environ(),
             timeout=PATIENCE_S,
             check=False,
         )
