@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from newel.storage.files import read_regular
+
 CHANGING: Final = frozenset(
     {
         *(
@@ -204,6 +206,6 @@ def find_instructions(folder: str) -> list[str]:
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_regular(Path(path), most=None)
     except OSError:
         return b""

@@ -421,6 +421,17 @@ async def test_garbage_is_no_request(repository: Repository, request_bytes: byte
     assert done.stdout.endswith("works\n"), done
 
 
+@pytest.mark.parametrize("name", ["rebase-merge/git-rebase-todo", "rebase-apply/strategy", "sequencer/opts"])
+async def test_a_pipe_of_the_repository_holds_up_no_call(repository: Repository, name: str) -> None:
+    """Newel would wait for it for ever, and with it each later call, also those of other conversations."""
+    pipe = repository.top / ".git" / name
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    done = await repository.run("echo b > b.txt; git add b.txt && git tag v1")
+    assert done.exit_code == 0, done
+    assert repository.git("ls-files") == "a.txt\nb.txt\n"
+
+
 async def test_variables_that_may_be_paths_of_files_do_not_arrive(repository: Repository) -> None:
     """The C library reads time zones and catalogues of messages, with formats in them, from where they say."""
     done = await repository.run("TZ=UTC-9 GIT_AUTHOR_NAME=Other git commit -q --allow-empty -m x")
