@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
@@ -93,3 +94,40 @@ def _around(paths: Sequence[str], policy: SandboxPolicy) -> list[str]:
                 found.append(folder)
             folder = os.path.dirname(folder)  # noqa: PTH120 — as above
     return found
+
+
+# -- what is mounted on itself ---------------------------------------------------------------------------
+
+Identities = dict[str, tuple[int, int]]
+"""Device and inode by path."""
+
+
+def mount_sources(policy: SandboxPolicy) -> Identities:
+    """What may be mounted on itself, as it is now; without links, which never are."""
+    closed = [*policy.protected, *policy.hidden]
+    found: Identities = {}
+    for path in [*policy.writable, *policy.readable, *closed, *_around(closed, policy)]:
+        try:
+            state = os.lstat(path)
+        except OSError:
+            continue
+        if not stat.S_ISLNK(state.st_mode):
+            found[path] = (state.st_dev, state.st_ino)
+    return found
+
+
+def find_mounted(arguments: Sequence[str], policy: SandboxPolicy, sources: Identities) -> Identities | None:
+    """What these arguments mount on itself where commands can change something, as it was when ``sources`` were found: bubblewrap follows
+    a link that has come since, so it has to be compared inside. None if something else was there then.
+    """
+    pairs = [
+        (arguments[at + 1], arguments[at + 2])
+        for at, word in enumerate(arguments[:-2])
+        if word in {"--bind", "--ro-bind"}
+    ]
+    paths = [
+        path
+        for path, place in pairs
+        if path == place and is_below(path, policy.writable) and not is_below(path, policy.hidden)
+    ]
+    return {path: sources[path] for path in paths} if sources.keys() >= set(paths) else None

@@ -34,9 +34,9 @@ from newel.workspace.process.environment import child_env
 from newel.workspace.process.launcher import DirectLauncher
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.process.python_program import in_memory
-from newel.workspace.sandbox.bubblewrap import bubblewrap
+from newel.workspace.sandbox.bubblewrap import bubblewrap, find_mounted, mount_sources
 from newel.workspace.sandbox.git_client_main import PASSED
-from newel.workspace.sandbox.git_confined_main import CANNOT
+from newel.workspace.sandbox.git_confined_main import CANNOT, REPLACED
 from newel.workspace.sandbox.git_confinement import confined_git
 from newel.workspace.sandbox.git_rules import ADDING, GitCall, GitRefused, find_instructions, judge_call
 from newel.workspace.sandbox.index_copy import IndexCopy
@@ -90,6 +90,9 @@ PROTECTED: Final = "note: files that are read-only in the sandbox were kept as t
 NO_LANDLOCK: Final = (
     "this kernel cannot confine git (it has no Landlock). `.git` stays read-only. Leave commits to the user."
 )
+
+
+SWAPPED: Final = "a folder of the project was replaced while git started. Try again."
 
 
 class GitBroker:
@@ -207,6 +210,7 @@ class GitBroker:
         git = find_git()
         place = f"/run/newel-{secrets.token_hex(16)}"
         settings = _read_settings(repository.top)
+        sources = mount_sources(policy)
         alive, alive_end = os.pipe2(os.O_CLOEXEC)
         with (
             in_memory(seccomp_filter()) as seccomp,
@@ -218,33 +222,30 @@ class GitBroker:
             if index is not None:
                 environment["GIT_INDEX_FILE"] = place + str(index.path).removeprefix(repository.common)
             processes = ProcessTree(environment)
+            confining = bubblewrap(
+                self._bubblewrap,
+                policy,
+                seccomp.fileno(),
+                more=mounts,
+                chdir=request.cwd,
+                ends_itself=True,
+            )
+            mounted = find_mounted(confining, policy, sources)
+            if mounted is None:
+                _refuse(SWAPPED)
+            words = [
+                *(word for each in (*request.call.settings, *_SETTINGS) for word in ("-c", each)),
+                *request.call.words,
+            ]
             process = processes.launch(
                 DirectLauncher((seccomp.fileno(), alive)),
-                [
-                    *bubblewrap(
-                        self._bubblewrap,
-                        policy,
-                        seccomp.fileno(),
-                        more=mounts,
-                        chdir=request.cwd,
-                        ends_itself=True,
-                    ),
-                    *confined_git(
-                        self._python,
-                        git,
-                        [
-                            *(word for each in (*request.call.settings, *_SETTINGS) for word in ("-c", each)),
-                            *request.call.words,
-                        ],
-                        alive=alive,
-                    ),
-                ],
+                [*confining, *confined_git(self._python, git, words, alive=alive, mounted=mounted)],
                 cwd="/",
                 streams=(request.stdin, subprocess.PIPE, subprocess.PIPE),
             )
             code, out, err = _run_to_the_end(process, processes, connection, waiting)
-        if code == CANNOT and not out and not err:
-            _refuse(NO_LANDLOCK)
+        if code in {CANNOT, REPLACED} and not out and not err:
+            _refuse(NO_LANDLOCK if code == CANNOT else SWAPPED)
         notes = _remove_instructions(repository) + _notes(request.call, repository, settings, code, err)
         out, err = (text.replace(place.encode(), os.fsencode(repository.common)) for text in (out, err))
         return code, out, err + "".join(f"{note}\n" for note in notes).encode()

@@ -17,13 +17,15 @@ CREATE, ADD, RESTRICT = 444, 445, 446
 EXECUTE = 1
 BELOW_PATH = 1
 NO_NEW_PRIVILEGES = 38
-CANNOT = 125
-"""The exit code if the kernel cannot do it."""
+CANNOT, REPLACED = 125, 124
+"""The exit codes if the kernel cannot do it, and if other files are mounted than those that Newel has judged."""
 GRACE_S = 3.0
 """Seconds for git to end when it is asked to."""
 
 
-def main(alive: int, allowed: list[str], argv: list[str]) -> int:
+def main(alive: int, mounted: str, allowed: list[str], argv: list[str]) -> int:
+    if not all(map(is_mounted, mounted.split())):
+        return REPLACED
     if not restrict(allowed):
         return CANNOT
     if alive < 0:
@@ -40,6 +42,16 @@ def main(alive: int, allowed: list[str], argv: list[str]) -> int:
             os.kill(pid, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return status if status >= 0 else 128 - status
+
+
+def is_mounted(text: str) -> bool:
+    """Whether a path is a file: ``DEVICE:INODE:PATH``, the path in hexadecimal digits."""
+    device, inode, path = text.split(":")
+    try:
+        state = os.lstat(bytes.fromhex(path))
+    except OSError:
+        return False
+    return (state.st_dev, state.st_ino) == (int(device), int(inode))
 
 
 def restrict(allowed: list[str]) -> bool:
@@ -60,5 +72,5 @@ def restrict(allowed: list[str]) -> bool:
 
 
 if __name__ == "__main__":
-    count = int(sys.argv[2])
-    sys.exit(main(int(sys.argv[1]), sys.argv[3 : 3 + count], sys.argv[3 + count :]))
+    count = int(sys.argv[3])
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[4 : 4 + count], sys.argv[4 + count :]))

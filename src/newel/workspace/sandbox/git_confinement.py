@@ -6,19 +6,30 @@ import functools
 import os
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from newel.workspace.sandbox import git_confined_main
 
 
-def confined_git(python: str, git: str, words: Sequence[str], *, alive: int = -1) -> list[str]:
+def confined_git(
+    python: str,
+    git: str,
+    words: Sequence[str],
+    *,
+    alive: int = -1,
+    mounted: Mapping[str, tuple[int, int]] = {},
+) -> list[str]:
     """The command by which ``python`` runs ``git_confined_main`` for git with these arguments. With the descriptor ``alive``, a pipe, git
-    ends when that is closed. The exit code is ``git_confined_main.CANNOT`` if the kernel cannot do it.
+    ends when that is closed. It runs only if ``mounted`` paths are these files, by device and inode. The exit codes are
+    ``git_confined_main.CANNOT`` if the kernel cannot do it, and ``REPLACED``.
     """
     source = Path(git_confined_main.__file__).read_text(encoding="utf-8")
     allowed = _executables(git)
-    return [*(python, "-I", "-S", "-c", source, str(alive), str(len(allowed))), *allowed, git, *words]
+    files = " ".join(
+        f"{device}:{inode}:{os.fsencode(path).hex()}" for path, (device, inode) in mounted.items()
+    )
+    return [*(python, "-I", "-S", "-c", source, str(alive), files, str(len(allowed))), *allowed, git, *words]
 
 
 @functools.cache

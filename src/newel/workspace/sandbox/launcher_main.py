@@ -7,6 +7,7 @@ streams of the new process; an answer is a packet of JSON, with a descriptor of 
     {"argv": […], "env": {…}, "cwd": "…", "number": …, "limits": {…}}      ->  {"pid": 7}, or {"errno": 2, "file": "…"}
     {"test": {…}}                                           ->  {"failures": […]}
     {}                                                      ->  {"launcher": 3}, with a descriptor of this process
+    {"mounted": {"path": [device, inode]}}                  ->  {"replaced": 0}, the number of those that are others
                                                             ->  {"pid": 7, "status": 0}     when a process has ended
 """
 
@@ -111,6 +112,9 @@ def handle(server: _socket.socket, request: dict[str, Any], streams: list[int], 
         if "test" in request:
             answer(server, {"failures": run_test(request["test"])})
             return
+        if "mounted" in request:
+            server.send(b'{"replaced": %d}' % count_replaced(request["mounted"]))
+            return
         if request:
             running.add(pid := start(request, streams))
         else:
@@ -125,6 +129,17 @@ def handle(server: _socket.socket, request: dict[str, Any], streams: list[int], 
     finally:
         for stream in streams:
             os.close(stream)
+
+
+def count_replaced(mounted: dict[str, tuple[int, int]]) -> int:
+    replaced = 0
+    for path, identity in mounted.items():
+        try:
+            state = os.lstat(path)
+            replaced += (state.st_dev, state.st_ino) != tuple(identity)
+        except OSError:
+            replaced += 1
+    return replaced
 
 
 def answer(server: _socket.socket, data: dict[str, Any]) -> None:

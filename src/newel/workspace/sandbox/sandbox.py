@@ -25,6 +25,7 @@ from newel.workspace.process.launcher import DirectLauncher, ProcessLauncher, St
 from newel.workspace.process.process_mark import number_of_mark
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.process.python_program import in_memory
+from newel.workspace.sandbox.bubblewrap import Identities, find_mounted, mount_sources
 from newel.workspace.sandbox.confinement import (
     BubblewrapConfinement,
     CannotStart,
@@ -58,6 +59,9 @@ STARTED_UNSEEN: Final = (
     "The command was started, but could not be followed (too many open files), so the sandbox was ended with it. Look at what it has done, and "
     "run it again."
 )
+
+
+REPLACED: Final = "The sandbox was not used, because a folder of the project was replaced while it started. Run the command again."
 
 
 class CommandSandbox(ProcessLauncher[StartedProcess], Protocol):
@@ -225,7 +229,7 @@ class Sandbox:
     def _start(self) -> None:
         separate_own_files()
         policy = self._find_policy()
-        protected = _identities(_mounted(policy))
+        protected, sources = _identities(_mounted(policy)), mount_sources(policy)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, ExitStack() as stack:
             stack.callback(ours.close)
@@ -253,6 +257,23 @@ class Sandbox:
         except (OSError, SandboxError) as error:
             reason = self._stop()
             raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
+        self._check_mounts(find_mounted(spec.argv, policy, sources))
+
+    def _check_mounts(self, mounted: Identities | None) -> None:
+        """End the sandbox if something else is mounted than was judged: another sandbox may have swapped a folder for a link meanwhile.
+        Raises ``SandboxError``.
+        """
+        if mounted is not None and not mounted:
+            return
+        try:
+            if mounted:
+                self._send({"mounted": mounted}, ())
+                if not self._receive("replaced")[0]["replaced"]:
+                    return
+        except (OSError, SandboxError):
+            pass
+        self._stop()
+        raise SandboxError(REPLACED)
 
     def _note_launcher(self, descriptors: Sequence[int]) -> None:
         """``descriptors`` has the launcher's pidfd. Raises ``OSError`` where there is no ``/proc``."""
