@@ -23,7 +23,10 @@ TIMEOUT = 120.0
 
 MAX_NUMBER = 1000
 
-_PROGRAMS = r"^filter\..*\.(clean|smudge|process)$"
+_PROGRAMS = (
+    r"^(filter\..*\.(clean|smudge|process)|lfs\.(extension|customtransfer)\..*|lfs\.standalonetransferagent)$"
+)
+"""Names of settings: filters, and what Git LFS, as a filter of the user's own, would start for a repository."""
 
 _TAKEN = "already exists"
 """What git says, in English, about a branch or a folder of that name. After other failures, too, a new branch may be there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -128,6 +129,18 @@ async def test_the_repositorys_own_filters_do_not_run(
     with pytest.raises(WorktreeError, match=rf"filter\.a=b\.{action}"):
         await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["lfs.customtransfer.x.path", "lfs.extension.x.smudge", "lfs.standalonetransferagent"]
+)
+async def test_git_lfs_of_the_user_starts_no_program_of_the_repository(
+    of: Open, shop: Path, tmp_path: Path, name: str
+) -> None:
+    """It is a filter of the user's own, which runs, and obeys the repository's settings."""
+    git(shop, "config", name, "./evil")
+    with pytest.raises(WorktreeError, match=re.escape(name)):
+        await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
 
 
 async def test_no_server_is_asked_for_what_a_repository_lacks(of: Open, shop: Path, tmp_path: Path) -> None:
