@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from newel.workspace.sandbox.domains import Domain
     from newel.workspace.sandbox.network_proxy import Allows
     from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
+    from newel.workspace.sandbox.repository import SandboxRepository
     from newel.workspace.sandbox.sandbox import CommandSandbox
 
     FindLocalPolicy = Callable[[Settings, str, str | None], SandboxPolicy]
@@ -313,12 +314,8 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         existing_moved_places,
         existing_secret_places,
     )
-    from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
-    from newel.workspace.sandbox.repository import (
-        ask_for_hook_folders,
-        find_git_settings,
-        find_sandbox_repository,
-    )
+    from newel.workspace.sandbox.policy import SandboxPolicy, is_below
+    from newel.workspace.sandbox.repository import find_sandbox_repository
     from newel.workspace.sandbox.toolchains import find_toolchains, is_of_project, missing_links
 
     home, disk = machine.home, machine.disk
@@ -343,15 +340,7 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     is_partial = wanted.mode == "partial"
     writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
-    of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
-    if repository is not None:
-        of_tools += find_git_settings(repository, folder, home, machine.environ, disk)
-        of_tools += ask_for_hook_folders(repository, folder) if machine.asks_git else []
-        of_tools = list(dict.fromkeys(of_tools))
-    # Behind a link within the project, a tool obeys what it leads to.
-    of_tools += [
-        real for path in of_tools if (real := disk.real(path)) != path and real.startswith(f"{folder}/")
-    ]
+    of_tools = _settings_of_tools(machine, repository, folder)
     if is_partial and repository is not None:  # git works in it directly: nothing there can be read-only
         of_tools.append(repository.common)
         writable += [] if is_below(repository.common, writable) else [repository.common]
@@ -372,6 +361,25 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
         is_partial=is_partial,
         watched=[path for path in of_tools if is_partial and not is_below(path, allowed)],
     )
+
+
+def _settings_of_tools(machine: Machine, repository: SandboxRepository | None, folder: str) -> list[str]:
+    """The files of a folder that make programs outside of the sandbox run something, whether they exist or not."""
+    from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS
+    from newel.workspace.sandbox.repository import ask_for_hook_folders, find_git_settings
+
+    disk = machine.disk
+    of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    if repository is not None:
+        of_tools += find_git_settings(repository, folder, machine.home, machine.environ, disk)
+        of_tools += ask_for_hook_folders(repository, folder) if machine.asks_git else []
+        of_tools = list(dict.fromkeys(of_tools))
+    # Behind a link within the project, a tool obeys what it leads to.
+    real_paths = ((path, disk.real(path)) for path in of_tools)
+    return [
+        *of_tools,
+        *(real for path, real in real_paths if real != path and real.startswith(f"{folder}/")),
+    ]
 
 
 def _limits(wanted: SandboxSettings) -> dict[str, int]:
