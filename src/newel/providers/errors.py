@@ -32,6 +32,9 @@ MAX_ERROR_BODY = 64 * 1024
 MAX_QUOTE = 400
 """Characters of a server's message that are shown."""
 
+SHORTEST_KEY = 6
+"""Characters: a shorter key is a placeholder, which may be part of any word (`x`, `none`, `token`)."""
+
 _OVERFLOW = (
     r"(?i)context[_ ]length[_ ]exceeded|exceed_context_size|maximum context length|context[ -]?(?:window|size|length|limit)"
     r"|(?:prompt|input|request) is too long|too many (?:input )?tokens|reduce the length"
@@ -85,7 +88,8 @@ class KeyRejected(RequestRejected, code="request_rejected"):
 
 
 class EndpointDescription(msgspec.Struct, frozen=True):
-    """The URL and model of a request, for error messages. ``secret`` never appears in them. ``api`` is what the server should be,
+    """The URL and model of a request, for error messages. ``secret`` never appears in them, unless it is a
+    placeholder. ``api`` is what the server should be,
     ``base_hint`` what to check about its address, ``key_hint`` how to set a key.
     """
 
@@ -215,7 +219,7 @@ def parse_error_body(body: bytes, secret: str) -> tuple[str, str]:
 def quote(message: str, secret: str) -> str:
     """Return a server's message on one line, shortened, without control characters and without the key."""
     message = regex(_CONTROL).sub(" ", message)
-    if secret:
+    if len(secret) >= SHORTEST_KEY:
         message = message.replace(secret, "***")
     message = " ".join(message.split())
     return message if len(message) <= MAX_QUOTE else f"{message[:MAX_QUOTE].rstrip()}…"

@@ -110,6 +110,18 @@ def test_the_key_is_never_shown() -> None:
     )
 
 
+@pytest.mark.parametrize("placeholder", ["x", "none", "token", "EMPTY"])
+def test_a_placeholder_for_a_key_is_no_secret(placeholder: str) -> None:
+    """Otherwise the user of a local server, who enters any word for its key, would get messages with holes, and a long conversation
+    would end instead of being summarized: the holes hide that it is too long.
+    """
+    where = msgspec.structs.replace(WHERE, secret=placeholder)
+    words = "This model's maximum context length is exceeded: EMPTY none of the next 9000 tokens."
+    error = error_from_response(400, {}, openai(words), where)
+    assert isinstance(error, ContextOverflow)
+    assert words.rstrip(".") in str(error)
+
+
 def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
     """Otherwise a first user would not know what to do."""
     missing = error_from_response(401, {}, b"", msgspec.structs.replace(WHERE, secret=""))
