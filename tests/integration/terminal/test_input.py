@@ -130,6 +130,18 @@ def test_a_long_paste_is_sent_whole_and_shown_folded(open_terminal: Open) -> Non
     assert "line 498\\nline 499" in session.read_text()
 
 
+def test_lines_that_are_pasted_into_a_terminal_that_does_not_mark_a_paste_are_one_message(
+    open_terminal: Open,
+) -> None:
+    """Otherwise the first line would run by itself, with whatever it then means, and the others would reach its run."""
+    terminal = ready(open_terminal, TERM="linux")
+    terminal.send("delete the old\rbackups, but not\rthose of today\r")
+    terminal.wait_for(f"{MARK} delete the old\n  backups, but not\n  those of today\n")
+    terminal.send("\r")
+    terminal.wait_for("You said: delete the old backups, but not those of today")
+    assert terminal.screen.text.count("You said") == 1
+
+
 def test_a_tab_is_shown_as_space_and_sent_as_a_tab(open_terminal: Open, tmp_path: Path) -> None:
     terminal = ready(open_terminal)
     terminal.send("\x1b[200~all:\n\tgo build\x1b[201~")

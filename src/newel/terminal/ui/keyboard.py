@@ -33,6 +33,12 @@ _REPORT: Final = (
 )
 _UNFINISHED: Final = r"\x1b\[[\d;]*\Z"
 
+_TEXT: Final = r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*"
+"""Characters and Enter, and no other key that acts."""
+
+_FULL_READ: Final = 256
+"""Characters of a read behind which the rest of a long paste follows: at most 1 KB is read at once, of up to four bytes each."""
+
 _SHIFT, _ALT, _CONTROL, _LOCKS = 1, 2, 4, 64 | 128
 _TAB, _ENTER, _ESCAPE, _SPACE, _BACKSPACE = 9, 13, 27, 32, 127
 
@@ -71,6 +77,11 @@ def end_keys() -> str:
     return "" if os.environ.get("TERM") == "linux" else _END
 
 
+def marks_pastes() -> bool:
+    """Whether the terminal tells what is pasted from what is typed. Consoles do not, and GNU screen not for its own buffer."""
+    return "STY" not in os.environ and not os.environ.get("TERM", "").startswith(("linux", "eterm", "vt"))
+
+
 def early_keys(source: Input) -> list[KeyPress]:
     """The keys that were typed before the terminal was in raw mode, which made a line feed of Enter."""
     keys: list[KeyPress] = []
@@ -82,17 +93,34 @@ def early_keys(source: Input) -> list[KeyPress]:
 class KeyParser(Vt100Parser):
     """Also understands the reports that ``begin_keys`` asks for. A sequence whose rest is late, as on a slow connection,
     does not become text.
+
+    Unless the terminal ``marks_pastes``, lines that arrive at once are one: each would be sent as a message of its own.
     """
 
-    def __init__(self, on_key: Callable[[KeyPress], None]) -> None:
+    def __init__(self, on_key: Callable[[KeyPress], None], *, marks_pastes: bool = True) -> None:
         # A character is inserted as it is, not as the sequence that reported it.
         super().__init__(lambda press: on_key(KeyPress(press.key) if len(press.key) == 1 else press))
         self._last = ""
+        self._marks_pastes = marks_pastes
+        self._is_pasting = False
+        """More of a paste that is not marked may follow."""
 
     def feed(self, data: str) -> None:
+        if not self._marks_pastes and self._is_paste(data):
+            data = f"\x1b[200~{data}\x1b[201~"
         start = data.rfind("\x1b")
         self._last = data[start:] if start >= 0 else (self._last + data)[-32:]
         super().feed(data)
+
+    def _is_paste(self, data: str) -> bool:
+        """Whether text follows Enter within one read, which nobody types, or continues such a read."""
+        if self._in_bracketed_paste or not data:
+            return False
+        is_text = re.fullmatch(_TEXT, data) is not None
+        begins = "\r" in data.rstrip("\r\n")
+        is_paste = is_text and (begins or (self._is_pasting and data.strip("\r\n") != ""))
+        self._is_pasting = is_paste and len(data) >= _FULL_READ
+        return is_paste
 
     def flush(self) -> None:
         if not re.fullmatch(_UNFINISHED, self._last):

@@ -17,7 +17,7 @@ from rich.color import Color
 from newel.config.terminal import EditingKeys
 from newel.config.themes import RoleStyle
 from newel.terminal.renderers.styles import Styles
-from newel.terminal.ui.keyboard import ESCAPE_S, KeyParser
+from newel.terminal.ui.keyboard import ESCAPE_S, KeyParser, marks_pastes
 
 PREFIX_S: Final = 0.15
 """Time after Escape in which another key makes both of them one: Escape and Enter are Alt+Enter."""
@@ -90,7 +90,8 @@ class TerminalApp(Application[None]):
         )
         self.restyle(styles)
         if isinstance(self.input, Vt100Input):
-            self.input.vt100_parser = KeyParser(self.input.vt100_parser.feed_key_callback)
+            on_key = self.input.vt100_parser.feed_key_callback
+            self.input.vt100_parser = KeyParser(on_key, marks_pastes=marks_pastes())
         self.ttimeoutlen, self.timeoutlen = ESCAPE_S, PREFIX_S
 
     def restyle(self, styles: Styles) -> None:
