@@ -15,6 +15,7 @@ import msgspec
 from newel.agent.errors import NewelError, SessionError
 from newel.agent.formatting import pluralize
 from newel.agent.messages import UserMessage
+from newel.context.built_in_prompts import REMEMBER
 from newel.contracts.run_index import journals
 from newel.jobs.engine import EngineError
 from newel.jobs.journal_cleaner import JournalCleaner
@@ -50,7 +51,7 @@ _decoder = msgspec.json.Decoder(_RunParams)
 
 class StoredConversation(msgspec.Struct, frozen=True):
     """``files`` are those of its subagents and, at the end, its own; ``journals`` are folders that have runs or tabs of it, ``logs`` those
-    of an agent. ``typed`` are its messages of the user, of which the ``history`` may have some.
+    of an agent. ``typed`` is what the user typed in it, of which the ``history`` may have some.
     """
 
     id: str
@@ -138,8 +139,14 @@ def _read(path: Path) -> tuple[SessionMetadata, frozenset[str]]:
         stored = read_session(path)
     except SessionError:
         return metadata_from_name(path), frozenset()
-    said = (entry.message for entry in stored.history.entries())
-    return stored.metadata, frozenset(each.text for each in said if isinstance(each, UserMessage))
+    messages = (entry.message for entry in stored.history.entries())
+    said = [message for message in messages if isinstance(message, UserMessage)]
+    own_commands = {
+        attachment.file_name for each in said for attachment in each.attachments if attachment.only_text
+    }
+    typed = {*stored.typed.values(), *(each.text for each in said)}
+    notes = {f"# {words}" for each in typed if (words := each.removeprefix(f"/{REMEMBER} ")) != each}
+    return stored.metadata, frozenset(typed | notes | own_commands)
 
 
 def delete_old_runs(home: Path, days: int) -> None:

@@ -139,6 +139,7 @@ class CodingAgent(Agent):
         """Each is awaited when the agent is closed. Must not raise."""
         self._open_session = open_session
         self._queued_here: set[str] = set()
+        self._typed: dict[str, tuple[str, str]] = {}
         self._journal = journal
         self.earlier, messages = session.get_parts()
         super().__init__(transport, config, messages=messages, record=self._save_event)
@@ -315,6 +316,12 @@ class CodingAgent(Agent):
         """
         self._keep_queued(self.session, lines, instead_of)
 
+    def keep_typed(self, message: UserMessage, typed: str) -> None:
+        """Store how a prompt was typed together with it. One that reaches the conversation with another text, as a hook has refused it, is
+        stored without.
+        """
+        self._typed[message.id] = (message.text, typed)
+
     def _keep_queued(
         self, session: SessionManager, lines: Sequence[QueuedLine], instead_of: Collection[str] = ()
     ) -> None:
@@ -346,7 +353,9 @@ class CodingAgent(Agent):
     def _append(self, message: AppMessage) -> None:
         if not self.session.is_started():
             self.session.start_session(self._session_config())
-        self.session.append_message(message)
+        text, typed = self._typed.pop(message.id, ("", ""))
+        is_same = isinstance(message, UserMessage) and message.text == text
+        self.session.append_message(message, typed=typed if is_same else "")
 
     def _session_config(self) -> dict[str, str]:
         """The configuration that a session's file begins with."""

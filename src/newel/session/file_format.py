@@ -3,7 +3,7 @@ r"""The lines of a session file.
 A session is a file of JSON lines, only ever appended to:
 
     {"type":"metadata","id":…,"timestamp":…,"cwd":…,"config":{…}}     the first line
-    {"type":"message","message":{…}}           continues the message line before it
+    {"type":"message","message":{…}}           continues the message line before it; "typed": how the user wrote it
     {"type":"branch","from":"<message id>"}    what follows continues that message; null: starts again
     {"type":"name","name":"…"}                 the session's name; the last one counts
     {"type":"queued","id":…,"text":"…"}        waits to be sent; a message line with its id sends it
@@ -47,7 +47,10 @@ class SessionMetadata(Wire, frozen=True, omit_defaults=False, tag_field="type", 
 
 
 class MessageLine(Wire, frozen=True, tag_field="type", tag="message"):
+    """``typed`` is how the user wrote the message, unless that is its text: ``/template`` and ``@files`` become something else."""
+
     message: AppMessage
+    typed: str = ""
 
 
 class BranchLine(Wire, frozen=True, tag_field="type", tag="branch"):

@@ -158,6 +158,10 @@ class SessionManager:
         """The name that the user gave it, None without one."""
         return self._name
 
+    def typed_as(self, message: UserMessage) -> str:
+        """The message as the user wrote it, with ``/template`` and ``@files``."""
+        return self._typed.get(message.id, message.text)
+
     def queued(self) -> list[QueuedLine]:
         """What was queued and neither sent nor given up, the oldest first."""
         return list(self._queued.values())
@@ -179,10 +183,12 @@ class SessionManager:
             self._metadata = msgspec.structs.replace(self._metadata, cwd=cwd)
             self._path = project_folder(self._directory, cwd) / self._path.name
 
-    def append_message(self, message: AppMessage) -> None:
-        """Append a message to the active branch, unless the session has one with its id."""
+    def append_message(self, message: AppMessage, *, typed: str = "") -> None:
+        """Append a message to the active branch, unless the session has one with its id. ``typed`` is for ``typed_as``."""
         if message.id not in self._history:
-            self._write(*([self._moved] if self._moved else []), MessageLine(message))
+            self._write(*([self._moved] if self._moved else []), MessageLine(message, typed))
+            if typed:
+                self._typed[message.id] = typed
             self._moved = None
             self._history.add(message)
             self._queued.pop(message.id, None)
@@ -277,6 +283,7 @@ class SessionManager:
         self._moved: BranchLine | None = None
         self._name: str | None = None
         self._queued: dict[str, QueuedLine] = {}
+        self._typed: dict[str, str] = {}
         self._is_created = False
         self.damage: list[str] = []
         self._appender: Appender | None = None
@@ -289,7 +296,8 @@ class SessionManager:
             stored = appender.read()
             self._path, self._appender, self._started = path, appender, True
             self._metadata, self._history = stored.metadata, stored.history
-            self._name, self._queued, self.damage = stored.name, stored.queued, stored.damage
+            self._name, self._queued, self._typed = stored.name, stored.queued, stored.typed
+            self.damage = stored.damage
             if self._settle:
                 self._answer_open_calls()
             undo.pop_all()

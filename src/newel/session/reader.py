@@ -64,7 +64,8 @@ class Damage:
 class StoredSession:
     """The content of a session file.
 
-    ``damage`` describes the broken lines, ``queued`` is what was not sent, by its id. ``whole`` is the number of bytes of whole lines;
+    ``damage`` describes the broken lines, ``queued`` is what was not sent, by its id, ``typed`` how messages were typed, by theirs, where
+    that is not their text. ``whole`` is the number of bytes of whole lines;
     ``unended`` is true if the last of them lacks only its line end.
     """
 
@@ -74,6 +75,7 @@ class StoredSession:
         self.history = MessageTree()
         self.name: str | None = None
         self.queued: dict[str, QueuedLine] = {}
+        self.typed: dict[str, str] = {}
         self.whole = 0
         self.unended = False
         self._damage = Damage()
@@ -132,6 +134,8 @@ class StoredSession:
         match line:
             case MessageLine():
                 self.queued.pop(line.message.id, None)
+                if line.typed:
+                    self.typed[line.message.id] = line.typed
                 self._add(number, line.message, stored)
             case SessionMetadata():
                 if not self._has_metadata:

@@ -56,4 +56,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
     for line in notes:
         note(line)
     attachments = [*attachments, *prompt.images]
-    return UserMessage(content=text, attachments=attachments, id=prompt.id or new_id())
+    message = UserMessage(content=text, attachments=attachments, id=prompt.id or new_id())
+    if not prompt.piped and text != prompt.typed:
+        agent.keep_typed(message, prompt.typed)
+    return message

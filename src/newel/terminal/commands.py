@@ -19,7 +19,7 @@ from newel.text.slash_command import parse_command
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from newel.agent.messages import UserMessage
+    from newel.agent.messages import Attachment, UserMessage
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.ui.terminal_ui import CommandUI
 
@@ -101,20 +101,26 @@ def did_you_mean(prefix: str, names: Sequence[str]) -> str:
 
 
 class CommandContext(msgspec.Struct, frozen=True):
-    """What the commands of ``newel`` work with. ``home`` is Newel's own folder, ``keymap`` what the keys do."""
+    """What the commands of ``newel`` work with. ``home`` is Newel's own folder, ``keymap`` what the keys do, ``give_back`` takes what the
+    user's own commands had added to a message that is not sent after all.
+    """
 
     agent: CodingAgent
     ui: CommandUI
     home: Path
     keymap: Keymap = msgspec.field(default_factory=Keymap)
+    give_back: Callable[[Sequence[Attachment]], None] = lambda _: None
 
     def say(self, text: str, code: str = "note") -> None:
         self.ui.renderer.note(text, code)
 
     def put_back(self, message: UserMessage) -> None:
-        """Put a message into the input again, with its images: those whose markers are in its text are sent along."""
+        """Put a message into the input again as it was typed, with its images: those whose markers are in its text are sent along. So are
+        the outputs of the user's own commands.
+        """
         images = [attachment for attachment in message.attachments if attachment.type == "image"]
-        self.ui.restore_input(message.text, images)
+        self.ui.restore_input(self.agent.session.typed_as(message), images)
+        self.give_back([attachment for attachment in message.attachments if attachment.only_text])
 
     async def pick(self, title: str, rows: Sequence[str], selected: int = 0) -> int | None:
         """The position of the row that the user chose; None for none."""

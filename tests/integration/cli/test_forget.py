@@ -169,6 +169,30 @@ def test_a_message_is_forgotten_as_it_was_typed(with_model: WithModel) -> None:
     assert "merger" not in history.read_text()
 
 
+def test_what_became_part_of_a_message_is_forgotten_as_it_was_typed(with_model: WithModel) -> None:
+    """A template with its arguments, a note for the agent, and a command of the user's own; what else was typed stays."""
+    newel = with_model(scenario("", DONE))
+    (newel.project / ".newel" / "prompts").mkdir(parents=True)
+    (newel.project / ".newel" / "prompts" / "sum-up.md").write_text("Sum it up: $1")
+    with Tmux([str(BIN / "newel")], newel.project, newel.environ) as screen:
+        screen.wait_for("Enter sends")
+        screen.type("!echo merger", "Enter")
+        screen.wait_for("with your next message)")
+        screen.type("/sum-up merger", "Enter")
+        screen.wait_for("Done.")
+        screen.type("# the merger is secret", "Enter")
+        screen.wait_for("Done.", times=2)
+        screen.type("!!echo private", "Enter")
+        screen.wait_for("Private:")
+        screen.type("/quit", "Enter")
+        screen.wait_for_end()
+    history = newel.home / ".newel" / "history"
+    assert history.read_text().count("merger") == 3
+    check(newel("forget", "--session", newel.sessions[0].stem.rpartition("_")[2], "--yes"))
+    assert "merger" not in history.read_text()
+    assert "!!echo private" in history.read_text()
+
+
 def test_the_title_of_a_forgotten_conversation_goes_with_its_tab(with_model: WithModel) -> None:
     """It was opened in the page, and nothing was said there: the journal has no run of it, but the beginning of its first message."""
     newel = with_model(scenario("title", DONE))

@@ -162,7 +162,8 @@ def test_a_blocked_prompt_reaches_no_model_not_even_later(with_model: Make) -> N
         "if 'password' in given['prompt']: sys.exit('no' if 0 else (print('It holds a password.', file=sys.stderr), 2)[1])",
     )
     users(newel, UserPromptSubmit=[group(hook(guard))])
-    done = newel("my password is hunter2")
+    (newel.project / "notes.txt").write_text("notes")
+    done = newel("my password in @notes.txt is hunter2")
     assert done.returncode == 1
     assert "It holds a password." in done.stderr
     assert newel("--continue", "hello").returncode == 0

@@ -121,6 +121,44 @@ def test_a_prompt_goes_back_into_the_input_with_its_images(
     assert path.read_text().count('"fileName":"image 12ab.png"') == 2
 
 
+@pytest.mark.parametrize("command", ["/rewind", "/branch"])
+def test_a_prompt_goes_back_into_the_input_as_it_was_typed(
+    open_terminal: Open, project: Path, tmp_path: Path, command: str
+) -> None:
+    """Otherwise it is sent again without its files and the outputs of the user's own commands, or as the long text of a template."""
+    (project / "a.txt").write_text("the file\n")
+    prompts = project / ".newel" / "prompts"
+    prompts.mkdir(parents=True)
+    (prompts / "explain.md").write_text("Explain to a child: $ARGUMENTS")
+    terminal = open_terminal("rich", rows=40, columns=100)
+    terminal.wait_for(partial(is_idle, terminal))
+    terminal.send("!printf %s the-output\r")
+    terminal.wait_for("The model gets this with your next message")
+    terminal.send("/explain it with @a.txt\r")
+    terminal.wait_for("You said: Explain to a child: it with a.txt")
+    terminal.wait_for(partial(is_idle, terminal))
+    for opened in (terminal, None):  # at once, and after a start
+        if opened is None:
+            terminal.send("/quit\r")
+            terminal.end()
+            (session,) = (tmp_path / ".newel" / "sessions").rglob("*.jsonl")
+            terminal = open_terminal("rich", rows=40, columns=100, PROGRAM_SESSION=str(session))
+            terminal.wait_for("Resumed")
+        terminal.send(f"{command}\r")
+        terminal.wait_for("Back to before which prompt?" if command == "/rewind" else "Go back to which")
+        terminal.send("\r")
+        terminal.wait_for(
+            f"{MARK} /explain it with @a.txt\n  !printf %s the-output  (with your next message)\n"
+        )
+        terminal.send("\r")
+        terminal.wait_for(partial(is_idle, terminal))
+    (session,) = (tmp_path / ".newel" / "sessions").rglob("*.jsonl")
+    sent = [line for line in session.read_text().splitlines() if '"role":"user"' in line]
+    assert len(sent) == 3
+    assert all("Explain to a child: it with a.txt" in line for line in sent)
+    assert all("the-output" in line and '"fileName":"a.txt"' in line for line in sent)
+
+
 def test_the_conversation_alone_goes_back_and_the_files_stay(open_terminal: Open, project: Path) -> None:
     terminal = begin(open_terminal, "run echo 1 > one.txt", answers=1)
     terminal.send("/rewind\r")

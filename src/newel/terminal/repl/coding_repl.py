@@ -133,7 +133,8 @@ class CodingRepl(Repl[CommandContext]):
         keymap: Keymap,
         resumes_here: bool = True,
     ) -> None:
-        super().__init__(ui, COMMANDS, CommandContext(agent, ui, home, keymap))
+        self._own_commands = OwnCommands(agent, ui)
+        super().__init__(ui, COMMANDS, CommandContext(agent, ui, home, keymap, self._own_commands.give_back))
         self._keymap = keymap
         self._resumes_here = resumes_here
         self._agent = agent
@@ -149,7 +150,6 @@ class CodingRepl(Repl[CommandContext]):
         self._is_done = False
         """Whether the last run came to its end: nothing stopped it, no error and no limit."""
         self._has_failed = False
-        self._own_commands = OwnCommands(agent, ui)
         if agent.compactor is not None:
             agent.compactor.on_writing = self._show_summarizing
         watch(agent, lambda text: ui.renderer.note(text, "aside"), ui.refresh)

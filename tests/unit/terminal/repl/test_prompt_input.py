@@ -17,6 +17,10 @@ from newel.session.typed_prompt import Prompt, prepare
 from newel.workspace.local import LocalWorkspace
 
 
+def keep_typed(_message: UserMessage, _typed: str) -> None:
+    """What is stored is not looked at here."""
+
+
 def prepared_in(folder: Path, prompt: Prompt) -> UserMessage:
     """The prepared prompt of an agent with only a folder and its templates."""
     notes: list[str] = []
@@ -26,7 +30,11 @@ def prepared_in(folder: Path, prompt: Prompt) -> UserMessage:
         templates = await load_templates([WorkspaceFolder(workspace, str(folder / "prompts"))])
         attachable = AttachableFiles(workspace)
         parts: Any = SimpleNamespace(
-            templates=templates, attachable=attachable, attachable_by_prompts=attachable, skills=None
+            templates=templates,
+            attachable=attachable,
+            attachable_by_prompts=attachable,
+            skills=None,
+            keep_typed=keep_typed,
         )
         return await prepare(cast("CodingAgent", parts), prompt, notes.append)
 
