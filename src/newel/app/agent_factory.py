@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from newel.hooks.hook import Hook
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
-    from newel.permissions.approval import AskApproval
+    from newel.permissions.approval import Approval, ApprovalRequest, AskApproval
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.rules import RuleSet
     from newel.permissions.secret_paths import SecretPaths
@@ -147,7 +147,7 @@ async def open_agent(
             session=_first_session(settings, options, host.name, parts.session_id),
             open_session=open_sessions(settings, host.name, ephemeral=options.ephemeral),
             find_model=models.find,
-            ask=ask,
+            ask=ask and _noting_calls(ask, lambda: agent),
             notices=notices,
             recorders=recorders,
             offered=offered,
@@ -177,6 +177,16 @@ def _in_turn(ask: AskApproval | None) -> AskApproval | None:
     from newel.app.network_questions import in_turn
 
     return in_turn(ask)
+
+
+def _noting_calls(ask: AskApproval, agent: Callable[[], CodingAgent]) -> AskApproval:
+    """Asks the user, after the session has noted which calls have not started."""
+
+    async def note_and_ask(request: ApprovalRequest) -> Approval:
+        agent().keep_not_started()
+        return await ask(request)
+
+    return note_and_ask
 
 
 def _open_background(

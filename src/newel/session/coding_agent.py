@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError, SessionError
-from newel.agent.events import AgentEvent, MessageEnd
-from newel.agent.messages import AppMessage, UserMessage
+from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
+from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import AttachableFiles
 from newel.session.file_format import QueuedLine
@@ -140,6 +140,8 @@ class CodingAgent(Agent):
         self._open_session = open_session
         self._queued_here: set[str] = set()
         self._typed: dict[str, tuple[str, str]] = {}
+        self._not_started: list[str] = []
+        """The calls of the last answer that have not started."""
         self._journal = journal
         self.earlier, messages = session.get_parts()
         super().__init__(transport, config, messages=messages, record=self._save_event)
@@ -322,6 +324,11 @@ class CodingAgent(Agent):
         """
         self._typed[message.id] = (message.text, typed)
 
+    def keep_not_started(self) -> None:
+        """The user is about to be asked: until they answer, the process may be killed. Raises ``SessionError``."""
+        if self._not_started:
+            self.session.keep_not_started(self._not_started)
+
     def _keep_queued(
         self, session: SessionManager, lines: Sequence[QueuedLine], instead_of: Collection[str] = ()
     ) -> None:
@@ -347,8 +354,16 @@ class CodingAgent(Agent):
     async def _save_event(self, event: AgentEvent) -> None:
         if self._journal is not None:
             await self._journal(event)
-        if isinstance(event, MessageEnd):
-            self._append(event.message)
+        match event:
+            case MessageEnd(message=message):
+                if isinstance(message, AssistantMessage):
+                    self._not_started = [call.id for call in message.tool_calls]
+                self._append(message)
+            case ToolExecutionStart(tool_call_id=call) if call in self._not_started:
+                self._not_started.remove(call)
+                self.session.keep_start(call)
+            case _:
+                pass
 
     def _append(self, message: AppMessage) -> None:
         if not self.session.is_started():

@@ -8,6 +8,7 @@ A session is a file of JSON lines, only ever appended to:
     {"type":"name","name":"…"}                 the session's name; the last one counts
     {"type":"queued","id":…,"text":"…"}        waits to be sent; a message line with its id sends it
     {"type":"unqueued","ids":[…]}              these no longer wait
+    {"type":"not_started","calls":[…]}         while the user is asked: the tool calls that have not started; the last line counts
 
 Lines of other types are ignored. Lines end with ``\n``, never with another line separator.
 """
@@ -73,9 +74,15 @@ class UnqueuedLine(Wire, frozen=True, tag_field="type", tag="unqueued"):
     ids: list[str]
 
 
-Line = SessionMetadata | MessageLine | BranchLine | NameLine | QueuedLine | UnqueuedLine
+class NotStartedLine(Wire, frozen=True, tag_field="type", tag="not_started"):
+    """The ids of tool calls. One that starts afterwards is taken off by another line, on the disk, before it starts."""
 
-_TYPES = frozenset({"metadata", "message", "branch", "name", "queued", "unqueued"})
+    calls: list[str]
+
+
+Line = SessionMetadata | MessageLine | BranchLine | NameLine | QueuedLine | UnqueuedLine | NotStartedLine
+
+_TYPES = frozenset({"metadata", "message", "branch", "name", "queued", "unqueued", "not_started"})
 _ROLES = frozenset({"user", "assistant", "toolResult", "custom"})
 _AROUND = b"\0\r\n\t \xef\xbb\xbf"
 """Bytes ignored around a line's JSON: white space, a byte order mark, NULs that a power cut left."""

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -28,6 +28,7 @@ from newel.session.file_format import (
     Line,
     MessageLine,
     NameLine,
+    NotStartedLine,
     QueuedLine,
     SessionMetadata,
     UnqueuedLine,
@@ -42,6 +43,8 @@ from newel.text.sanitize import plain_line
 if TYPE_CHECKING:
     from newel.session.reader import SessionData
 
+NOT_STARTED: Final = "Not run: Newel ended before this call started."
+
 
 class SessionManager:
     """One session, open for writing.
@@ -51,8 +54,8 @@ class SessionManager:
     one by its id, a prefix of its id, or its path; ``own_id`` opens the project's session with exactly that id, or else creates
     it. ``ephemeral`` keeps a new session in memory.
 
-    Open tool calls of a loaded session get an ``interrupted_result``; without ``settle`` they stay open, for a run that resumes
-    them. ``damage`` describes the broken lines of its file.
+    Open tool calls of a loaded session get an ``interrupted_result``, or one that says that they never started; without ``settle``
+    they stay open, for a run that resumes them. ``damage`` describes the broken lines of its file.
 
     All methods block for microseconds (for a flush to the disk with a user's message), and raise ``SessionError`` if the file
     cannot be found, read, locked or written.
@@ -220,6 +223,18 @@ class SessionManager:
             if lines and self._appender is not None:
                 self._appender.sync()
 
+    def keep_not_started(self, calls: Sequence[str]) -> None:
+        """Note the open tool calls that have not started, while the user is asked. If the process is killed, they have not run."""
+        self._write(NotStartedLine(list(calls)))
+        self._not_started = list(calls)
+
+    def keep_start(self, call: str) -> None:
+        """A tool call is about to start. That is on the disk before: after a power cut it must not count as not started."""
+        if call in self._not_started:
+            self.keep_not_started([each for each in self._not_started if each != call])
+            if self._appender is not None:
+                self._appender.sync()
+
     def set_name(self, name: str) -> None:
         """Name the session; an empty name removes the name."""
         line = plain_line(name)
@@ -284,6 +299,7 @@ class SessionManager:
         self._name: str | None = None
         self._queued: dict[str, QueuedLine] = {}
         self._typed: dict[str, str] = {}
+        self._not_started: list[str] = []
         self._is_created = False
         self.damage: list[str] = []
         self._appender: Appender | None = None
@@ -297,7 +313,7 @@ class SessionManager:
             self._path, self._appender, self._started = path, appender, True
             self._metadata, self._history = stored.metadata, stored.history
             self._name, self._queued, self._typed = stored.name, stored.queued, stored.typed
-            self.damage = stored.damage
+            self._not_started, self.damage = stored.not_started, stored.damage
             if self._settle:
                 self._answer_open_calls()
             undo.pop_all()
@@ -333,7 +349,10 @@ class SessionManager:
 
     def _answer_open_calls(self) -> None:
         for call in self._history.open_calls():
-            self.append_message(interrupted_result(call))
+            result = interrupted_result(call)
+            if call.id in self._not_started:
+                result = msgspec.structs.replace(result, output=NOT_STARTED)
+            self.append_message(result)
 
 
 def _no_message(message_id: str | None) -> SessionError:

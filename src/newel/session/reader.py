@@ -17,6 +17,7 @@ from newel.session.file_format import (
     Line,
     MessageLine,
     NameLine,
+    NotStartedLine,
     QueuedLine,
     SessionMetadata,
     UnqueuedLine,
@@ -65,8 +66,8 @@ class StoredSession:
     """The content of a session file.
 
     ``damage`` describes the broken lines, ``queued`` is what was not sent, by its id, ``typed`` how messages were typed, by theirs, where
-    that is not their text. ``whole`` is the number of bytes of whole lines;
-    ``unended`` is true if the last of them lacks only its line end.
+    that is not their text, ``not_started`` the tool calls that are known not to have started. ``whole`` is the number of bytes of whole
+    lines; ``unended`` is true if the last of them lacks only its line end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,6 +77,7 @@ class StoredSession:
         self.name: str | None = None
         self.queued: dict[str, QueuedLine] = {}
         self.typed: dict[str, str] = {}
+        self.not_started: list[str] = []
         self.whole = 0
         self.unended = False
         self._damage = Damage()
@@ -150,6 +152,8 @@ class StoredSession:
             case QueuedLine():
                 if line.id not in self.history:
                     self.queued[line.id] = line
+            case NotStartedLine():
+                self.not_started = line.calls
             case UnqueuedLine():
                 for queued_id in line.ids:
                     self.queued.pop(queued_id, None)

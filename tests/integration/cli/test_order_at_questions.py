@@ -50,6 +50,38 @@ def is_in_order(text: str, *parts: str) -> bool:
     return True
 
 
+def test_a_call_whose_question_a_kill_ended_is_known_not_to_have_run(with_model: Make) -> None:
+    """Otherwise the model looks for traces of a command that never ran, and the user does not know whether it did."""
+    run = ("bash", {"command": "touch begun; sleep 60"})
+    newel = with_model(script(go=[{"response": calls(run, write("two"))}], again=[{"response": DONE}]))
+    with at_terminal(newel) as terminal:
+        terminal.wait_for("Run this?")
+        terminal.kill("SIGKILL")
+        terminal.wait_for_end()
+    assert newel("-c", "again").returncode == 0
+    results = [each for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
+    assert [each["content"] for each in results] == ["Not run: Newel ended before this call started."] * 2
+
+
+def test_a_call_that_was_allowed_before_a_kill_may_have_run(with_model: Make) -> None:
+    """Otherwise the model would run a command again that has done half of its work."""
+    run = ("bash", {"command": "touch begun; sleep 60"})
+    newel = with_model(script(go=[{"response": calls(run, write("two"))}], again=[{"response": DONE}]))
+    with at_terminal(newel) as terminal:
+        terminal.wait_for("Run this?")
+        terminal.answer("y", "Enter")
+        until = time.monotonic() + PATIENCE
+        while not (newel.project / "begun").exists():
+            assert time.monotonic() < until, terminal.text
+            time.sleep(0.02)
+        terminal.kill("SIGKILL")
+        terminal.wait_for_end()
+    assert newel("-c", "again").returncode == 0
+    results = [each for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
+    assert "the outcome of this call is unknown" in results[0]["content"]
+    assert results[1]["content"] == "Not run: Newel ended before this call started."
+
+
 @pytest.mark.slow  # seconds of waiting
 def test_the_result_of_a_call_is_above_the_next_question(with_model: Make) -> None:
     """Of both: one that ran and one that was declined."""
