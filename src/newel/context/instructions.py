@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -31,6 +31,10 @@ FILE_NAMES: Final = (FILE_NAME, OF_CLAUDE, f".claude/{OF_CLAUDE}")
 """In a folder of a project the first that exists counts."""
 LOCAL_OF_CLAUDE: Final = "CLAUDE.local.md"
 """The user's own notes on the project, which git ignores. They follow the file that counts."""
+RULES_OF_CLAUDE: Final = ".claude/rules"
+"""Markdown files in this folder of a project, and below, are instructions, too: for all files, or for those that match their ``paths``."""
+MAX_RULES: Final = 100
+MAX_RULES_DEPTH: Final = 4
 _WITH_IMPORTS: Final = frozenset({OF_CLAUDE, LOCAL_OF_CLAUDE})
 MAX_BYTES: Final = 32 * 1024
 """Bytes of all files in the prompt together."""
@@ -54,6 +58,7 @@ class _Source(msgspec.Struct, frozen=True):
     workspace: Workspace
     path: str
     bounds: str | None
+    is_rule: bool = False
 
 
 async def find_instructions(
@@ -68,13 +73,15 @@ async def find_instructions(
     the project's root down to the workspace's.
 
     The project's root is the nearest ancestor that holds ``.git``, or else the workspace's root. A folder without an AGENTS.md has its
-    CLAUDE.md, with the files that it imports behind it; its CLAUDE.local.md follows. A duplicate counts once. A project's file may not be a
-    link out of the project, or to what ``is_private``. Raises ``HostUnavailable``: an agent must not start without the project's
-    instructions.
+    CLAUDE.md, with the files that it imports behind it; the rules of Claude Code and its CLAUDE.local.md follow. A duplicate counts once. A
+    project's file may not be a link out of the project, or to what ``is_private``. Raises ``HostUnavailable``: an agent must not start
+    without the project's instructions.
     """
     sources = await _of_user(home, claude)
     root, paths = await _of_project(workspace)
-    sources += [_Source(workspace, path, root) for path in paths]
+    for path in paths:
+        is_folder = path.endswith(f"/{RULES_OF_CLAUDE}")
+        sources += await _rules(workspace, path, root) if is_folder else [_Source(workspace, path, root)]
     reader = _InstructionsReader(max_bytes, is_private)
     for source in sources:
         head = await reader.read(source)
@@ -106,6 +113,8 @@ class _InstructionsReader:
         except WorkspaceError as error:
             self._fail(source.path, str(error))
             return None
+        if source.is_rule:
+            head = _as_rule(head)
         return head if self._add(source.path, head) else None
 
     def add_import(self, imported: ImportedFile) -> None:
@@ -137,8 +146,7 @@ def describe(instructions: Sequence[Instructions]) -> str:
     names = dict.fromkeys(
         name
         for file in instructions
-        if (name := PurePosixPath(file.path).name) in {FILE_NAME, *_WITH_IMPORTS}
-        and (file.problem or file.size > file.cut)
+        if (name := _shown_name(file.path)) and (file.problem or file.size > file.cut)
     )
     name = ", ".join(names) or FILE_NAME
     text = f"{name} {max(used, 100) / 1000:.1f}k" if used else ""
@@ -149,36 +157,89 @@ def describe(instructions: Sequence[Instructions]) -> str:
     return text
 
 
+def _shown_name(path: str) -> str:
+    """Empty for an imported file."""
+    name = PurePosixPath(path).name
+    if name in {FILE_NAME, *_WITH_IMPORTS}:
+        return name
+    return "rules" if f"/{RULES_OF_CLAUDE}" in path else ""
+
+
 def as_block(path: str, text: str) -> str:
     """Instructions as a model gets them."""
     return f'<instructions file="{path}">\n{text.strip()}\n</instructions>'
 
 
 async def _of_user(home: WorkspaceFolder | None, claude: WorkspaceFolder | None) -> list[_Source]:
-    """The user's own file: the first that exists."""
+    """The user's own file: the first that exists. That of Claude Code is followed by rules, which do not need it."""
+    found: list[_Source] = []
     for folder, name in ((home, FILE_NAME), (claude, OF_CLAUDE)):
-        if folder is not None:
-            path = str(PurePosixPath(folder.path, name))
-            infos = await folder.workspace.stats([path])
-            if await _to_read(folder.workspace, [path], infos):
-                return [_Source(folder.workspace, path, None)]
-    return []
+        if folder is not None and not found:
+            path, rules = (str(PurePosixPath(folder.path, each)) for each in (name, "rules"))
+            infos = await folder.workspace.stats([path, rules])
+            if await _to_read(folder.workspace, [path], infos[:1]):
+                found = [_Source(folder.workspace, path, None)]
+            if folder is claude and infos[1] is not None:
+                found += await _rules(folder.workspace, rules, None)
+    return found
+
+
+async def _rules(workspace: Workspace, folder: str, bounds: str | None) -> list[_Source]:
+    """The Markdown files in a folder and below, in the order of their paths. Of a folder that cannot be used, the folder: reading that says
+    why.
+    """
+    try:
+        if bounds is not None:
+            await resolve_in_project(workspace, folder, bounds)
+        paths = await _rules_below(workspace, folder, 0)
+    except HostUnavailable:
+        raise
+    except WorkspaceError:
+        paths = [folder]
+    return [_Source(workspace, path, bounds, is_rule=True) for path in paths[:MAX_RULES]]
+
+
+async def _rules_below(workspace: Workspace, folder: str, depth: int) -> list[str]:
+    """Links to folders are not followed: they may lead back."""
+    found: list[str] = []
+    for entry in await workspace.list(folder):
+        path = f"{folder}/{entry.name}"
+        if entry.kind == "file" and entry.name.endswith(".md"):
+            found.append(path)
+        elif entry.kind == "directory" and depth < MAX_RULES_DEPTH and not entry.is_link:
+            found += await _rules_below(workspace, path, depth + 1)
+        if len(found) >= MAX_RULES:
+            break
+    return found
+
+
+def _as_rule(head: Head) -> Head:
+    """The rule itself, or when to read it, if it is for some files only."""
+    from newel.context.front_matter import split_front_matter
+
+    text, cut = head.text(len(head.data))
+    paths = split_front_matter(text).fields.get("paths")
+    globs = [str(each) for each in cast("list[object]", paths)] if isinstance(paths, list) else [paths]
+    if cut or not paths or not all(isinstance(each, str) for each in globs):
+        return head
+    note = f"Read this file before you work on files that match {', '.join(map(str, globs))}.".encode()
+    return Head(note, len(note))
 
 
 async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
-    """The project's root, and the paths of the files from there down to the workspace's root."""
+    """The project's root, and the paths of the files and the folders of rules from there down to the workspace's root."""
     folders, marks = ancestors(workspace.root)
-    names = (*FILE_NAMES, LOCAL_OF_CLAUDE)
+    names = (*FILE_NAMES, RULES_OF_CLAUDE, LOCAL_OF_CLAUDE)
     paths = [str(PurePosixPath(folder, name)) for folder in folders for name in names]
     infos = await workspace.stats(marks + paths)  # in one request: a host may be far away
     depth = project_depth(infos[: len(marks)])
     found = infos[len(marks) :]
     chosen: list[str] = []
     for index in range(depth, -1, -1):
-        local = (index + 1) * len(names) - 1
-        of_folder = slice(local - len(FILE_NAMES), local)
-        chosen += (await _to_read(workspace, paths[of_folder], found[of_folder]))[:1]
-        chosen += [paths[local]] if found[local] is not None else []
+        first = index * len(names)
+        more = first + len(FILE_NAMES)
+        chosen += (await _to_read(workspace, paths[first:more], found[first:more]))[:1]
+        chosen += [paths[at] for at in range(more, first + len(names)) if found[at] is not None]
     return folders[depth], chosen
 
 

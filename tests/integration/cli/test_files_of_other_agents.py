@@ -82,6 +82,52 @@ def test_the_users_own_notes_on_a_project_follow_those_of_the_team(with_model: M
     assert prompt.index("All agents'.") < prompt.index("My own.")
 
 
+def test_rules_of_claude_code_reach_the_model(with_model: Make) -> None:
+    """Those for some files alone are named: all of them would fill the context of each conversation."""
+    newel = with_model(scenario("go", DONE))
+    write(newel.home / ".claude/rules/mine.md", "My own rule.")
+    write(newel.project / "CLAUDE.md", "Of the team.")
+    write(newel.project / ".claude/rules/style.md", "---\ndescription: Style\n---\nUse tabs.")
+    write(newel.project / ".claude/rules/web/forms.md", "Label each field.")
+    write(
+        newel.project / ".claude/rules/api.md",
+        "---\npaths:\n  - src/api/**\n  - lib/*.ts\n---\nCheck each input.",
+    )
+    write(newel.project / ".claude/rules/one.md", "---\npaths: docs/**/*.md\n---\nCheck each link.")
+    write(newel.project / ".claude/rules/notes.txt", "NO RULE")
+    write(newel.home / "diary.md", "DEAR DIARY")
+    (newel.project / ".claude/rules/stolen.md").symlink_to(newel.home / "diary.md")
+    (newel.project / ".claude/rules/loop").symlink_to(".")
+    write(newel.project / "CLAUDE.local.md", "My notes.")
+    newel("go")
+    prompt = system_prompt(newel)
+    order = (
+        "My own rule.",
+        "Of the team.",
+        "match src/api/**, lib/*.ts",
+        "match docs/**/*.md",
+        "Use tabs.",
+        "Label each",
+        "My notes.",
+    )
+    assert [prompt.count(text) for text in order] == [1] * len(order)
+    assert sorted(order, key=prompt.index) == list(order)
+    for text in ("Check each", "NO RULE", "DEAR DIARY"):
+        assert text not in prompt
+    write(newel.home / ".newel/AGENTS.md", "Newel's.")
+    newel("go")
+    assert "My own rule." not in newel.requests[-1]["messages"][0]["content"]
+
+
+def test_rules_that_lead_out_of_the_project_are_not_read(with_model: Make) -> None:
+    newel = with_model(scenario("go", DONE))
+    write(newel.home / "notes/diary.md", "DEAR DIARY")
+    (newel.project / ".claude").mkdir()
+    (newel.project / ".claude/rules").symlink_to(newel.home / "notes")
+    newel("go")
+    assert "DEAR DIARY" not in system_prompt(newel)
+
+
 def test_imports_are_followed_within_the_project_and_the_users_claude_folder(with_model: Make) -> None:
     newel = with_model(scenario("go", DONE))
     write(
