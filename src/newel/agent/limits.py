@@ -22,9 +22,12 @@ from newel.agent.messages import (
 from newel.agent.ports import Limits
 
 REPEATED = (
-    "Not run: this exact call has been made {times} times in a row with the same result. Repeating it will not change that. "
+    "Not run: this exact call has been made {times} times in a row with the same result. Repeating it at once will not change that. "
     "Read the result above and try something else."
 )
+
+WAITED_MS = 10_000
+"""Duration of a call that waits, such as for a build elsewhere: the next one may have another result."""
 
 MAX_REFUSED = 5
 """Turns in a row in which a repeated call is refused, after which the run ends."""
@@ -123,14 +126,14 @@ class UsageLimiter:
         return None
 
     def repetition(self, call: ToolCall) -> str | None:
-        """The refusal of a call if at least the last two calls were the same, with the same result."""
+        """The refusal of a call if at least the last two calls were the same, with the same result, and did not wait for another."""
         if self._times >= 2 and self._last is not None and self._last[0] == (call.name, call.arguments):
             return REPEATED.format(times=self._times)
         return None
 
     def record_result(self, call: ToolCall, result: ToolResultMessage) -> None:
         latest = ((call.name, call.arguments), result.output)
-        if latest == self._last:
+        if latest == self._last and result.duration < WAITED_MS:
             self._times += 1
         elif self.repetition(call) is None:
             self._last, self._times = latest, 1

@@ -27,7 +27,7 @@ from newel.agent.events import (
     ToolExecutionUpdate,
     TurnEnd,
 )
-from newel.agent.limits import MAX_REFUSED
+from newel.agent.limits import MAX_REFUSED, UsageLimiter
 from newel.agent.messages import (
     INTERRUPTED,
     AppMessage,
@@ -305,6 +305,19 @@ async def test_the_third_identical_call_with_the_same_result_gets_a_warning_and_
         False,
         False,
     ]
+
+
+def test_a_call_that_waits_may_be_repeated() -> None:
+    """Otherwise a model that looks every minute whether a build is done is refused, and gives up, or reports what it does not know."""
+    poll = ToolCall("1", "bash", {"command": "sleep 60; gh run view"})
+    limiter = UsageLimiter(Limits())
+    for _ in range(20):
+        assert limiter.repetition(poll) is None
+        limiter.record_result(poll, ToolResultMessage("1", "bash", "in progress", False, duration=60_400))
+    quick = ToolResultMessage("1", "bash", "in progress", False, duration=400)
+    for _ in range(2):
+        limiter.record_result(poll, quick)
+    assert limiter.repetition(poll) is not None
 
 
 @pytest.mark.anyio
