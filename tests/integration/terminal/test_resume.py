@@ -55,6 +55,37 @@ def test_a_command_that_a_kill_cut_off_is_not_said_to_have_never_run(
     assert "not run" not in resumed.screen.text
 
 
+def test_a_prompt_whose_answer_a_kill_cut_off_is_said_to_have_none(
+    open_terminal: Open, tmp_path: Any
+) -> None:
+    """Otherwise the user waits for the answer that they saw begin, or wonders where it is."""
+    killed = open_terminal("rich", "slow")
+    killed.wait_for("It has three parts")
+    killed.process.kill()
+    killed.end()
+    resumed = open_terminal("rich", PROGRAM_SESSION=session_of(tmp_path))
+    resumed.wait_for("This prompt has no answer. `/rewind` puts it back into the input.")
+    resumed.send("/rewind\r")
+    resumed.wait_for("Back to before which prompt?")
+    resumed.send("\r")
+    resumed.wait_for(f"{MARK} slow\n")
+
+
+def test_a_run_that_a_kill_cut_off_is_said_not_to_have_ended(open_terminal: Open, tmp_path: Any) -> None:
+    killed = open_terminal("rich", "run touch begun; sleep 60")
+    killed.wait_for((tmp_path / "project" / "begun").exists)
+    killed.process.kill()
+    killed.end()
+    resumed = open_terminal("rich", PROGRAM_SESSION=session_of(tmp_path))
+    resumed.wait_for("This run did not come to its end. Say how it should go on, such as `continue`.")
+    resumed.send("continue\r")
+    resumed.wait_for("You said: continue")
+    assert leave(resumed) == "-c"
+    again = open_terminal("rich", PROGRAM_SESSION=session_of(tmp_path))
+    again.wait_for("Resumed")
+    assert "did not come to its end" not in again.screen.text
+
+
 def test_of_a_long_conversation_the_end_is_shown_with_how_much_is_before(
     open_terminal: Open, tmp_path: Any
 ) -> None:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SCREENS: Final = 2
 """Screens of a conversation that are shown again, about."""
 
+NO_ANSWER: Final = "This prompt has no answer. `/rewind` puts it back into the input."
+NO_END: Final = "This run did not come to its end. Say how it should go on, such as `continue`."
+
 EARLIER: Final = "… the beginning of this message is left out\n\n"
 
 
@@ -48,11 +51,26 @@ def show_resumed(agent: CodingAgent, renderer: Renderer) -> None:
     renderer.close()  # nothing is running
     name = agent.session.get_name() or agent.session.get_id()[:8]
     renderer.note(f"── Resumed {name}: {pluralize(len(messages), 'message')}. ──")
+    if unanswered := _unanswered(shown[-1] if shown else None):
+        renderer.note(unanswered)
     answered, current = _last_model(messages), one_line(agent.state.model.id)
     if answered not in {"", agent.state.model.id} and agent.state.agent_mode == "remote":
         renderer.note(
             f"The last answer came from {one_line(answered)}; the next prompt goes to {current} (/model)."
         )
+
+
+def _unanswered(last: AppMessage | None) -> str:
+    """What to do about a last message that the model has not answered, because Newel was killed, for example. Empty if it has."""
+    match last:
+        case UserMessage() if not last.is_notice:
+            from newel.hooks.hooked_run import BLOCKED_PROMPT
+
+            return "" if last.text == BLOCKED_PROMPT else NO_ANSWER
+        case ToolResultMessage():
+            return NO_END
+        case _:
+            return ""
 
 
 def _last_model(messages: Sequence[AppMessage]) -> str:
