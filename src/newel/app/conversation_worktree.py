@@ -14,7 +14,7 @@ import msgspec
 from newel.agent.errors import NewelError, UsageError
 from newel.config.settings import Settings
 from newel.text.sanitize import sanitize
-from newel.workspace.git_worktree import Worktree, make_worktree, remove_if_unchanged
+from newel.workspace.git_worktree import Worktree, make_worktree, remove_if_unchanged, worktree_name
 
 DEFAULT_NAME = "chat"
 
@@ -30,6 +30,8 @@ def in_worktree(settings: Settings, name: str) -> Generator[Settings]:
         raise UsageError("--worktree works on this machine only, not with --host.")
     worktree = anyio.run(_make, settings, name or DEFAULT_NAME)
     _say(worktree.notice)
+    if name and (taken := _taken(worktree, worktree_name(name))):
+        _say(taken)
     try:
         yield msgspec.structs.replace(settings, cwd=Path(worktree.folder))
     finally:
@@ -39,6 +41,16 @@ def in_worktree(settings: Settings, name: str) -> Generator[Settings]:
             _say(f"Nothing was changed in the worktree {worktree.path}, so it was removed.")
         else:
             _say(how_to_merge(worktree))
+
+
+def _taken(worktree: Worktree, name: str) -> str:
+    """Where the work in an earlier worktree of this name is; empty if there is none."""
+    made = worktree.branch.rpartition("/")[2]
+    place = worktree.path.removesuffix(made) + name
+    if made == name or not Path(place).is_dir():
+        return ""
+    folder = place + worktree.folder.removeprefix(worktree.path)
+    return f"The name {name} was taken. This resumes the work there: newel --cwd {shlex.quote(folder)} --continue"
 
 
 def how_to_merge(worktree: Worktree) -> str:

@@ -83,6 +83,11 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
     return Worktree(path=path, folder=subfolder.name, branch=branch, notice=notice, commit=commit)
 
 
+def worktree_name(agent: str) -> str:
+    """The name as it is in the folder and the branch, without a number."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-")[:40] or "agent"
+
+
 async def remove_if_unchanged(project: TrackedWorkspace, worktree: Worktree) -> bool:
     """Remove a worktree and its branch if it has no commit and no file that the commit has not, ignored ones included. Git refuses, too, if
     there is something, and wherever there are submodules. Returns whether it is gone.
@@ -131,7 +136,7 @@ async def _make(project: TrackedWorkspace, folder: str) -> None:
 
 async def _add(project: TrackedWorkspace, place: str, agent: str, commit: str) -> tuple[str, str]:
     """Add the worktree and its branch under the first free name."""
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-")[:40] or "agent"
+    name = worktree_name(agent)
     for number in range(1, MAX_NUMBER):
         numbered = name if number == 1 else f"{name}-{number}"
         path, branch = f"{place}-{numbered}", f"newel/{numbered}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +58,19 @@ def test_without_changes_nothing_is_left(with_model: Make) -> None:
     assert "so it was removed" in done.stderr
     assert worktrees(newel) == []
     assert "newel/" not in git(newel.project, "branch")
+
+
+def test_who_names_a_worktree_again_learns_where_the_first_one_is(with_model: Make) -> None:
+    """Elsewhere the same name leads back to it: here the work seems to be gone."""
+    newel = in_repository(with_model(scenario("", bash("echo x >> new.txt"), {"content": "Done."})))
+    resume = re.compile(r"resumes the work there: newel (--cwd \S+/project-login --continue)$", re.MULTILINE)
+    assert not resume.search(newel("--worktree=login", "go").stderr)
+    (words,) = resume.findall(newel("--worktree=login", "go").stderr)
+    first, second = worktrees(newel)
+    assert (first.name, second.name) == ("project-login", "project-login-2")
+    assert newel(*words.split(), "go").returncode == 0
+    assert (first / "new.txt").read_text() == "x\nx\n"
+    assert not resume.search(newel("--worktree", "go").stderr + newel("--worktree", "go").stderr)
 
 
 def test_a_file_that_git_ignores_is_not_deleted(with_model: Make) -> None:
