@@ -146,6 +146,9 @@ def test_a_prompt_goes_back_into_the_input_as_it_was_typed(
             terminal.wait_for("Resumed")
         terminal.send(f"{command}\r")
         terminal.wait_for("Back to before which prompt?" if command == "/rewind" else "Go back to which")
+        assert "  /explain it with @a.txt\n" in list_after(
+            terminal, "Back to" if command == "/rewind" else "Go back"
+        )
         terminal.send("\r")
         terminal.wait_for(
             f"{MARK} /explain it with @a.txt\n  !printf %s the-output  (with your next message)\n"

@@ -27,10 +27,11 @@ _RECORDED: Final = frozenset({"bash", "write", "edit"})
 
 
 class _Prompt(NamedTuple):
-    """A prompt of the active branch, and the runs that have changed files since."""
+    """A prompt of the active branch, how it was typed, and the runs that have changed files since."""
 
     entry: TreeEntry
     message: UserMessage
+    typed: str
     runs: Sequence[Checkpoint]
 
     @property
@@ -52,7 +53,7 @@ async def rewind(context: CommandContext, _: str) -> None:
     what = TALK
     if prompt.runs:
         ways = [BOTH, TALK, FILES]
-        way = await context.pick(f"Go back to before “{one_line(prompt.message.text, 50)}” with", ways)
+        way = await context.pick(f"Go back to before “{one_line(prompt.typed, 50)}” with", ways)
         if way is None:
             return
         what = ways[way]
@@ -81,6 +82,7 @@ async def _prompts(context: CommandContext, project: ProjectReview | None) -> li
         _Prompt(
             entry,
             message,
+            session.typed_as(message),
             runs_since(order, session.get_id(), message.timestamp) if order else (),
         )
         for entry in reversed(session.get_tree())
@@ -109,7 +111,7 @@ def _time_of(message: UserMessage) -> datetime | None:
 
 def _describe(prompt: _Prompt) -> str:
     changed = f"  ({pluralize(len(prompt.files), 'file')} changed since)" if prompt.files else ""
-    return f"{one_line(prompt.message.text, 70)}{changed}"
+    return f"{one_line(prompt.typed, 70)}{changed}"
 
 
 def _unrecorded(context: CommandContext, prompt: _Prompt, project: ProjectReview | None) -> list[str]:

@@ -114,7 +114,8 @@ async def branch(context: CommandContext, _: str) -> None:
     for entry, message in entries:
         who = "you  " if isinstance(message, UserMessage) else "agent"
         aside = "" if entry.active else "  (another branch)"
-        rows.append(f"{who}  {one_line(message.text, 70)}{aside}")
+        text = agent.session.typed_as(message) if isinstance(message, UserMessage) else message.text
+        rows.append(f"{who}  {one_line(text, 70)}{aside}")
     picked = await context.pick("Go back to which message? One of yours returns to the prompt", rows)
     if picked is None:
         return
