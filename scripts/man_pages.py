@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -137,6 +138,23 @@ def arguments(parser: argparse.ArgumentParser, *without: list[str]) -> list[str]
     return lines
 
 
+def split_epilog(epilog: str | None) -> tuple[str, str]:
+    """What a help says after the options, and the exit codes at its end."""
+    notes, _, status = (epilog or "").partition("exit codes")
+    return notes.strip("\n"), " ".join(status.split())
+
+
+def exit_status(status: str) -> list[str]:
+    """The exit codes of a command as tagged paragraphs; those of every command if its help names none."""
+    condition, _, named = (status or ": 0 success, 1 failed, 2 wrong usage").partition(": ")
+    codes, _, more = named.partition("; ")
+    lines = [f"{escaped(condition[:1].upper() + condition[1:])}:"] if condition else []
+    for code in re.split(r", (?=\d)", codes):
+        number, meaning = re.findall(r"^(\d+(?: \+ N)?) (.+)", code)[0]
+        lines += [".TP", bold(number), escaped(meaning)]
+    return [*lines, *paragraphs(more)]
+
+
 def children_of(action: argparse.Action) -> Mapping[str, argparse.ArgumentParser]:
     """The parsers to which an argument hands on; none if it is an ordinary one."""
     choices: Any = action.choices
@@ -182,6 +200,7 @@ def page(name: str, parsers: Sequence[argparse.ArgumentParser], *, more: Sequenc
         ".SH OPTIONS",
         *arguments(first),
     ]
+    notes, status = split_epilog(first.epilog)
     inner = [*actions_of(first), *((parser.description or "", parser) for parser in parsers[1:])]
     if inner:
         lines.append(".SH ACTIONS")
@@ -191,8 +210,10 @@ def page(name: str, parsers: Sequence[argparse.ArgumentParser], *, more: Sequenc
             *arguments(parser, ["--help"], ["--version"]),
             *paragraphs(parser.epilog if parser.epilog != first.epilog else None),
         ]
-    if first.epilog:
-        lines += [".SH NOTES", *paragraphs(first.epilog)[1:]]
+    if product == "newel":
+        lines += [".SH EXIT STATUS", *exit_status(status)]
+    if notes:
+        lines += [".SH NOTES", *paragraphs(notes)[1:]]
     if name != "newel" and product == "newel":
         lines += [".SH SEE ALSO", "\\fBnewel\\fR(1)"]
     elif name == "newel":

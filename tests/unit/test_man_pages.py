@@ -38,6 +38,18 @@ def test_each_command_that_is_installed_has_a_page() -> None:
     assert shared == {"packaging/man": "share/man/man1"}
 
 
+def test_each_page_has_the_exit_status_where_a_reader_looks_for_it() -> None:
+    for page in PAGES:
+        text = page.read_text()
+        if not text.startswith(".so ") and page.stem != "mock-llm-server":
+            _, _, status = text.partition(".SH EXIT STATUS\n")
+            assert (page.name, re.findall(r"^\\fB(\d)", status, re.MULTILINE)[:3]) == (
+                page.name,
+                ["0", "1", "2"],
+            )
+            assert (page.name, text.count("exit codes")) == (page.name, 0)
+
+
 def test_troff_warns_of_nothing(tmp_path: Path) -> None:
     groff = require_program("groff", "groff-base")
     shutil.copytree(ROOT / "packaging/man", tmp_path / "man1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from newel.cli.options import Parser, add_model_options, flags_of
@@ -21,7 +20,6 @@ def command_acp(arguments: Sequence[str]) -> int:
         prog="newel acp",
         description="Serve an editor by the Agent Client Protocol, on standard input and output. The editor starts this command.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_options(parser)
     options = parser.parse_args(arguments)

@@ -27,7 +27,7 @@ PREFIX = "NEWEL_ACTION_"
 DONE, FAILED = 0, 1
 
 EPILOG = """\
-environment: NEWEL_ACTION_PROMPT, or NEWEL_ACTION_CHECK=true; NEWEL_ACTION_MODEL, _BASE_URL, _API_KEY, _MAX_COST and
+environment: NEWEL_ACTION_PROMPT, or NEWEL_ACTION_CHECK=true; NEWEL_ACTION_MODEL, _BASE_URL, _API_KEY, _MAX_COST and \
 _APPROVE. The answer, the session's ID and the cost are written to the file that GITHUB_OUTPUT names.
 exit codes: 0 done, 1 failed, incomplete or changes wait for a decision, 2 wrong usage"""
 

@@ -188,7 +188,7 @@ def _settings_of(run: AgentRun, settings: Settings, options: argparse.Namespace)
 def command_agents(arguments: Sequence[str]) -> int:
     parser = Parser(prog="newel agents", description="List the runs of agents, newest first.")
     add_list_options(parser, "agents")
-    actions = parser.add_subparsers(dest="action", metavar="tail ID | log ID")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     for name, help_line in (("tail", "show a run's events and follow it"), ("log", "print a run's log")):
         actions.add_parser(name, help=help_line).add_argument(
             "id", metavar="ID", help="the beginning of its ID"

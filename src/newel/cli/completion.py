@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -73,7 +72,6 @@ def command_completion(arguments: Sequence[str]) -> int:
         prog="newel completion",
         description="Print a script that completes Newel's commands and options in a shell.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=ACTIONS["completion"], metavar="SHELL", help="bash, zsh or fish")
     shell = parser.parse_args(arguments).shell

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import shutil
@@ -35,7 +34,6 @@ def command_config(arguments: Sequence[str]) -> int:
         prog="newel config",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     get = actions.add_parser("get", help="show what applies, and where it is set (default)")

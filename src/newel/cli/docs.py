@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import shutil
@@ -41,11 +40,8 @@ def command_docs(arguments: Sequence[str]) -> int:
         prog="newel docs",
         description="Show the documentation of this version. It needs no network.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "words", nargs="*", metavar="PAGE | WORD", help="the name of a page, or words to find"
-    )
+    parser.add_argument("words", nargs="*", metavar="PAGE|WORD", help="the name of a page, or words to find")
     words: list[str] = parser.parse_args(arguments).words
     pages = load_pages(documentation_folder())
     if not words:

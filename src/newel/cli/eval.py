@@ -87,7 +87,6 @@ def command_eval(arguments: Sequence[str]) -> int:
         usage="newel eval ACTION …",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("action", choices=list(actions), help=argparse.SUPPRESS)
     parser.parse_args(arguments)
@@ -112,7 +111,7 @@ def _list(arguments: Sequence[str]) -> int:
 def _check(arguments: Sequence[str]) -> int:
     parser = eval_parser(
         "check",
-        "Prove that tasks measure something: the reference and other right solutions pass, doing nothing fails, and each wrong answer fails.",
+        "Prove that tasks measure something: the reference and other correct solutions pass, doing nothing fails, and each wrong answer fails.",
     )
     parser.add_argument(
         "-j", "--jobs", type=positive_int, default=1, metavar="N", help="prove N tasks at a time"
@@ -191,7 +190,7 @@ def _show(arguments: Sequence[str]) -> int:
         total, ended = len(only.plan.tasks) * only.plan.repeats, len(only.results)
         if ended < total and only.plan.max_cost is None:
             print(
-                f"{ended} of {total} trials have ended. Go on with `newel eval run --resume {only.plan.id}`."
+                f"{ended} of {total} trials have ended. Resume it with `newel eval run --resume {only.plan.id}`."
             )
     else:
         print_matrix(runs)

@@ -13,7 +13,7 @@ from newel.evals.run import PLAN
 from newel.evals.task import Task, find_tasks, load_tasks, select
 
 EPILOG: Final = """\
-TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; a run that was killed goes on with `newel eval run --resume RUN`."""
+TASK is the name of a task, a tag or a size (S, M, L). Runs are kept in ~/.newel/evals; resume a killed run with `newel eval run --resume RUN`."""
 
 
 def eval_parser(action: str, description: str) -> Parser:

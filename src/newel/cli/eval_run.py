@@ -74,20 +74,20 @@ def run_suite(arguments: Sequence[str]) -> int:
         help=f"run another agent instead of Newel: {', '.join(PRESETS)}, or a shell command in which {PROMPT} is the prompt",
     )
     parser.add_argument(
-        "--budget", type=positive, metavar="USD", help="begin no trial after so much was spent"
+        "--budget", type=positive, metavar="USD", help="start no trial once this much is spent"
     )
     parser.add_argument(
         "--timeout",
         type=positive,
         metavar="SECONDS",
-        help="end a trial after so long, in place of its task's own limit: for a slow model",
+        help="stop a trial after this long instead of its task's own limit, for a slow model",
     )
     parser.add_argument(
         "--replay",
         action="store_true",
         help="replay golden traces instead of asking a model: measures the harness alone",
     )
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was ended")
+    parser.add_argument("--resume", metavar="RUN", help="resume an interrupted run")
     add_fleet_options(parser)
     add_server_options(parser)
     options = parser.parse_args(arguments)
@@ -112,7 +112,7 @@ def run_suite(arguments: Sequence[str]) -> int:
         return anyio.run(partial(_run_plan, folder, plan, open_trials, slots, is_new=not options.resume))
     except KeyboardInterrupt:
         interrupted = (
-            INTERRUPTED if plan.on_fleet else "Interrupted. Go on with `newel eval run --resume {run}`."
+            INTERRUPTED if plan.on_fleet else "Interrupted. Resume it with `newel eval run --resume {run}`."
         )
         print(interrupted.format(run=plan.id), file=sys.stderr)
         raise
@@ -138,7 +138,7 @@ def _check_resumed(parser: Parser, options: argparse.Namespace) -> None:
     settled |= {"--budget": "budget", "--replay": "replay", "--label": "label"}
     for name, field in settled.items():
         if getattr(options, field) != parser.get_default(field) and getattr(options, field):
-            raise UsageError(f"A run is resumed as it was planned: leave out {name}, or begin another run.")
+            raise UsageError(f"A run is resumed as it was planned: leave out {name}, or start another run.")
 
 
 def _plan(settings: Settings, options: argparse.Namespace) -> RunPlan:
@@ -214,7 +214,7 @@ async def _run_plan(folder: Path, plan: RunPlan, open_trials: OpenTrials, slots:
     tasks = {path.name: load_task(path) for path in task_folders(Path(plan.suite)) if path.name in plan.tasks}
     for name, digest in plan.tasks.items():
         if name not in tasks or _digest(tasks[name], is_replay=plan.mode == REPLAY) != digest:
-            raise UsageError(f"The task {name} is not as it was when the run began. Begin another run.")
+            raise UsageError(f"The task {name} is not as it was when the run started. Start another run.")
     with ProgressTable(len(tasks) * plan.repeats) as table:
         async with background_tasks(table.tick), open_trials(table.begin, table.note) as try_task:
             if is_new:
@@ -223,5 +223,5 @@ async def _run_plan(folder: Path, plan: RunPlan, open_trials: OpenTrials, slots:
     results = await read_results(folder)
     print_results(plan, results)
     if missing := len(tasks) * plan.repeats - len(results):
-        print(f"{pluralize(missing, 'trial')} not begun: the budget of the run is spent.")
+        print(f"{pluralize(missing, 'trial')} not started: the budget of the run is spent.")
     return 0 if results and all(result.passed for result in results) else 1

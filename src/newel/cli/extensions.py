@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,10 +28,9 @@ def command_extensions(arguments: Sequence[str]) -> int:
         prog="newel extensions",
         description="List the Python extensions and what they add, or check that all can be loaded.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="list | check")
-    listed = actions.add_parser("list", help="list what each adds, and its problem (the default)")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    listed = actions.add_parser("list", help="list what each adds, and its problem (default)")
     listed.add_argument("--json", action="store_true", help="as JSON")
     actions.add_parser("check", help="load all; exit with 1 if one is left out")
     options = parser.parse_args(list_by_default(arguments))

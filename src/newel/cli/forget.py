@@ -42,7 +42,6 @@ def command_forget(arguments: Sequence[str]) -> int:
         description="Delete what Newel has stored: of files or folders their earlier contents and their history, or a run, a session, "
         "or everything about this folder.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("files", nargs="*", metavar="FILE", help="forget this file, or all files below this folder")

@@ -38,10 +38,9 @@ def command_hooks(arguments: Sequence[str]) -> int:
         prog="newel hooks",
         description="List the hooks that run here, check their files, or trust those of this project.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="list | check | trust")
-    listed = actions.add_parser("list", help="list the hooks with their files and lines (the default)")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    listed = actions.add_parser("list", help="list the hooks with their files and lines (default)")
     listed.add_argument("--json", action="store_true", help="as JSON")
     check = actions.add_parser("check", help="say what is wrong with the files and the scripts they name")
     trust = actions.add_parser("trust", help="show the hooks of this project, and trust them")

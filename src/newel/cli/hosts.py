@@ -38,8 +38,8 @@ MISSING_EFFECTS: Final = {
 
 def command_hosts(arguments: Sequence[str]) -> int:
     parser = Parser(prog="newel hosts", description="Manage the names of hosts for `--host`.")
-    actions = parser.add_subparsers(dest="action", metavar="list | add | remove | test")
-    actions.add_parser("list", help="list the named hosts (the default)")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    actions.add_parser("list", help="list the named hosts (default)")
     add = actions.add_parser("add", help="name a place")
     add.add_argument("name", metavar="NAME", help="what you call it, for `--host NAME`")
     add.add_argument("place", metavar="PLACE", help=FORMS)

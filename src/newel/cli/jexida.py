@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
@@ -22,7 +21,6 @@ def command_jexida(arguments: Sequence[str]) -> int:
         prog="jexida",
         description="Look after a host: a model there proposes shell commands, and you approve them.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--host", help="the host, or its alias in ~/.ssh/config")

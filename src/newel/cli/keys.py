@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -29,7 +28,6 @@ def command_keys(arguments: Sequence[str]) -> int:
         prog="newel keys",
         description=DESCRIPTION.format(", ".join(vendors())),
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.add_parser("list", help="list the stored keys (default)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -46,7 +45,6 @@ def command_pull(arguments: Sequence[str]) -> int:
         prog="newel models pull",
         description=PULL_HELP,
         epilog=PULL_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="the model, or the name of your file")
     parser.add_argument("--file", type=Path, metavar="PATH", help="use this GGUF file; it stays where it is")

@@ -288,7 +288,6 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
         description="A coding agent: it reads and edits files and runs commands."
         + (f"\n\n{help_text()}" if name == "newel" else ""),
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("words", nargs="*", metavar="PROMPT", help="the task; unquoted words make one prompt")

@@ -38,8 +38,8 @@ def command_mcp(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="newel mcp", description="Manage MCP servers, whose tools the agent can use.")
-    actions = parser.add_subparsers(dest="action", metavar="list | add | add-json | remove | test | trust")
-    actions.add_parser("list", help="list the servers, and problems in their files (the default)")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    actions.add_parser("list", help="list the servers, and problems in their files (default)")
     add = actions.add_parser("add", help="add a server: newel mcp add NAME -- COMMAND ARGUMENT …, or a URL")
     add.add_argument("name", metavar="NAME", help="what you call it; its tools are NAME__TOOL")
     add.add_argument(
@@ -57,16 +57,16 @@ def _parser() -> argparse.ArgumentParser:
         "-t",
         "--transport",
         choices=["stdio", "http"],
-        help="what the server is: a command (stdio) or a URL (http); told apart without it",
+        help="how the server is reached: a command (stdio) or a URL (http); detected if omitted",
     )
-    _add_scope(add, "add it to this project's file, for all its users")
+    _add_scope(add, "add it to this project's file, for everyone who works on it")
     add.add_argument("target", nargs="+", metavar="COMMAND", help="a command line after --, or a URL")
     add_json = actions.add_parser("add-json", help="add a server by its entry in a file of servers")
     add_json.add_argument("name", metavar="NAME", help="what you call it; its tools are NAME__TOOL")
     add_json.add_argument(
         "json", metavar="JSON", help='for example {"command": "uvx", "args": ["mcp-server-time"]}'
     )
-    _add_scope(add_json, "add it to this project's file, for all its users")
+    _add_scope(add_json, "add it to this project's file, for everyone who works on it")
     remove = actions.add_parser("remove", help="remove a server")
     remove.add_argument("name", metavar="NAME", help="the server, as `newel mcp list` names it")
     _add_scope(remove, "remove it from this project's file")

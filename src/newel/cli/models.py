@@ -56,7 +56,6 @@ def command_models(arguments: Sequence[str]) -> int:
         usage="newel models [FILTER] [OPTIONS]\n       newel models pull [NAME]\n       newel models remove NAME",
         description="List the server's models, with their sizes in tokens, prices in US dollars per million tokens, and abilities.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "filter", nargs="?", default="", metavar="FILTER", help="list names that contain this"

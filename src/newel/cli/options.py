@@ -58,7 +58,7 @@ class _Actions(argparse._SubParsersAction):  # noqa: SLF001 # pyright: ignore â€
     """The words after a command. The help of each begins with what the help of the command says about it."""
 
     def add_parser(self, name: str, **more: Any) -> Any:
-        about = str(more.get("help", "")).removesuffix(" (default)").removesuffix(" (the default)")
+        about = str(more.get("help", "")).removesuffix(" (default)").removesuffix(" (default)")
         more.setdefault("description", f"{about[:1].upper()}{about[1:]}.")
         return super().add_parser(name, **more)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **more: Any) -> None:
         # argparse makes a formatter for each option, and each would ask for the terminal's width.
         formatter = partial(
-            more.pop("formatter_class", argparse.HelpFormatter), width=shutil.get_terminal_size().columns - 2
+            argparse.RawDescriptionHelpFormatter, width=shutil.get_terminal_size().columns - 2
         )
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": formatter} | more)
         self.register("action", "parsers", _Actions)
@@ -104,7 +104,7 @@ def list_by_default(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _wrap(text: str | None) -> str | None:
-    """Formatters either leave a text as it is or forget its line ends."""
+    """A formatter leaves a text as it is, or forgets its line ends, and exit codes would be lost inside of a paragraph."""
     import textwrap
 
     return text and "\n".join(
@@ -141,7 +141,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-m", "--model", metavar="NAME", help="use this model")
     add("--base-url", metavar="URL", help="use the model server at this address, or ollama://host")
-    add("--api", choices=get_args(Api), help="the API that it speaks (default: what its address tells)")
+    add("--api", choices=get_args(Api), help="the API that it speaks (default: chosen by its address)")
     add(
         "--api-key",
         metavar="KEY",
@@ -161,7 +161,7 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--tool-calls",
         choices=get_args(ToolCallMode),
-        help="how the model calls tools: by its protocol, or in answers held to a JSON Schema (default: what suits it)",
+        help="how the model calls tools: by its protocol, or in answers held to a JSON Schema (default: whichever suits the model)",
     )
 
 
@@ -223,7 +223,7 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--verbose",
         action="store_true",
-        help="accepted with --output-format: Newel's lines are always complete",
+        help="accepted with --output-format, as for Claude Code; has no effect",
     )
     add(
         "--schema",

@@ -30,10 +30,9 @@ def command_permissions(arguments: Sequence[str]) -> int:
         prog="newel permissions",
         description="List the rules about what agents may do here, allow more, or revoke what you have allowed.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="list | add | revoke")
-    listed = actions.add_parser("list", help="list the rules (the default)")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    listed = actions.add_parser("list", help="list the rules (default)")
     listed.add_argument("--json", action="store_true", help="as JSON")
     add = actions.add_parser("add", help="allow something in this project")
     add.add_argument(

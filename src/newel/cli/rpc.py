@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from newel.app.agent_factory import AgentOptions
@@ -35,7 +34,6 @@ def command_rpc(arguments: Sequence[str]) -> int:
         prog="newel rpc",
         description="Serve a program: it writes commands as JSON lines, and reads a\nresponse to each and the events of runs.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_session_options(parser)
     add_model_options(parser)

@@ -110,7 +110,7 @@ def command_import(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("what", nargs="*", metavar="AGENT|FILE", help="claude, codex or pi; a session file")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--list", action="store_true", help="list the sessions of this folder (the default)")
+    which.add_argument("--list", action="store_true", help="list the sessions of this folder (default)")
     which.add_argument("--last", action="store_true", help="import the latest session of this folder")
     which.add_argument("--all", action="store_true", help="import all sessions of this folder")
     parser.add_argument("--everywhere", action="store_true", help="of all folders, not only of this one")

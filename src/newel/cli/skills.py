@@ -34,10 +34,9 @@ def command_skills(arguments: Sequence[str]) -> int:
         prog="newel skills",
         description="List the skills that agents have here, check some, or trust those of a project.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    actions = parser.add_subparsers(dest="action", metavar="list | check | trust")
-    listed = actions.add_parser("list", help="list the skills, and what is wrong with some (the default)")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    listed = actions.add_parser("list", help="list the skills, and what is wrong with some (default)")
     listed.add_argument("--json", action="store_true", help="as JSON")
     add_place(listed, "list those of")
     check = actions.add_parser("check", help="check a skill, a folder of skills, or all")

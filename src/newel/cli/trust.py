@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +31,6 @@ def command_trust(arguments: Sequence[str]) -> int:
         prog="newel trust",
         description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("address", nargs="?", metavar="ADDRESS", help="the server, as Newel prints it")
     change = parser.add_mutually_exclusive_group()

@@ -207,7 +207,7 @@ class SuiteRun:
         """End the run without a result of this trial, which says nothing about the agent: its job remains, to be resumed."""
         place = trial_folder(self._folder, params.task, params.repeat)
         self._stopped = (
-            f"The disk is full, and so the trial in {place} has no result. Make room, then go on with "
+            f"The disk is full, and so the trial in {place} has no result. Make room, then resume it with "
             f"`newel eval run --resume {self._plan.id}`."
         )
         self._done.set()

@@ -84,7 +84,7 @@ class Place:
     def replay(self) -> dict[str, Any]:
         done = self.newel("eval", "run", "--suite", str(self.folder), "--replay")
         assert "Traceback" not in done.stderr
-        assert "not begun" not in done.stdout
+        assert "not started" not in done.stdout
         lines = map(json.loads, self.newel("eval", "show", "--json").stdout.splitlines())
         return next(line for line in lines if line["type"] == "trial")
 

@@ -36,9 +36,9 @@ def test_an_interrupted_run_says_how_to_go_on(suite: Suite, with_model: WithMode
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
     name = only_run(newel).name
-    assert (process.returncode, f"Go on with `newel eval run --resume {name}`." in errors) == (130, True)
+    assert (process.returncode, f"Resume it with `newel eval run --resume {name}`." in errors) == (130, True)
     shown = newel("eval", "show").stdout
-    assert f"1 of 2 trials have ended. Go on with `newel eval run --resume {name}`." in shown
+    assert f"1 of 2 trials have ended. Resume it with `newel eval run --resume {name}`." in shown
 
 
 @pytest.mark.slow  # two seconds of a core: several runs of agents, each a process of its own
@@ -72,7 +72,7 @@ newel eval show --json
         timeout=40,
     )
     assert "The disk is full, and so the trial in" in done.stderr
-    assert "Make room, then go on with `newel eval run --resume 2" in done.stderr
+    assert "Make room, then resume it with `newel eval run --resume 2" in done.stderr
     code, *lines = done.stdout.splitlines()
     trials = [line for line in map(json.loads, lines) if line["type"] == "trial"]
     assert code == "exit code 1"

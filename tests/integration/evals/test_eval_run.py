@@ -207,7 +207,7 @@ def test_the_budget_of_a_run_is_kept(suite: Suite, with_model: WithModel) -> Non
     done = run(newel, suite, "--budget", "0.5")
     (only,) = results(newel)
     assert only["metrics"]["cost"] > 0.5
-    assert "2 trials not begun: the budget of the run is spent" in done.stdout
+    assert "2 trials not started: the budget of the run is spent" in done.stdout
 
 
 def test_a_folder_that_cannot_be_written_fails_its_trial_alone(suite: Suite, with_model: WithModel) -> None:

@@ -162,7 +162,7 @@ def test_the_budget_of_a_run_holds_on_all_workers(make_fleet: MakeFleet) -> None
     )
     fleet.worker("one", "--slots", "1")
     done = eval_run(fleet, "-n", "3", "--budget", "0.5")
-    assert "2 trials not begun: the budget of the run is spent" in done.stdout
+    assert "2 trials not started: the budget of the run is spent" in done.stdout
     assert [each["passed"] for each in results(fleet)] == [True]
 
 
