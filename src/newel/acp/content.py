@@ -47,7 +47,7 @@ class PromptContent:
             case p.ResourceLink():
                 await self._link(block, attachable)
             case p.AudioBlock():
-                raise JsonRpcError(INVALID_PARAMS, "Newel takes no audio. Send text, images or files.")
+                raise JsonRpcError(INVALID_PARAMS, "Newel does not accept audio. Send text, images or files.")
 
     def _embed(self, resource: p.Resource) -> None:
         name = local_path(resource.uri) or resource.uri
@@ -91,7 +91,7 @@ class PromptContent:
 def _image(block: p.ImageBlock) -> Attachment:
     if block.mime_type not in IMAGES:
         raise JsonRpcError(
-            INVALID_PARAMS, f"Models take images of the types {', '.join(IMAGES)}, not {block.mime_type}."
+            INVALID_PARAMS, f"Models accept images of the types {', '.join(IMAGES)}, not {block.mime_type}."
         )
     try:
         size = len(a2b_base64(block.data, strict_mode=True))

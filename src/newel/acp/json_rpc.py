@@ -167,7 +167,7 @@ class JsonRpcConnection:
         except msgspec.DecodeError as error:
             is_json = isinstance(error, msgspec.ValidationError)
             number = INVALID_REQUEST if is_json else PARSE_ERROR
-            what = "no JSON-RPC message" if is_json else "not JSON"
+            what = "not a JSON-RPC message" if is_json else "not JSON"
             self._fail(None, JsonRpcError(number, f"The line is {what}: {error}."))
             return
         if message.method is None:

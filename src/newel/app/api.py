@@ -155,7 +155,7 @@ def open_coding_agent(
     whose name is taken, ``SessionError``, ``WorkspaceError`` and ``ProviderError``.
     """
     if sum([continue_, session is not None, ephemeral]) > 1:
-        raise UsageError("session, continue_ and ephemeral exclude each other. Give one of them.")
+        raise UsageError("session, continue_ and ephemeral cannot be combined. Give one of them.")
     folder = Path(working_directory).resolve()
     checked = checked_flags(flags)
     if checked.host is None and not folder.is_dir():

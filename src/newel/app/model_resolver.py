@@ -257,8 +257,8 @@ def tool_call_mode(settings: Settings, name: str, server: ModelServer) -> tuple[
     facts = settings.models.get(name)
     if settings.tool_calls == "schema" and not server.supports_schema:
         raise ConfigError(
-            f"--tool-calls schema needs an API that holds answers to a JSON Schema, which that of {server.name} does not in "
-            "Newel. Leave it out, or use chat completions, Ollama or a model file."
+            f"--tool-calls schema does not work with {server.name}: Newel cannot hold its answers to a JSON Schema. Omit the option, "
+            "or use chat completions, Ollama or a model file."
         )
     if settings.tool_calls:
         return settings.tool_calls, "command line"

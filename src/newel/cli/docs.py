@@ -53,7 +53,7 @@ def command_docs(arguments: Sequence[str]) -> int:
         hint = f" Did you mean `newel docs {near}`?" if near else ""
         as_prompt = f" To send it as a prompt: newel -- docs {shlex.join(words)}" if len(words) > 1 else ""
         raise UsageError(
-            f"No page of the documentation has {escape_line(' '.join(words))!r}.{hint} List the pages with `newel docs`.{escape_line(as_prompt)}"
+            f"No page of the documentation mentions {escape_line(' '.join(words))!r}.{hint} List the pages with `newel docs`.{escape_line(as_prompt)}"
         )
     if len(found) == 1:
         _show(found[0])

@@ -214,7 +214,7 @@ async def _run_plan(folder: Path, plan: RunPlan, open_trials: OpenTrials, slots:
     tasks = {path.name: load_task(path) for path in task_folders(Path(plan.suite)) if path.name in plan.tasks}
     for name, digest in plan.tasks.items():
         if name not in tasks or _digest(tasks[name], is_replay=plan.mode == REPLAY) != digest:
-            raise UsageError(f"The task {name} is not as it was when the run started. Start another run.")
+            raise UsageError(f"The task {name} has changed since the run started. Start another run.")
     with ProgressTable(len(tasks) * plan.repeats) as table:
         async with background_tasks(table.tick), open_trials(table.begin, table.note) as try_task:
             if is_new:

@@ -56,7 +56,7 @@ def _check(extensions: Sequence[Extension]) -> int:
     for problem in problems:
         print(escape_line(str(problem)))
     if not problems:
-        print(f"{len(extensions)} checked, nothing found.")
+        print(f"{len(extensions)} checked, no problems.")
     return 1 if problems else 0
 
 

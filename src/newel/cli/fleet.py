@@ -197,7 +197,7 @@ async def _run(settings: Settings, engine: FleetEngine, options: argparse.Namesp
     submitted = await submit_fleet(settings, engine, plan)
     fleet, jobs = submitted.fleet, submitted.jobs
     for line in submitted.missing:
-        print(f"newel: The jobs do not have {sanitize(line)}", file=sys.stderr)
+        print(f"newel: Left out of the jobs: {sanitize(line)}", file=sys.stderr)
     count = "1 job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
     print(f"Fleet {fleet}: {count} submitted. Follow them with `newel fleet status {fleet}`.")
     return await _wait(engine, fleet) if options.wait else DONE

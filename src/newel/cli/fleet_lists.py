@@ -60,7 +60,7 @@ async def list_jobs(_: Settings, engine: FleetEngine, options: argparse.Namespac
         print(
             "No job is in that state."
             if states
-            else "No jobs were submitted to this database yet. `newel fleet run` does it."
+            else "No jobs have been submitted to this database. Submit one with `newel fleet run`."
         )
     return 0
 
@@ -156,7 +156,7 @@ async def list_fleets(_: Settings, engine: FleetEngine, options: argparse.Namesp
             file=sys.stderr,
         )
     if not count and not options.json:
-        print("No jobs were submitted to this database yet. `newel fleet run` does it.")
+        print("No jobs have been submitted to this database. Submit one with `newel fleet run`.")
     return 0
 
 
@@ -191,7 +191,7 @@ def describe_job(placement: Placement) -> str:
 async def list_workers(_: Settings, engine: FleetEngine, __: argparse.Namespace) -> int:
     workers = await engine.workers()
     if not workers:
-        print("No worker was heard of within the last day. `newel worker` starts one.")
+        print("No worker has reported within the last day. `newel worker` starts one.")
     for each in workers:
         state = "silent" if not each.alive else "draining" if each.draining else "ready"
         labels = f"  {one_line(', '.join(each.labels))}" if each.labels else ""

@@ -42,7 +42,9 @@ def age(text: str) -> int:
     """A time in seconds: hours, days or weeks."""
     match = re.fullmatch(r"([1-9][0-9]{0,3})([hdw])", text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time. Give hours, days or weeks: 12h, 30d, 8w")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a duration. Give hours, days or weeks: 12h, 30d, 8w"
+        )
     return int(match[1]) * _SECONDS[match[2]]
 
 

@@ -151,7 +151,7 @@ def _plan_files(ledger: Ledger, root: str, names: Sequence[str]) -> tuple[str, C
         found = stored_files(ledger, path[len(base) + 1 :]) if is_inside else []
         if not found:
             raise NewelError(
-                f"Nothing is stored of {escape_line(name) or 'an empty name'} in {escape_line(root)}. Nothing was forgotten."
+                f"Nothing is stored about {escape_line(name) or 'an empty name'} in {escape_line(root)}. Nothing was forgotten."
             )
         paths += found
     files = sorted(set(paths))

@@ -106,7 +106,7 @@ def _session_file(name: str | None) -> Path:
 def command_import(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="newel import",
-        description="Import sessions of Claude Code, codex and pi, to go on with them here. The originals are not changed.",
+        description="Import sessions of Claude Code, codex and pi, to continue them here. The originals are not changed.",
     )
     parser.add_argument("what", nargs="*", metavar="AGENT|FILE", help="claude, codex or pi; a session file")
     which = parser.add_mutually_exclusive_group()

@@ -129,7 +129,7 @@ def _check(path: Path | None) -> int:
             print(escape_line(line))
             shown = True
     if not shown:
-        print(f"{len(skills)} checked, nothing found.")
+        print(f"{len(skills)} checked, no problems.")
     return 1 if any(skill.state == "broken" for skill in skills) else 0
 
 
@@ -167,7 +167,7 @@ def _trust(options: argparse.Namespace) -> int:
     if not is_far:
         folder = Path(project or ".").expanduser()
         if not folder.is_dir():
-            raise UsageError(f"{escape_line(str(folder))} is no folder.")
+            raise UsageError(f"{escape_line(str(folder))} is not a folder.")
         places = _places(folder)
         project = places.project
         found = anyio.run(find_skills, places.of_project)

@@ -76,7 +76,7 @@ def first_day(text: str) -> str:
         return date.fromisoformat(text).isoformat()
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time. Give a day (2026-11-01), or days or weeks (7d, 4w)"
+            f"{text!r} is not a date or a duration. Give a day (2026-11-01), or days or weeks (7d, 4w)"
         ) from None
 
 

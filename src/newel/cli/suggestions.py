@@ -202,7 +202,7 @@ _VALUE_HINTS: Final = {
             "local",
             "`user`, the default, is for you in every folder; `project` is for all users of this one.",
         ),
-        ("--transport", "sse", "MCP has given SSE up: use the server's HTTP address."),
+        ("--transport", "sse", "MCP has deprecated SSE: use the server's HTTP address."),
         (
             "newel mcp",
             "get show info ls status",

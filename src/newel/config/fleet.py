@@ -31,7 +31,7 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         url = environ.get(ENGINE) or self.url or ""
         if not url:
             raise ConfigError(
-                "No database of a fleet is set. Set NEWEL_ENGINE, or url under [engine] in ~/.newel/config.toml, "
+                "No fleet database is set. Set NEWEL_ENGINE, or url under [engine] in ~/.newel/config.toml, "
                 "to postgresql://USER@HOST/DATABASE; `newel docs fleet` says how to create one."
             )
         if not url.startswith(_SCHEMES):

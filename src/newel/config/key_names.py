@@ -110,11 +110,11 @@ def _parse_one(text: str) -> Key:
         if word.lower() in _HIDDEN:
             raise ValueError(f"`{text[:40]}`: terminals keep keys with {word[:20]} for themselves")
         if word.lower() not in _MODIFIERS:
-            raise ValueError(f"`{text[:40]}`: `{word[:20]}` is no modifier; these are ctrl, alt and shift")
+            raise ValueError(f"`{text[:40]}`: `{word[:20]}` is not a modifier; use ctrl, alt or shift")
         modifiers.add(_MODIFIERS[word.lower()])
     named = _NAMED.get(name.lower())
     if named is None and len(name) != 1:
-        raise ValueError(f"`{text[:40]}` is no key{_near(text, name)}")
+        raise ValueError(f"`{text[:40]}` is not a key{_near(text, name)}")
     return _combined(text, modifiers, named or name)
 
 
@@ -155,7 +155,7 @@ def _modified_character(text: str, modifiers: set[str], key: str) -> Key:
 
 def _character(text: str) -> Key:
     if not text.isprintable():
-        raise ValueError("a control character is no key; write its name, such as `ctrl+a`")
+        raise ValueError("a control character is not a key; write its name, such as `ctrl+a`")
     return (text,)
 
 

@@ -57,10 +57,10 @@ def _conflict(mode: Mode, action: str, other: str, key: Key, keymap: Keymap) -> 
 
 def _fixed(mode: Mode, action: str, key: str) -> str:
     why = {
-        "input": "without it, a run could not be stopped, or Newel not be left",
-        "list": "without it, a list could not be left",
-        "pager": "without it, a text could not be left",
-        "decide": "a finger that knows it must not do something else",
+        "input": "without it, you could not stop a run or leave Newel",
+        "list": "without it, you could not leave a list",
+        "pager": "without it, you could not leave a text",
+        "decide": "people press it from habit",
     }[mode]
     return f'`{key}` cannot be removed: {why}. Add keys beside it: `{action} = ["{key}", …]`'
 
@@ -73,7 +73,7 @@ def _unusable(mode: Mode, action: str, key: Key) -> str:
     if mode == "decide" and not (
         is_character and key[0].isascii() and key[0].isalnum() and key[0] == key[0].lower()
     ):
-        return f"{label(key)} is no lower-case letter or digit"
+        return f"{label(key)} is not a lower-case letter or digit"
     owner = _owner(mode, key)
     return f"{label(key)} is for `{owner}`, and cannot do anything else" if owner not in {"", action} else ""
 

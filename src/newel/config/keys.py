@@ -51,7 +51,7 @@ def key_name(text: str) -> str:
         return name.lower()
     if "://" not in name:
         names = ", ".join(vendors())
-        raise UsageError(f"'{name[:80]}' is no vendor ({names}) and no address like https://host/v1.")
+        raise UsageError(f"'{name[:80]}' is neither a vendor ({names}) nor an address like https://host/v1.")
     try:
         return server_address(name)
     except ConfigError as error:

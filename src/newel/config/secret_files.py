@@ -45,7 +45,7 @@ def _read(variable: str, path: str) -> str:
             f"The file of {variable}, {path}, cannot be read: {error.strerror}. Mount the secret there, or correct {variable}."
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"The file of {variable}, {path}, is no text in UTF-8.") from error
+        raise ConfigError(f"The file of {variable}, {path}, is not UTF-8 text.") from error
     if not text or "\0" in text:
-        raise ConfigError(f"The file of {variable}, {path}, has no text. Write the secret into it.")
+        raise ConfigError(f"The file of {variable}, {path}, is empty. Write the secret into it.")
     return text

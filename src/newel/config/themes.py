@@ -166,13 +166,13 @@ def parse_style(text: str) -> RoleStyle:
         is_colour = is_colour or (word.isascii() and word.isdigit() and int(word[:4]) <= 255)
         if at_background:
             if not is_colour or background:
-                raise ValueError(f"{_quoted(word)} is no background{_near(word, COLOURS)}")
+                raise ValueError(f"{_quoted(word)} is not a background{_near(word, COLOURS)}")
             background = _named(word)
         elif word in ATTRIBUTES:
             attributes.append(word)
         elif not (is_colour or word in NAMEABLE):
             near = _near(word, [*ATTRIBUTES, *COLOURS, *NAMEABLE])
-            raise ValueError(f"{_quoted(word)} is no colour{near or _FORMS}")
+            raise ValueError(f"{_quoted(word)} is not a colour{near or _FORMS}")
         elif foreground:
             raise ValueError(f"{_quoted(word)} is a second colour; a background follows the word `on`")
         else:

@@ -87,7 +87,7 @@ async def attach_image(data: bytes, name: str) -> Attachment:
 
     if (kind := mime_type(data)) is None:
         raise WorkspaceError(
-            f"{name} was not attached: it is no image that models accept (PNG, JPEG, GIF, WebP)."
+            f"{name} was not attached: it is not an image that models accept (PNG, JPEG, GIF, WebP)."
         )
     return await _decoded(data, name, kind, name, len(data))
 

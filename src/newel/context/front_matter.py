@@ -154,8 +154,8 @@ def _load_yaml(source: str) -> object:
             return yaml.load(source, loader)  # noqa: S506 — both loaders are safe
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _YamlError(error.problem or "it is no valid YAML", mark.line + 2 if mark else 1) from None
+        raise _YamlError(error.problem or "it is not valid YAML", mark.line + 2 if mark else 1) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise _YamlError(f"it is no valid YAML: {str(error).partition(chr(10))[0]}", 1) from None
+        raise _YamlError(f"it is not valid YAML: {str(error).partition(chr(10))[0]}", 1) from None
     # A few lines of aliases stand for more than any memory holds.
     raise _YamlError("it has an alias, such as `*name`", alias.start_mark.line + 2)

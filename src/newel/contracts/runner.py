@@ -201,7 +201,7 @@ class _ContractRunner:
         if not self._interrupted:
             await emit(Interrupted())
         exceeded = self._progress.exceeded_limit(max(self._seconds, minutes * 60))
-        return exceeded or ("stopped", f"Stopped at the limit of time. {self._progress.summary()}")
+        return exceeded or ("stopped", f"Stopped at the time limit. {self._progress.summary()}")
 
     @property
     def _seconds(self) -> float:

@@ -117,7 +117,7 @@ def choose_agent(words: str) -> AgentPreset | None:
     if preset is None:
         if PROMPT not in words:
             raise UsageError(
-                f"`{words}` is no agent that Newel can start: {', '.join(PRESETS)}. To run another one, give a shell command that contains {PROMPT}."
+                f"`{words}` is not an agent that Newel can start: {', '.join(PRESETS)}. To run another one, give a shell command that contains {PROMPT}."
             )
         return None
     if shutil.which(preset.program) is None:

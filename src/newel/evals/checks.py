@@ -282,7 +282,7 @@ def _problem_of_file(check: TaskCheck, project: Path) -> str:
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     if check.equals is not None:
-        return "" if data == check.equals.encode() else f"it has another content: {_tail(_text(data))}"
+        return "" if data == check.equals.encode() else f"its content differs: {_tail(_text(data))}"
     text = _text(data)
     if check.contains and not re.search(check.contains, text):
         return f"it does not match `{check.contains}`{_hint(check.contains, text)}"

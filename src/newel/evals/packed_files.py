@@ -174,7 +174,7 @@ def unpack_trial(packed: bytes, place: Path) -> None:
     _check_paths(files)
     for file in files:
         if file.kind != "file" or ".git" in file.path.lower().split("/"):
-            raise PackingError(f"{file.path[:200]!r} is no file that a trial sends.")
+            raise PackingError(f"{file.path[:200]!r} is not a file that a trial sends.")
     here = str(place).encode()
     _write(
         (
@@ -204,7 +204,7 @@ def _check_paths(files: Sequence[PackedFile]) -> None:
         raise PackingError(f"They are more than {MOST_FILES:,}.")
     for file in files:
         if not {"", ".", ".."}.isdisjoint(file.path.split("/")) or "\0" in file.path:
-            raise PackingError(f"{file.path[:200]!r} is no place in their folder.")
+            raise PackingError(f"{file.path[:200]!r} is not a path inside their folder.")
 
 
 def _check_links(files: Sequence[PackedFile]) -> None:

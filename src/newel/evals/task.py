@@ -218,7 +218,7 @@ def load_task(folder: Path) -> Task:
     path = folder / FILE
     if not is_name(folder.name):
         raise TaskError(
-            f"{folder} is no name for a task: use lower-case letters, digits and hyphens, as in `fix-typo`."
+            f"{folder} is not a valid name for a task: use lower-case letters, digits and hyphens, as in `fix-typo`."
         )
     check_links(folder)
     try:

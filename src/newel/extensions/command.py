@@ -29,7 +29,7 @@ def prompt_writer(command: ExtensionCommand) -> Callable[[str], Awaitable[str]]:
                 f"/{command.name} failed. {describe_failure(error, command.file)}"
             ) from error
         if scope.cancelled_caught:
-            raise WorkspaceError(f"/{command.name} had not ended after {TIMEOUT_S:g} s.")
+            raise WorkspaceError(f"/{command.name} did not finish within {TIMEOUT_S:g} s.")
         if not isinstance(prompt, str) or not prompt.strip():
             raise WorkspaceError(f"/{command.name} returned no prompt. Its function has to return a text.")
         return prompt

@@ -78,7 +78,9 @@ class FunctionTool(TypedTool[Parameters]):
             given[self._context] = ToolContext(FOLDER.get(), on_output)
         with anyio.move_on_after(self.timeout):
             return _result(await call_function(self.function, **given))
-        raise ToolError(f"{self.name} had not ended after {self.timeout:g} s, and is no longer waited for.")
+        raise ToolError(
+            f"{self.name} did not finish within {self.timeout:g} s, so Newel stopped waiting for it."
+        )
 
 
 def _result(answer: object) -> ToolResult:

@@ -25,7 +25,7 @@ from newel.hooks.user_function import failure_place
 
 REGISTER: Final = "register"
 NO_REGISTER: Final = "there is no function `register(newel)`"
-NO_FILE: Final = "it is no file"
+NO_FILE: Final = "it is not a file"
 
 
 class ExtensionProblem(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ def _register_of_point(point: EntryPoint) -> Callable[[ExtensionAPI], object]:
     if isinstance(found, ModuleType):
         return _register_in(found)
     if not callable(found):
-        raise RegistrationError(f"{point.module}:{point.attribute} is no function `register(newel)`")
+        raise RegistrationError(f"{point.module}:{point.attribute} is not a function `register(newel)`")
     return found
 
 

@@ -29,7 +29,7 @@ def read_changes(
             repository.check(ref.commit)
             tree = repository.entry(ref.commit, "work")
             if tree is None:
-                raise SnapshotError(f"{ref.words} is no snapshot of a job: it lacks the project.")
+                raise SnapshotError(f"{ref.words} is not a snapshot of a job: it lacks the project.")
             trees.append({file.path: file for file in repository.files_in(tree)})
         return _compare(repository, *trees)
     finally:

@@ -314,7 +314,9 @@ def restore_clone(repository: SnapshotRepository, tree: str, work: Path) -> None
     for name, (_, data) in zip(files, repository.read_all(files.values()), strict=True):
         inside = name.replace(":", "/")
         if not is_state_file(inside):
-            raise SnapshotError(f"The snapshot has a file that is no state of a repository: {inside!r}.")
+            raise SnapshotError(
+                f"The snapshot has a file that is not part of a repository's state: {inside!r}."
+            )
         LocalGit().write_file(str(work / ".git" / inside), data)
 
 

@@ -127,7 +127,7 @@ def _outcome_of(result: TrialResult) -> JobOutcome:
 def _unpack(folder: Path, job: EvalTrialJob) -> Task:
     """Write the task to the folder of its trial. Blocks. Raises ``NewelError``."""
     if not is_name(job.task):
-        raise TaskError(f"{job.task[:100]!r} is no name of a task.")
+        raise TaskError(f"{job.task[:100]!r} is not the name of a task.")
     remove(folder)  # of a worker that was killed
     unpack_task(job.files, folder / job.task)
     task = load_task(folder / job.task)

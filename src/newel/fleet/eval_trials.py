@@ -136,7 +136,7 @@ class FleetTrials:
         if not isinstance(end, TrialEnd):
             raise UnusableResult("There is no result.")
         if not 0 <= end.pieces <= min(job.seq - 1, MOST_PACKED // PIECE + 1):
-            raise UnusableResult("Its files are too many.")
+            raise UnusableResult("It has too many files.")
         packed = bytearray()
         seq = job.seq - 1 - end.pieces
         while seq < job.seq - 1:

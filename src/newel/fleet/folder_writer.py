@@ -44,7 +44,7 @@ def _check_path(path: bytes) -> None:
     for part in path.split(b"/"):
         if part in {b"", b".", b".."} or part.lower() == b".git" or b"\0" in part:
             raise SnapshotError(
-                f"The snapshot has a file at {path!r}, which is no place in a job's folder. It was changed by hand; nothing is restored."
+                f"The snapshot has a file at {path!r}, which is not a path inside a job's folder. It was changed by hand; nothing is restored."
             )
 
 

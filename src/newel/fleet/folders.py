@@ -190,7 +190,7 @@ def _check_repo(url: str, *, allow_local: bool) -> None:
         is_local = allowed_protocol(url) == "file" or url.lower().startswith("file:")
     except SnapshotError as error:
         raise ImpossibleJob(
-            f"{url[:200]!r} is no address of a repository that a worker clones. Give an https:// or ssh:// address."
+            f"{url[:200]!r} is not the address of a repository that a worker clones. Give an https:// or ssh:// address."
         ) from error
     if is_local and not allow_local:
         raise ImpossibleJob(

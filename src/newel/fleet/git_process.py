@@ -140,12 +140,12 @@ def allowed_protocol(url: str) -> str:
     """The protocol of an address of a repository. Raises ``SnapshotError`` for one that would run a command."""
     scheme, found, _ = url.partition("://")
     if url.startswith("-") or "::" in url.partition("/")[0] or "\n" in url:
-        raise SnapshotError(f"{url!r} is no address of a repository. Use a path, https:// or ssh://.")
+        raise SnapshotError(f"{url!r} is not the address of a repository. Use a path, https:// or ssh://.")
     if found:
         if scheme in {"file", "https", "http", "ssh", "git"}:
             return scheme
         raise SnapshotError(
-            f"{scheme}:// is no protocol of a repository here. Use a path, https:// or ssh://."
+            f"{scheme}:// is not a protocol of a repository here. Use a path, https:// or ssh://."
         )
     head, colon, _ = url.partition(":")
     return "ssh" if colon and "/" not in head else "file"

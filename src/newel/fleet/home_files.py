@@ -130,7 +130,7 @@ def restore_home(
             parts[-1] = parts[-1].removesuffix(_PIECES.decode())
         if parts[0] not in PARTS or not {"", ".", ".."}.isdisjoint(parts):
             raise SnapshotError(
-                f"The snapshot has a file that is no part of a job's record: {os.fsdecode(file.path)[:200]!r}. It was changed by hand; "
+                f"The snapshot has a file that does not belong to a job's record: {os.fsdecode(file.path)[:200]!r}. It was changed by hand; "
                 "nothing is restored."
             )
         if len(parts) > 1:

@@ -47,7 +47,7 @@ def check_session(job: FleetJob) -> None:
     """Raises ``ImpossibleJob`` unless the file of its conversation can be named by the session: a path would lead to another place."""
     if not is_job_id(job.session):
         raise ImpossibleJob(
-            f"{job.session[:200]!r} is no id of a session: use letters, digits, - and _, 100 at most. Submit the job again with another one."
+            f"{job.session[:200]!r} is not a session ID: use at most 100 letters, digits, - and _. Submit the job again with another one."
         )
 
 

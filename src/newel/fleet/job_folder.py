@@ -342,7 +342,7 @@ class JobFolder:
             ) from error
         tree, of_home, of_manifest = names["work"], names["home"], names["manifest"]
         if tree is None or of_home is None or of_manifest is None:
-            raise SnapshotError(f"{ref.words} is no snapshot of a job: it lacks work, home or manifest.")
+            raise SnapshotError(f"{ref.words} is not a snapshot of a job: it lacks work, home or manifest.")
         try:
             manifest = _read_manifest(repository.read(of_manifest), ref)
             files = write_folder(repository, tree, manifest.modes, work)

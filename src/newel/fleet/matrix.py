@@ -51,7 +51,7 @@ def load_matrix(file: Path) -> list[Row]:
     reader = readers.get(file.suffix.lower())
     if reader is None:
         raise UsageError(
-            f"The matrix {file} is none of .csv, .json and .toml. Give its name the ending of its format."
+            f"The matrix {file} is not a .csv, .json or .toml file. Give it the extension of its format."
         )
     try:
         rows = reader(text)

@@ -90,7 +90,7 @@ def _parse(text: str, *, is_cut: bool) -> tuple[_Output | None, str]:
     except msgspec.ValidationError as error:
         return None, f"its JSON is invalid: {error}"
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
-        return None, f"its output begins like JSON and is none: {error}"
+        return None, f"its output looks like JSON but is not valid: {error}"
 
 
 def _from_output(output: _Output) -> HookReply:

@@ -62,7 +62,7 @@ async def run_hook(hook: Hook, given: Mapping[str, Any], *, project: str, folder
     child.end_input()
     ending = await wait_for_exit(child, TimeLimit(hook.limit))
     if ending.timed_out:
-        return HookReply(problem=f"it had not ended after {hook.limit:g} s, and was stopped")
+        return HookReply(problem=f"it did not finish within {hook.limit:g} s and was stopped")
     return read_reply(
         hook.event,
         exit_code=ending.exit_code,

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 TOO_LONG_S: Final = 1.0
 """In which no key is read, and nothing else goes on."""
-HELD_UP: Final = "held up all of Newel for {seconds:.1f} s. Leave out `async`, so that it runs in a thread, or await what takes long"
+HELD_UP: Final = "blocked all of Newel for {seconds:.1f} s. Leave out `async`, so that it runs in a thread, or await what takes long"
 
 
 async def call_function(function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:

@@ -79,7 +79,7 @@ def is_job_id(text: str) -> bool:
 
 def not_a_job_id(text: str) -> str:
     """Words for a message about what is no id of a job. They have no control characters, whatever it is."""
-    return f"{text[:200]!r} is no id of a job: use letters, digits, - and _, 100 at most."
+    return f"{text[:200]!r} is not a job ID: use at most 100 letters, digits, - and _."
 
 
 class JobOutcome(Wire, frozen=True, kw_only=True):

@@ -160,8 +160,8 @@ def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str
             other = servers.setdefault(server.name, server)
             if other is not server and not _same(other, server):
                 problems.append(
-                    f"{path}: a server named '{server.name}' is in {other.origin} too, which counts. "
-                    "Give this one another name."
+                    f"{path}: a server named '{server.name}' is in {other.origin} too, which takes precedence. "
+                    "Rename this one."
                 )
     return list(servers.values()), problems
 
@@ -200,7 +200,7 @@ def _value(match: re.Match[str], values: Mapping[str, str], server: ServerConfig
     name, default = match[1], match[2]
     if name.startswith("input:"):
         raise ConfigError(
-            f"{server.origin} asks for ${{{name}}}, and Newel has no inputs. Use a variable: ${{NAME}}."
+            f"{server.origin} asks for ${{{name}}}, but Newel does not support inputs. Use a variable: ${{NAME}}."
         )
     value = values.get(name) or default  # as in a shell, the default also replaces an empty value
     if value is None:
@@ -229,7 +229,9 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
         has = ", and not both" if entry.url is not None else f"; it has only {keys[:80]}" if keys else ""
         raise ConfigError(f"{where} needs a `command` or a `url`{has}.")
     if entry.type == "sse":
-        raise ConfigError(f"{where} has the type sse, which MCP has given up. Use the server's HTTP address.")
+        raise ConfigError(
+            f"{where} has the type sse, which MCP has deprecated. Use the server's HTTP address."
+        )
     if entry.url is not None and not re.match(r"https?://[^/]|\$\{", entry.url):
         raise ConfigError(f"{where}: a `url` begins with http:// or https://.")
     if not 0 < entry.timeout <= 86_400:
@@ -274,7 +276,7 @@ def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:
         problems.append(f"{path} has no `{key}`.")
         return []
     if len(entries) > MAX_SERVERS:
-        problems.append(f"{path} names {len(entries)} servers; the first {MAX_SERVERS} count.")
+        problems.append(f"{path} names {len(entries)} servers; only the first {MAX_SERVERS} are used.")
     servers: list[ServerConfig] = []
     for name, raw in list(entries.items())[:MAX_SERVERS]:
         try:

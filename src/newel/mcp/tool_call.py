@@ -156,7 +156,7 @@ def to_result(answer: types.CallToolResult, *, server: str, tool: str) -> ToolRe
         if len(data) <= MAX_STRUCTURED:
             details["structured"] = answer.structured_content
     return ToolResult(
-        output=content.text() or ("" if content.images else "(The tool answered with nothing.)"),
+        output=content.text() or ("" if content.images else "(The tool returned nothing.)"),
         details=details,
         images=content.images,
         is_error=bool(answer.is_error),

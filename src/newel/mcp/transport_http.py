@@ -81,7 +81,7 @@ def limit_body(response: httpx2.Response) -> httpx2.AsyncByteStream:
     class BoundedStream(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             if packed:
-                raise TooLong("it is packed, which was not asked for")
+                raise TooLong("it is compressed, although Newel did not ask for that")
             size = 0
             async for chunk in whole:
                 size += len(chunk)

@@ -38,5 +38,5 @@ def describe_added(rules: Sequence[str]) -> str:
 
 def describe_revoked(rules: Sequence[str]) -> str:
     if not rules:
-        return "Nothing of this name is kept for this project. `newel permissions` lists what is; the rest is in your config.toml."
+        return "No answer with this name is kept for this project. `newel permissions` lists those that are; other rules are in your config.toml."
     return f"Revoked: {', '.join(map(escape_line, rules))}. Newel asks again."

@@ -61,9 +61,9 @@ def describe_hunk(review: FileReview, position: HunkPosition, title: str) -> str
         parts += [*_quoted("The proposal:", here), *_quoted("The lines that it replaces on disk:", old)]
     else:
         parts = [
-            f"This is about one proposed change of {review.path} that does not stand there now.",
+            f"This is about one proposed change of {review.path} that is no longer in the file.",
             *_quoted("The proposal that was not taken:", hunk.top.lines),
-            *_quoted(f"The file has there, from line {first}:", here),
+            *_quoted(f"The file now has, from line {first}:", here),
         ]
     if title:
         parts.append(f"It was proposed for: {title}")

@@ -100,7 +100,7 @@ def unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object with these members. Raises ``ValueError`` for one that stands twice."""
     fields = dict(members)
     if len(fields) < len(members):
-        raise ValueError("a member stands twice")
+        raise ValueError("a key occurs twice")
     return fields
 
 

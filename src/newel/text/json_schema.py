@@ -76,7 +76,7 @@ def load_schema(path: Path) -> AnswerSchema:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--schema: {path} is not JSON: {error}.") from error
     if not isinstance(document, dict):
-        raise UsageError(f"--schema: {path} is no JSON Schema: it has to be an object.")
+        raise UsageError(f"--schema: {path} is not a JSON Schema: it must be an object.")
     return compile_schema(cast("dict[str, Any]", document), str(path))
 
 
@@ -88,7 +88,7 @@ def compile_schema(document: dict[str, Any], name: str) -> AnswerSchema:
     except SchemaError as error:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path)
         raise UsageError(
-            f"--schema: {name} is no valid JSON Schema: ${place}: {one_line(error.message)}."
+            f"--schema: {name} is not a valid JSON Schema: ${place}: {one_line(error.message)}."
         ) from error
     except RecursionError:
         raise UsageError(f"--schema: {name} is nested too deeply.") from None
@@ -141,7 +141,7 @@ def _without_fence(text: str) -> str:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _finite(text: str) -> float:

@@ -189,7 +189,7 @@ def _put(table: dict[str, Any], path: tuple[str, ...], value: object) -> None:
     for part in path[:-1]:
         inner = table.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise TomlEditError(f"{join_name(path)} is no setting: {join_name([part])} is a value.")
+            raise TomlEditError(f"{join_name(path)} is not a setting: {join_name([part])} is a value.")
         table = cast("dict[str, Any]", inner)
     table[path[-1]] = value
 

@@ -34,7 +34,9 @@ REDIRECTED: Final = (
     "{url} redirects to another server. Nothing was fetched from there. If you need it, fetch {to}"
 )
 
-_NO_TEXT: Final = "{url} is {kind} ({size:,} bytes), and no text. web_fetch reads pages, plain text, Markdown, JSON and XML."
+_NO_TEXT: Final = (
+    "{url} is {kind} ({size:,} bytes), not text. web_fetch reads pages, plain text, Markdown, JSON and XML."
+)
 
 
 _OF_OTHERS: Final = frozenset({"prompt", "format", "timeout", "max_length", "raw", "headers", "method"})
@@ -124,7 +126,7 @@ def _parse(url: str) -> WebAddress:
     try:
         return parse_web_address(url)
     except ValueError as error:
-        raise InvalidArguments(f"{NAME}: `url` is no address of a page: {error}.") from error
+        raise InvalidArguments(f"{NAME}: `url` is not the address of a page: {error}.") from error
 
 
 def _read(page: WebPage) -> _PageText:

@@ -80,8 +80,8 @@ def test_a_later_version_is_answered_with_ours(wire: Wire) -> None:
     ("line", "code", "words"),
     [
         (b"{not json", -32700, "not JSON"),
-        (b"[1, 2]", -32600, "no JSON-RPC message"),
-        (b'{"jsonrpc": "2.0", "id": 5, "method": 7}', -32600, "no JSON-RPC message"),
+        (b"[1, 2]", -32600, "not a JSON-RPC message"),
+        (b'{"jsonrpc": "2.0", "id": 5, "method": 7}', -32600, "not a JSON-RPC message"),
         (b'{"jsonrpc": "2.0", "id": 5, "method": "session/fly"}', -32601, "session/fly"),
         (b'{"jsonrpc": "2.0", "id": 5, "method": "session/new", "params": {}}', -32602, "cwd"),
         (

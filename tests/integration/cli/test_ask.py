@@ -174,14 +174,14 @@ def test_a_server_that_is_not_there_is_an_error_of_newel(with_model: Make) -> No
             {"approve": "everything"},
             "approve: invalid value 'everything'; valid values are auto, ask, review, plan, read-only",
         ),
-        ({"model": 5}, "model: expected a text, got a whole number"),
+        ({"model": 5}, "model: expected a string, got a whole number"),
         (
             {"tools": [print]},
             "tools: <built-in function print> is not a tool; derive yours from `newel.TypedTool`",
         ),
         ({"max_turns": 0}, "max_turns is 0"),
         ({"max_cost": float("nan")}, "max_cost is nan"),
-        ({"continue_": True, "ephemeral": True}, "exclude each other"),
+        ({"continue_": True, "ephemeral": True}, "cannot be combined"),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_runs(with_model: Make, options: Any, message: str) -> None:

@@ -126,7 +126,7 @@ def test_its_skill_is_read_and_its_script_runs(with_model: Make) -> None:
     write(folder / "SKILL.md", SKILL)
     write(folder / "reference.md", "name, date")
     write(folder / "scripts/fields.py", "import sys\nprint('fields of', sys.argv[1])\n")
-    assert newel("skills", "check").stdout == "1 checked, nothing found.\n"
+    assert newel("skills", "check").stdout == "1 checked, no problems.\n"
     assert newel("skills", "trust").returncode == 0
     done = newel("fill in the form")
     assert done.returncode == 0, done.stderr

@@ -197,7 +197,7 @@ def test_only_a_yes_accepts_a_servers_question(opened: Open, typed: str, told: s
     terminal.wait_for("n declines (Enter)")
     terminal.answer(f"{typed}\n")
     if typed == "what":
-        terminal.wait_for("what is none of these.")
+        terminal.wait_for("what is not one of these.")
         terminal.answer("\n")
     terminal.wait_for("The end.")
     assert told in results(newel)[0].lower()
@@ -224,7 +224,7 @@ def test_a_form_that_cannot_be_filled_in_is_declined_with_the_reason(opened: Ope
     terminal, newel = opened("newel", "-p", "go", tools=("puzzle",))
     terminal.wait_for("Newel cannot answer it.")
     terminal.answer("y\n")
-    terminal.wait_for("y is none of these.")
+    terminal.wait_for("y is not one of these.")
     terminal.answer("\n")
     terminal.wait_for("The end.")
     assert json.loads(results(newel)[0])["action"] == "decline"

@@ -326,8 +326,8 @@ def test_hooks_that_fail_or_hang_are_named_and_decide_nothing(with_model: Make) 
         f"The PreToolUse hook of {path}, line {line}" for line in (6, 10, 14)
     ] + [f"The PostToolUse hook of {path}, line {line}" for line in (18, 22)]
     assert f"KeyError: 'oops' ({path}, line 8)" in messages[0]
-    assert "it had not ended after 0.2 s" in messages[1]
-    assert "it had not ended after 0.2 s" in messages[2]
+    assert "it did not finish within 0.2 s" in messages[1]
+    assert "it did not finish within 0.2 s" in messages[2]
     assert "it returned dict" in messages[3]
     assert "Invalid enum value 'block' - at `$.decision`" in messages[4]
 
@@ -370,10 +370,10 @@ def test_an_async_function_that_blocks_is_named(with_model: Make) -> None:
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     of_tool, of_hook = [each for each in lines if each.get("type") == "error"]
     assert of_tool["code"] == "extension"
-    assert re.match(rf"The tool crunch of {path} held up all of Newel for 1\.\d s\. ", of_tool["message"])
+    assert re.match(rf"The tool crunch of {path} blocked all of Newel for 1\.\d s\. ", of_tool["message"])
     assert "Leave out `async`" in of_tool["message"]
     assert re.match(
-        rf"The Stop hook of {path}, line 21: it held up all of Newel for 1\.\d s\. ", of_hook["message"]
+        rf"The Stop hook of {path}, line 21: it blocked all of Newel for 1\.\d s\. ", of_hook["message"]
     )
     assert results(newel)[0] == "crunched", "the model has nothing to do with it"
 
@@ -507,7 +507,7 @@ def test_a_pipe_in_place_of_a_file_does_not_hold_up_the_start(with_model: Make) 
     os.mkfifo(path)
     done = newel("go")
     assert done.stdout == "Done.\n"
-    assert "dice.py:1: It is no file." in done.stderr
+    assert "dice.py:1: It is not a file." in done.stderr
 
 
 def test_the_list_says_what_each_adds(with_model: Make) -> None:
@@ -520,4 +520,4 @@ def test_the_list_says_what_each_adds(with_model: Make) -> None:
     assert rows["standup"]["commands"] == ["/standup"]
     assert rows["parrot"]["providers"] == ["extension:parrot"]
     assert {row["state"] for row in rows.values()} == {"loaded"}
-    assert newel("extensions", "check").stdout == "4 checked, nothing found.\n"
+    assert newel("extensions", "check").stdout == "4 checked, no problems.\n"

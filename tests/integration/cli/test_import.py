@@ -93,7 +93,7 @@ def test_a_session_of_claude_code_goes_on(with_model: Make) -> None:
     assert "line 19: the type 'from-the-future' is unknown" in done.stderr
     assert "left out: messages of subagents (1)" in done.stderr
     assert "left out: messages of Claude Code itself (2)" in done.stderr
-    assert "left out: entries of branches that were left (1)" in done.stderr
+    assert "left out: entries of abandoned branches (1)" in done.stderr
     assert source.read_bytes() == before
     newel("--session", done.stdout.split()[-1], "go on")
     sent = newel.requests[-1]["messages"][1:]
@@ -203,7 +203,7 @@ def test_a_session_of_codex_goes_on(with_model: Make) -> None:
     done = newel("import", "--last")
     assert done.returncode == 0, done.stderr
     assert "left out: messages of codex itself (2)" in done.stderr
-    assert "left out: messages that were taken back (2)" in done.stderr
+    assert "left out: messages that were undone (2)" in done.stderr
     assert "left out: items of the type 'web_search_call' (1)" in done.stderr
     assert "line 18: an entry of the type 'response_item' has an unknown form" in done.stderr
     newel("--session", done.stdout.split()[-1], "go on")

@@ -74,7 +74,11 @@ def test_a_vendors_stored_key_selects_its_server_if_nothing_else_does(newel: New
 @pytest.mark.parametrize(
     ("words", "stdin", "message"),
     [
-        (["set", "antropic"], KEY, "'antropic' is no vendor (openai, anthropic, gemini) and no address like"),
+        (
+            ["set", "antropic"],
+            KEY,
+            "'antropic' is neither a vendor (openai, anthropic, gemini) nor an address like",
+        ),
         (["set", "anthropic"], "", "This is not an API key"),
         (["set", "anthropic"], "käse", "This is not an API key"),
         (["set", "http://"], KEY, "'http://' is not a valid base URL"),

@@ -70,7 +70,7 @@ def test_the_models_are_listed_without_a_server(newel: Newel) -> None:
         (["pull", "../../x"], 2, "no model '../../x'"),
         (["pull", "model.gguf"], 2, "--file model.gguf"),
         (["pull", "--file", "none.gguf"], 1, "There is no model file"),
-        (["pull", "--file", "page.gguf"], 1, "is no GGUF file"),
+        (["pull", "--file", "page.gguf"], 1, "is not a GGUF file"),
         (["pull", "--file", "page.gguf", "../x"], 2, "is not a model's name"),
         (["pull", "--verify"], 2, "--verify needs the NAME"),
         (["remove", "none"], 1, "There is no pulled model 'none'"),

@@ -58,7 +58,7 @@ def test_an_entry_is_added_as_json(with_model: Make) -> None:
     [
         (["get", "docs"], "`newel mcp list` shows the servers"),
         (["add", "--scope", "local", "x", URL], "is for you in every folder"),
-        (["add", "--transport", "sse", "x", URL], "MCP has given SSE up"),
+        (["add", "--transport", "sse", "x", URL], "MCP has deprecated SSE"),
         (["add", "--transport", "http", "x", "uvx"], "uvx is a command: use --transport stdio"),
     ],
     ids=["get", "local", "sse", "a-command-by-http"],

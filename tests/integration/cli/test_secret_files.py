@@ -86,8 +86,8 @@ def test_a_tool_of_the_model_does_not_read_the_file(with_model: Make) -> None:
     ("content", "said"),
     [
         (None, "cannot be read: No such file or directory. Mount the secret there, or correct"),
-        (b"\n", "has no text. Write the secret into it."),
-        (b"\xff\xfe", "is no text in UTF-8."),
+        (b"\n", "is empty. Write the secret into it."),
+        (b"\xff\xfe", "is not UTF-8 text."),
     ],
     ids=["missing", "empty", "binary"],
 )

@@ -154,7 +154,7 @@ def test_this_machine_is_not_reached(with_model: Make, site: Site, url: str) -> 
     allow(newel, "web_fetch", "web_fetch(*.example.org)", f"web_fetch(localhost.example:{site.port})")
     newel("--sandbox", "off", "--approve", "auto", "go")
     (text,) = results(newel)
-    assert "was not reached" in text or "is no address of a page" in text
+    assert "was not reached" in text or "is not the address of a page" in text
     assert site.requests == []
 
 

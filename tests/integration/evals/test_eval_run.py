@@ -83,7 +83,7 @@ def test_what_an_agent_gets_done_is_checked_and_counted(suite: Suite, with_model
     assert (good["task"], good["end"], good["metrics"]["tool_calls"]) == ("good", "done", 1)
     assert good["metrics"]["requests"] == 2
     assert (bad["task"], bad["passed"], bad["answer"]) == ("bad", False, "All is well.")
-    assert bad["checks"][0]["problem"] == "it has another content: other"
+    assert bad["checks"][0]["problem"] == "its content differs: other"
     assert "bad.1" in newel("eval", "show", "--failed").stdout
     assert list(newel.project.iterdir()) == []
 
@@ -262,7 +262,7 @@ def test_a_task_that_was_changed_meanwhile_is_not_mixed_with_its_former_self(
     (run_folder,) = (newel.home / ".newel" / "evals").iterdir()
     done = newel("eval", "run", "--resume", run_folder.name)
     assert done.returncode == 2
-    assert "The task good is not as it was when the run began" in done.stderr
+    assert "The task good has changed since the run started" in done.stderr
 
 
 def test_another_agent_is_measured_with_the_same_tasks(suite: Suite, with_model: WithModel) -> None:

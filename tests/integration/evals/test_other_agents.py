@@ -124,7 +124,10 @@ def test_a_run_of_another_agent_goes_on_with_the_same_server_only(
             ["--agent", "codex"],
             "codex is not installed: there is no program `codex`. Install it: `npm install -g @openai/codex`",
         ),
-        (["--agent", "true"], "`true` is no agent that Newel can start: pi, codex, mini-swe-agent, aider."),
+        (
+            ["--agent", "true"],
+            "`true` is not an agent that Newel can start: pi, codex, mini-swe-agent, aider.",
+        ),
         (["--agent", "pi", "--agent-mode", "local"], "--agent-mode is for Newel itself"),
         (["--agent", "pi", "-m", "m", "--base-url", "llamacpp:/m.gguf"], "other agents need a server"),
         (["--agent", "pi", "--replay"], "--replay is for Newel itself"),

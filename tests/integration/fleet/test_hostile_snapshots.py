@@ -179,7 +179,7 @@ def test_a_file_that_is_no_state_of_a_repository_is_refused(
     job: JobFolder, store: GitStore, tmp_path: Path, path: str
 ) -> None:
     said = refusal(tmp_path, job, store, forged(job, path, b"evil"))
-    assert "no state of a repository" in said
+    assert "not part of a repository's state" in said
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_record_that_leads_out_of_the_home_is_refused(
     job: JobFolder, store: GitStore, tmp_path: Path, path: str
 ) -> None:
     said = refusal(tmp_path, job, store, forged(job, path, b"evil"))
-    assert "no part of a job's record" in said
+    assert "does not belong to a job's record" in said
 
 
 def test_a_ref_that_no_machine_can_restore_stays_behind_and_is_named(

@@ -399,9 +399,9 @@ def test_a_failed_restore_leaves_what_is_here(job: JobFolder, tmp_path: Path) ->
             "cannot be cloned for job job-1 .*does not appear to be a git repository.* Check the address",
         ),
         ("{tmp}/empty.txt", "cannot be cloned"),
-        ("ext::touch {tmp}/ran", "is no address of a repository"),
-        ("-u./evil", "is no address of a repository"),
-        ("foo://x/y", "is no protocol"),
+        ("ext::touch {tmp}/ran", "is not the address of a repository"),
+        ("-u./evil", "is not the address of a repository"),
+        ("foo://x/y", "is not a protocol"),
     ],
 )
 def test_a_repository_that_cannot_be_cloned_is_named(tmp_path: Path, url: str, words: str) -> None:
@@ -433,7 +433,7 @@ def test_a_snapshot_that_leads_out_of_the_folder_is_refused(
     ref = stored(job, 1, store)
     evil = _with_path(job, ref.commit, path)
     evil_ref = store.put(2, evil, job.repository)
-    with pytest.raises(SnapshotError, match="no place in a job's folder"):
+    with pytest.raises(SnapshotError, match="not a path inside a job's folder"):
         moved(tmp_path, evil_ref, store)
     assert not (tmp_path / "on another machine" / "job-1" / "out").exists()
 

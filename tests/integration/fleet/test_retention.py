@@ -200,7 +200,7 @@ def test_a_job_whose_name_begins_as_that_of_another_one_is_left_alone(
     store.remove(["job-1"])
     assert names_in(tmp_path) == ["job-12/1"]
     for name in ("", "*", "../x", "job-12/1"):
-        with pytest.raises(SnapshotError, match="is no id of a job"):
+        with pytest.raises(SnapshotError, match="is not a job ID"):
             store.remove([name])
 
 
@@ -396,4 +396,4 @@ def test_a_user_deletes_a_fleet_that_has_ended(make_fleet: Callable[..., FleetOf
     assert "Deleted 0 jobs." in fleet("fleet", "prune", "--older-than", "1h", "--yes").stdout
     assert "Deleted 1 job." in fleet("fleet", "delete", running["fleet"], "--yes").stdout
     assert git(store, "for-each-ref") == b""
-    assert "No jobs were submitted" in fleet("fleet", "status").stdout
+    assert "No jobs have been submitted" in fleet("fleet", "status").stdout

@@ -155,7 +155,7 @@ def test_stopping_a_scan_before_a_command_runs_nothing(
         terminal.answer("y\r")
         terminal.wait_for("running on")
         terminal.send("\x1b")
-        terminal.wait_for("did not run to its end")
+        terminal.wait_for("did not finish")
         terminal.send("/clear\r")
         terminal.wait_for("phi3 · up")
     assert contents(folder) == {"a.txt": "one\n", "gone.txt": "one\n"}

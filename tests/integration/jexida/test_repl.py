@@ -103,7 +103,7 @@ def test_output_is_shown_while_the_command_runs_and_escape_stops_it(
     terminal.wait_for("│ begun ")
     assert "Esc stops" in terminal.screen.text
     terminal.send(ESCAPE)
-    terminal.wait_for("did not run to its end")
+    terminal.wait_for("did not finish")
     terminal.wait_for(lambda: gone(int((tmp_path / "project" / "pid").read_text())))
     terminal.send("still there?\r")
     terminal.wait_for("You said: still there?")
@@ -232,7 +232,7 @@ def test_ctrl_c_stops_then_leaves_and_ctrl_d_leaves(open_terminal: Open) -> None
     terminal.send("/cmd echo begun; sleep 60\r")
     terminal.wait_for("│ begun ")
     terminal.send(INTERRUPT)
-    terminal.wait_for("did not run to its end")
+    terminal.wait_for("did not finish")
     terminal.send(INTERRUPT)
     assert terminal.end() == 0
     other = open_terminal()

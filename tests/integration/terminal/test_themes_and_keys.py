@@ -89,7 +89,7 @@ def test_a_theme_with_mistakes_is_named_and_shown_as_far_as_it_goes(
     terminal.wait_for("There is no theme bda. Did you mean bad?")
     terminal.send("/theme bad\r")
     terminal.wait_for("bad.toml, line 1: acent: unknown role (did you mean `accent`?). It is ignored.")
-    terminal.wait_for("bad.toml, line 2: error: `purpel` is no colour; write")
+    terminal.wait_for("bad.toml, line 2: error: `purpel` is not a colour; write")
     terminal.send("on\r")
     terminal.wait_for("You said: on")
 

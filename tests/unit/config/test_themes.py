@@ -145,9 +145,9 @@ def problems(home: Path, name: str) -> str:
     [
         ('\nacent = "red"', "own.toml, line 2: acent: unknown role (did you mean `accent`?). It is ignored."),
         ('[diff]\nadedd = "red"', "own.toml, line 2: diff.adedd: unknown role (did you mean `diff.added`?)"),
-        ('accent = "grene"', "own.toml, line 1: accent: `grene` is no colour (did you mean `green`?)"),
-        ('accent = "#ff88"', "accent: `#ff88` is no colour; write #rrggbb, 0 to 255, or a name"),
-        ("accent = 256", "`256` is no colour"),
+        ('accent = "grene"', "own.toml, line 1: accent: `grene` is not a colour (did you mean `green`?)"),
+        ('accent = "#ff88"', "accent: `#ff88` is not a colour; write #rrggbb, 0 to 255, or a name"),
+        ("accent = 256", "`256` is not a colour"),
         ('accent = "red blue"', "`blue` is a second colour; a background follows the word `on`"),
         ('accent = "red on"', "a colour is missing after `on`"),
         ("accent = true", "accent: it must be a style such as `bold #ff8800`"),

@@ -58,7 +58,7 @@ def test_fields_are_read_as_they_are_meant(source: str, fields: dict[str, object
         ("- a\n- b", 2, "list of fields"),
         ("[" * 5_000, 2, "nesting depth"),
         ("a: " + "x" * MAX_CHARACTERS, 1, "32,000 characters"),
-        ("a: 2026-99-99", 1, "no valid YAML"),
+        ("a: 2026-99-99", 1, "not valid YAML"),
         ("a:\n- &x [1]\n- *x", 4, "alias"),
     ],
 )

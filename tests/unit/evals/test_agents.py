@@ -104,7 +104,9 @@ def test_the_server_of_the_settings_is_asked_by_http() -> None:
 
 
 def test_a_name_that_is_no_agent_is_told_with_those_that_are() -> None:
-    with pytest.raises(UsageError, match=r"`pie` is no agent that Newel can start: pi, codex, .*\{prompt\}"):
+    with pytest.raises(
+        UsageError, match=r"`pie` is not an agent that Newel can start: pi, codex, .*\{prompt\}"
+    ):
         choose_agent("pie")
     assert choose_agent("./mine {prompt}") is None
 

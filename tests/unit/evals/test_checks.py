@@ -57,7 +57,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "another content": (
         {"file": "a", "equals": "one\n"},
         "printf 'one\\r\\n' > a",
-        "it has another content: one",
+        "its content differs: one",
     ),
     "a text that must be there": ({"file": "a", "contains": "two"}, "", "it does not match `two`"),
     "a text that must not": ({"file": "a", "lacks": "on."}, "", "it has 'one'"),

@@ -77,7 +77,7 @@ def test_a_name_that_no_contract_uses_is_an_error() -> None:
         ("rows.toml", "a = 1\n", "Write `name = \\[values\\]`"),
         ("rows.toml", "a = [\n", "not valid"),
         ("rows.toml", "a = []\n", "no rows"),
-        ("rows.yaml", "a: [1]\n", "none of .csv, .json and .toml"),
+        ("rows.yaml", "a: [1]\n", "not a .csv, .json or .toml file"),
     ],
 )
 def test_a_file_that_is_no_matrix_is_explained(tmp_path: Path, name: str, text: str, message: str) -> None:

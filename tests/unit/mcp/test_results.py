@@ -98,7 +98,7 @@ def test_a_very_long_text_keeps_its_head_and_tail() -> None:
 
 
 def test_an_empty_result_is_not_a_failure() -> None:
-    assert made().output == "(The tool answered with nothing.)"
+    assert made().output == "(The tool returned nothing.)"
 
 
 def test_half_a_surrogate_pair_does_not_fail() -> None:

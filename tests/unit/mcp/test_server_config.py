@@ -73,7 +73,7 @@ def test_a_broken_file_is_one_message_and_the_other_files_count(home: Path, cwd:
         ({}, "`command` or a `url`"),
         ({"command": "x", "url": "http://y"}, "`command` or a `url`"),
         ({"url": "file:///etc/passwd"}, "http://"),
-        ({"url": "http://x/", "type": "sse"}, "given up"),
+        ({"url": "http://x/", "type": "sse"}, "deprecated"),
         ({"comand": "x"}, "needs a `command` or a `url`; it has only comand."),
         ({"command": "x", "args": "y"}, "'bad': `args`: expected a list, got a text."),
         ({"command": ["x", "y"]}, "'bad': `command`: expected a text, got a list."),
@@ -108,7 +108,7 @@ def test_a_project_cannot_take_the_name_of_a_users_server(home: Path, cwd: Path)
     write(cwd / ".mcp.json", {"git": {"command": "theirs"}})
     (server,), (problem,) = load_servers(home=home, cwd=cwd)
     assert server.command == "mine"
-    assert "another name" in problem
+    assert "Rename this one" in problem
 
 
 def test_the_same_server_in_two_files_of_a_project_is_accepted(home: Path, cwd: Path) -> None:
@@ -131,7 +131,7 @@ def test_editor_inputs_are_refused_with_a_message(home: Path, cwd: Path) -> None
     write(cwd / ".vscode" / "mcp.json", servers, key="servers", inputs=[{"id": "key"}])
     (server,), (problem,) = load_servers(home=home, cwd=cwd)
     assert "`inputs` are not supported" in problem
-    with pytest.raises(ConfigError, match="no inputs"):
+    with pytest.raises(ConfigError, match="does not support inputs"):
         expand(server, {}, cwd)
 
 

@@ -149,7 +149,9 @@ class GeminiAccumulator:
         if reason in BROKEN:
             raise GarbledAnswer(f"Gemini garbled its answer ({reason}). {detail}".rstrip())
         if reason == UNSIGNED:
-            raise RequestRejected(f"Gemini misses a thought signature. {detail}".rstrip(), status=400)
+            raise RequestRejected(
+                f"Gemini did not get back a thought signature that it had sent. {detail}".rstrip(), status=400
+            )
         self._finish = reason
         if reason != STOP and reason not in LENGTHS:
             cause = BLOCKED.get(reason, "it gave no other reason")

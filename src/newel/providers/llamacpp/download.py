@@ -135,7 +135,7 @@ class Download:
                 raise self._refusal(response)
             start = self._start_of(response, have)
             if start < have:
-                self._on_notice("The server does not send parts of files, so the download begins anew.")
+                self._on_notice("The server does not send parts of files, so the download starts over.")
                 os.ftruncate(descriptor, start)
             await self._append(descriptor, start, response)
 
@@ -241,8 +241,8 @@ class Download:
         free = shutil.disk_usage(self._store.folder).free
         if free < needed:
             raise ConfigError(
-                f"{self._model.name} needs {format_size(needed)} more on the disk of {self._store.folder}, where "
-                f"{format_size(free)} are free. Delete something, or set NEWEL_HOME to a folder on another disk."
+                f"{self._model.name} needs {format_size(needed)} more space on the disk of {self._store.folder}, where "
+                f"{format_size(free)} is free. Delete something, or set NEWEL_HOME to a folder on another disk."
             )
 
     def _disk_error(self, error: OSError) -> ConfigError:

@@ -108,8 +108,8 @@ def read_header(path: Path) -> GgufHeader:
         size = file.seek(0, 2)
         file.seek(0)
         reader = _HeaderReader(file, size)
-        if reader.take(len(MAGIC), "is no GGUF file: it is too short") != MAGIC:
-            raise GgufError("is no GGUF file: it does not begin with 'GGUF'")
+        if reader.take(len(MAGIC), "is not a GGUF file: it is too short") != MAGIC:
+            raise GgufError("is not a GGUF file: it does not begin with 'GGUF'")
         version = reader.number("<I")
         if version not in VERSIONS:
             raise GgufError(f"has the GGUF version {version}, which Newel does not know")

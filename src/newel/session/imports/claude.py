@@ -139,7 +139,7 @@ class _Conversation:
             each for each in talk if id(each.entry) in chosen or calls.intersection(_result_ids(each.entry))
         ]
         for _ in range(len(talk) - len(self.entries)):
-            left_out.add("entries of branches that were left")
+            left_out.add("entries of abandoned branches")
         self._blocks: dict[str, list[Entry]] = {}
         for _, entry in self.entries:
             if answer := _answer_id(entry):
@@ -191,7 +191,7 @@ class _Conversation:
             number, entry = found[place]
             before = text_of(entry, "parentUuid") or text_of(entry, "logicalParentUuid")
             if before and before not in places:
-                self._damage.add(f"line {number:,}: the entry that it continues is lost")
+                self._damage.add(f"line {number:,}: the entry that it continues is missing")
                 earlier = (text_of(found[each].entry, "uuid") for each in range(place - 1, -1, -1))
                 before = next((each for each in earlier if each in places and each not in ids), "")
             at = before

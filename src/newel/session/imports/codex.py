@@ -251,7 +251,7 @@ class _Rollout:
         if turns > 0 and prompts:
             start = prompts[-min(turns, len(prompts))]
             for _ in self._messages[start:]:
-                self._left_out.add("messages that were taken back")
+                self._left_out.add("messages that were undone")
             del self._messages[start:]
 
 

@@ -34,7 +34,7 @@ from newel.text.sanitize import plain_line
 
 _OWN = frozenset({"type", "id", "parentId", "timestamp"})
 _THINKING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_text"})
-_BRANCH = "A summary of a branch of this conversation that was left:"
+_BRANCH = "A summary of an abandoned branch of this conversation:"
 _COMPACTED = "Summary of the conversation so far:"
 
 
@@ -106,7 +106,9 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
             continue
         parent = text_of(entry, "parentId") or None
         if parent is not None and history.get(parent) is None:
-            damage.add(f"entry {plain_line(entry_id)}: the entry that it continues is lost; it begins anew")
+            damage.add(
+                f"entry {plain_line(entry_id)}: the entry that it continues is missing, so it starts a new branch"
+            )
             parent = None
         if parent != leaf:
             yield BranchLine(parent)

@@ -227,7 +227,7 @@ class PanelRenderer(LiveRenderer):
         elif not output.has_printed:
             self._above += self._style.lines("(no output)", width, "dim")
         if code is None:
-            self._above += self._style.bottom("did not run to its end", width, "warn")
+            self._above += self._style.bottom("did not finish", width, "warn")
         else:
             note = f"exit code {code} · {format_duration(milliseconds)}"
             self._above += self._style.bottom(note, width, "bad" if code else "good")

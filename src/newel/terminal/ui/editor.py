@@ -26,7 +26,7 @@ def editor_command() -> list[str]:
         try:
             command = shlex.split(value)
         except ValueError as error:
-            raise UsageError(f"${name} is no command ({error}): {one_line(value, 80)}") from error
+            raise UsageError(f"${name} is not a valid command ({error}): {one_line(value, 80)}") from error
         if shutil.which(command[0], path=own_path()) is None:
             raise UsageError(
                 f"The editor {one_line(command[0], 80)} of ${name} was not found. Set ${name} to one that is installed."

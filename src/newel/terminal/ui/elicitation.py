@@ -61,7 +61,7 @@ async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
         letter = "y" if typed == "yes" else typed
         if letter in offers:
             return letter
-        about = f"{escape_line(typed, 40)} is none of these."
+        about = f"{escape_line(typed, 40)} is not one of these."
 
 
 # -- a page to visit ----------------------------------------------------------------------------------

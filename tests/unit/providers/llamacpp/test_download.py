@@ -128,7 +128,7 @@ async def test_a_server_that_sends_only_whole_files_begins_anew(puller: Puller, 
     mirror.ranges = False
     puller.begin(b"x" * HALF)
     assert await puller.run() == DATA
-    assert "begins anew" in puller.notices[0]
+    assert "starts over" in puller.notices[0]
 
 
 async def test_a_download_that_begins_anew_keeps_nothing_of_the_earlier_one(
@@ -253,7 +253,7 @@ async def test_a_disk_without_space_is_reported_before_the_download(
 ) -> None:
     puller = Puller(tmp_path, mirror, size=10**18)
     error = await puller.failure()
-    assert "needs 1000000000.0 GB more on the disk" in str(error)
+    assert "needs 1000000000.0 GB more space on the disk" in str(error)
     assert mirror.requests == []
 
 

@@ -43,7 +43,7 @@ def test_each_problem_of_a_file_is_named_with_the_remedy(tmp_path: Path) -> None
     assert "There is no model file" in refusal(tmp_path / "none.gguf")
     assert "is a folder" in refusal(tmp_path)
     (tmp_path / "page.gguf").write_text("<html>Not found</html>")
-    assert "is no GGUF file" in refusal(tmp_path / "page.gguf")
+    assert "is not a GGUF file" in refusal(tmp_path / "page.gguf")
     assert "Download" in refusal(tmp_path / "page.gguf")
     (tmp_path / "cut.gguf").write_bytes(gguf()[:-1])
     assert "is incomplete" in refusal(tmp_path / "cut.gguf")

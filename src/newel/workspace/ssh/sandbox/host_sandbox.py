@@ -222,7 +222,7 @@ class HostSandbox:
         )
         *failures, last = done.stdout.splitlines() or [""]
         if last != "tested":
-            return ["the self-test did not come to its end"]
+            return ["the self-test did not finish"]
         return list(dict.fromkeys(failures))
 
     async def _ready(self) -> _RunningSandbox:
