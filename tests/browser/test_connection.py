@@ -151,7 +151,7 @@ def test_a_page_closed_offline_loses_nothing_although_another_window_went_on(
         page = bench.page(context)
     open_file(bench, page)
     expect(summary(page)).to_contain_text("1 accepted, unsaved")
-    expect(trouble(page)).to_contain_text("A hunk at line 5 was not decided: it is rejected by now.")
+    expect(trouble(page)).to_contain_text("A hunk at line 5 was not decided: it is already rejected.")
     wanted = (
         NOTES.replace("# Notes", "# NOTES")
         .replace("first", "first, there")

@@ -76,7 +76,7 @@ def test_a_stranger_on_the_port_gets_neither_a_secret_nor_what_the_user_writes(
             box = page.get_by_role("textbox", name="Address")
             box.fill(bench.url)
             box.press("Enter")
-            expect(page.get_by_role("alert")).to_contain_text("This address belongs to another start")
+            expect(page.get_by_role("alert")).to_contain_text("This address is no longer valid")
         else:
             page.wait_for_timeout(4_000)
         heard = stranger.words

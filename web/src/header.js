@@ -9,7 +9,7 @@ import { nextTheme, theme } from "./theme.js";
 const SANDBOX = {
   workspace: "Commands change the project only",
   "read-only": "Commands change nothing",
-  partial: "Commands change the project only, its settings of git and editors too; this machine can hold no more",
+  partial: "Commands change the project only, its git and editor settings included; this machine cannot restrict them further",
   off: "Commands can change whatever you can",
 };
 

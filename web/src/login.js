@@ -20,7 +20,7 @@ export function showDenied() {
     }
     try {
       if (await useToken(token)) location.reload();
-      else refuse("This address belongs to another start of Newel.");
+      else refuse("This address is no longer valid. Use the one that Newel printed at its latest start.");
     } catch {
       refuse("Cannot reach Newel. Is it still running?");
     }

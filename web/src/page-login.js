@@ -61,7 +61,7 @@ async function prove(candidate, outer) {
     const headers = { "Content-Type": "application/json", [HEADER]: mine };
     const answer = await fetch(PATH, { method: "POST", headers, body: JSON.stringify({ challenge }), signal });
     if (answer.ok) {
-      if ((await answer.json()).proof !== hmac(candidate, `server ${nonce} ${challenge}`)) throw new Error("This is not our server.");
+      if ((await answer.json()).proof !== hmac(candidate, `server ${nonce} ${challenge}`)) throw new Error("The server does not know the token.");
       proof = mine;
       return true;
     }
@@ -91,4 +91,4 @@ export async function request(path, init = {}) {
   }
 }
 
-const DENIED = "Newel does not accept this page any more. Reload it, and sign in with the address that Newel printed.";
+const DENIED = "Newel no longer accepts this page. Reload it, and sign in with the address that Newel printed.";

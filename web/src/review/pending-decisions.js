@@ -173,7 +173,7 @@ export class PendingDecisions {
       else if (!hunk) this.#drop(path, decision, "it no longer exists");
       else if (made.has(decision.id)) decision.hashText = fingerprintOf(hunk); // decided again meanwhile
       else if ((decision.hashText ??= fingerprintOf(hunk)) !== fingerprintOf(hunk)) this.#drop(path, decision, "it has changed", hunk);
-      else if (hunk.state !== decision.from && !tried.includes(hunk.state)) this.#drop(path, decision, `it is ${hunk.state} by now`, hunk);
+      else if (hunk.state !== decision.from && !tried.includes(hunk.state)) this.#drop(path, decision, `it is already ${hunk.state}`, hunk);
       else if (choice === "rejected" && hunk.mine && !decision.base) this.#drop(path, decision, "it contains your lines; choose what to discard", hunk);
     }
   }

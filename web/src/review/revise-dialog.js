@@ -45,7 +45,7 @@ export async function askRevision({ path, hunk, send }) {
         h("p", { class: "dim mono" }, `${revealPath(path)} · ${formatPlace(hunk)}`),
         changesOf(hunk.patch, "The hunk"),
         h("form", { class: "revise-form", onsubmit: (event) => (event.preventDefault(), submit()) },
-          area, h("p", { class: "dim" }, "The agent proposes only these lines anew. All other decisions stand."), problem,
+          area, h("p", { class: "dim" }, "The agent proposes a new version of these lines only. All other decisions stand."), problem,
           h("div", { class: "row" }, go, h("button", { type: "button", onclick: () => close() }, "Cancel"))),
       ];
     },

@@ -47,7 +47,7 @@ export class Revisions {
     if (!job) return;
     if (isLive(job.status)) return this.started(listed); // the list was older than the job
     const words = { failed: job.error, completed: job.proposed_edits.length === 0 ? job.summary || "The agent proposed nothing new." : "" }[job.status] ?? "";
-    this.announce(words ? `No new version: ${words}` : "The agent has proposed the hunk anew.");
+    this.announce(words ? `No new version: ${words}` : "The agent proposed a new version of the hunk.");
     if (!words) return;
     const { file_path: path, hunk_id: seen } = job.revise;
     this.review.put({ answers: [...this.review.get().answers, { path, seen, words }].slice(-MAX_ANSWERS) });
