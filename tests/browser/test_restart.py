@@ -56,7 +56,9 @@ def test_a_page_whose_token_is_refused_accepts_a_new_url_and_keeps_its_state(
     box = page.get_by_role("textbox", name="Address")
     box.fill(bench.url.replace("#token=", "#token=x"))
     box.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("This address is no longer valid. Use the one that Newel printed at its latest start.")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "This address is no longer valid. Use the one that Newel printed at its latest start."
+    )
     box.fill(bench.url)
     box.press("Enter")
     expect(page.get_by_role("tab", name="notes.md")).to_have_attribute("aria-selected", "true")

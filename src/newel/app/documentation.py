@@ -17,6 +17,7 @@ REFERENCES = frozenset({"architecture", "protocol", "review-api", "rpc"})
 SUFFIX = ".md"
 
 _FENCE = re.compile(r" *(```|~~~)")
+_PARAGRAPH_END = re.compile(r"\n(?=\n|\||- )")
 _HEADING = re.compile(r"(#+) +(.+)")
 _IMAGE = re.compile(r"!\[[^]]*\]\([^)]*\)")
 _PAGE_LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])+)\]\((?![a-z]+:)([^)\s]*)\)")
@@ -93,7 +94,7 @@ def load_pages(folder: Path) -> list[DocPage]:
     """Sorted by name."""
     return [
         DocPage(path.stem, path.read_text(encoding="utf-8"))
-        for path in sorted(folder.glob(f"*{SUFFIX}"))
+        for path in sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.stem)
         if path.stem not in NOT_FOR_USERS
     ]
 
@@ -115,8 +116,9 @@ def find_sections(pages: Sequence[DocPage], words: Sequence[str]) -> list[DocSec
 
 
 def _search(sections: Sequence[DocSection], words: Sequence[str]) -> list[DocSection]:
-    """Those with all words in their heading, or else the smallest ones with all words in their text. Case does not matter. Pages come
-    before parts of pages, and both before those of a reference, whose headings hide no text of other pages.
+    """Those with all words in their heading, or else those with all words in a paragraph, and then the smallest ones with all words
+    anywhere. Case does not matter. Pages come before parts of pages, and both before those of a reference, whose headings hide no text
+    of other pages.
     """
     sections = sorted(sections, key=lambda each: (each.page in REFERENCES, each.level > 1))
     in_title = [each for each in sections if _has_all(each.title, words)]
@@ -125,8 +127,26 @@ def _search(sections: Sequence[DocSection], words: Sequence[str]) -> list[DocSec
     in_text = [
         each for each in sections if _has_all(each.text, words) and not (in_title and each.page in REFERENCES)
     ]
-    smallest = [each for each in in_text if not any(_contains(each, other) for other in in_text)]
-    return smallest + in_title
+    together = [(each, _count_paragraphs(each, words)) for each in in_text]
+    about = [each for each, count in sorted(together, key=_relevance) if count]
+    apart = [
+        each for each in in_text if each not in about and not any(_contains(each, other) for other in in_text)
+    ]
+    return about + apart + in_title
+
+
+def _count_paragraphs(section: DocSection, words: Sequence[str]) -> int:
+    """How many paragraphs, rows and items of its own have all words: a page may have each of them, far apart, and be about something
+    else.
+    """
+    lines = section.text.splitlines(keepends=True)
+    below = next((start for start, _, _ in _headings(lines) if start), len(lines))
+    return sum(_has_all(block, words) for block in _PARAGRAPH_END.split("".join(lines[:below])))
+
+
+def _relevance(found: tuple[DocSection, int]) -> tuple[bool, int]:
+    section, count = found
+    return section.page in REFERENCES, -count
 
 
 def _has_all(text: str, words: Sequence[str]) -> bool:

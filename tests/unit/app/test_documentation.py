@@ -95,6 +95,26 @@ def test_a_heading_of_a_reference_does_not_hide_what_users_read() -> None:
     assert [each.name for each in find_sections(pages, ["BrewTeaRequest"])] == ["rpc#brewtearequest"]
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("exit code", "command-line#in-scripts"),
+        ("delete session", "data"),
+        ("revert changes", "faq#how-do-i-undo-what-it-did"),
+        ("gemini key", "model-servers"),
+    ],
+)
+def test_the_section_about_it_is_among_the_first_five(question: str, answer: str) -> None:
+    """Otherwise it is hidden behind pages that have each of the words somewhere."""
+    first = [each.name for each in find_sections(PAGES, question.split())][:5]
+    assert any(name.startswith(answer) for name in first), first
+
+
+def test_a_page_comes_before_those_whose_names_begin_with_its_name() -> None:
+    listed = [page.name for page in PAGES]
+    assert listed == sorted(listed)
+
+
 def test_a_terminal_is_shown_nothing_that_it_cannot_show() -> None:
     assert terminal_markdown(PAGE.text) == (
         PAGE.text.replace(" ![A pot](pot.svg)", " ")
