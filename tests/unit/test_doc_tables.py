@@ -97,11 +97,15 @@ def test_the_choices_of_an_option_are_documented(option: str, choices: str) -> N
     assert f"{option} {{{choices.replace('|', ',')}}}" in agent_parser("newel").format_help()
 
 
-def test_every_command_of_a_conversation_is_documented_and_every_documented_one_exists() -> None:
-    told = set(
-        re.findall(r"/([a-z-]+)", section(COMMAND_LINE, "In a conversation").partition("`!COMMAND`")[0])
-    )
-    assert told == {command.name for command in COMMANDS} | {template.name for template in BUILT_IN}
+def test_every_command_of_a_conversation_is_documented_as_its_help_describes_it() -> None:
+    rows = re.findall(r"^\| `/([a-z-]+)((?: [^`]+)?)` \| (.*) \|$", COMMAND_LINE, re.MULTILINE)
+    told = {name: (usage.replace("\\|", "|").strip(), about) for name, usage, about in rows}
+    known = {each.name: (each.arguments, each.help) for each in COMMANDS}
+    known |= {each.name: (each.hint, each.description) for each in BUILT_IN}
+    assert told.keys() == known.keys()
+    for name, (usage, about) in told.items():
+        assert (name, usage) == (name, known[name][0])
+        assert about.startswith(known[name][1]), name
 
 
 def test_every_command_is_documented_and_every_documented_one_exists() -> None:
@@ -118,15 +122,14 @@ def test_every_command_that_the_readme_shows_exists() -> None:
 
 
 def test_every_environment_variable_and_key_of_the_settings_is_documented() -> None:
-    rows = re.search(r"^\| setting \|.*?\n\n", SETTINGS, re.MULTILINE | re.DOTALL)
-    assert rows is not None
-    told = set(re.findall(r"`([A-Z_]+)`", rows[0]))
+    rows = "".join(re.findall(r"^\| setting \|.*?\n\n", SETTINGS, re.MULTILINE | re.DOTALL))
+    told = set(re.findall(r"`([A-Z_]+)`", rows))
     known = {name for family in FAMILIES for name in family.variables.values()}
     assert known <= told <= known | {"NEWEL_HOME", AGENT_MODE, SANDBOX, MODELS_URL, SSH_CONFIG, ENGINE, STORE}
     for key in names(ConfigFile, "limits", "models") | names(ModelFacts):
-        assert key in rows[0], key
+        assert key in rows, key
     for key in names(Limits):
-        assert key in rows[0], key
+        assert key in rows, key
 
 
 def test_the_default_timeout_of_a_command_is_30_seconds(tmp_path: Path) -> None:
