@@ -60,7 +60,7 @@ def main() -> int:
             screen.wait_for("last   exit code 0")
             lines = screen.painted
     server.close()
-    draw("jexida", "jexida", "uv run jexida", lines)
+    draw("jexida", "jexida", "jexida", lines)
     return 0
 
 
