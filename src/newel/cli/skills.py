@@ -80,7 +80,7 @@ async def _list(parser: Parser, options: argparse.Namespace) -> int:
     for skill in skills:
         print("\n".join(_described(skill, skills, is_trusted)))
     if not skills:
-        print("There are no skills here. `newel skills --help` says where they are looked for.")
+        print("No skills here. `newel skills --help` says where Newel looks for them.")
     return 0
 
 

@@ -9,7 +9,7 @@ from newel.permissions.rule_book import RuleRow
 from newel.text.sanitize import escape_line
 
 NO_RULES: Final = (
-    "There are no rules. Answer a question with `p`, add one for this project with `newel permissions add RULE`, or write "
+    "No rules yet. Answer a question with `p`, add one for this project with `newel permissions add RULE`, or write "
     "`[permissions]` into your config.toml."
 )
 

@@ -78,7 +78,7 @@ class BashOutputTool(TypedTool[BashOutputParameters]):
     def _unknown(self, command_id: str) -> str:
         known = ", ".join(_described(command) for command in self._commands.all)
         if not known:
-            return "There are no commands in the background."
+            return "No commands in the background."
         return f"No command in the background has the id {command_id!r}. There are: {known}."
 
 

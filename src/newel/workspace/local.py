@@ -44,7 +44,8 @@ FEW = 64
 
 
 class LocalWorkspace:
-    """Files and processes of this machine. Paths outside ``root`` are allowed: it is not a sandbox.
+    """Files and processes of this machine; the port ``Workspace`` documents its methods. Paths outside
+    ``root`` are allowed: it is not a sandbox.
 
     ``environ`` is the environment of commands (see ``child_env``; by default this process's own without secrets).
     ``limits`` bound the output of commands, which ``find_launcher`` starts (by default this process does).

@@ -73,7 +73,7 @@ def test_a_command_of_another_tool_is_answered_with_newels_way(with_model: Make)
         for typed, shown in (
             ("/agents", "The model starts subagents by itself"),
             ("/todos", "The model keeps its list of steps by itself"),
-            ("/tasks", "There are no commands in the background."),
+            ("/tasks", "No commands in the background."),
             ("/ide", "`newel acp`"),
             ("/security-review", "Ask for it in a prompt"),
             ("/output-style", "AGENTS.md"),

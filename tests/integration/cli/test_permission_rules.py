@@ -286,7 +286,7 @@ def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) 
     (kept,) = json.loads(newel("permissions", "list", "--json").stdout)
     assert (kept["rule"], newel("permissions", "revoke", kept["id"]).returncode) == ("bash(npm test *)", 0)
     assert newel("--approve", "ask", "third").returncode == 1
-    assert newel("permissions").stdout.startswith("There are no rules.")
+    assert newel("permissions").stdout.startswith("No rules yet.")
 
 
 def test_what_add_has_allowed_is_confirmed(with_model: Make) -> None:
@@ -331,7 +331,7 @@ def test_an_agent_keeps_no_rule_for_itself(with_model: Make) -> None:
     newel = with_model(scenario("work", bash(f"{BIN}/newel permissions add bash"), {"content": "Done."}))
     newel("work")
     assert "is a decision of the user" in result(newel)
-    assert newel("permissions").stdout.startswith("There are no rules.")
+    assert newel("permissions").stdout.startswith("No rules yet.")
 
 
 def test_kept_servers_are_listed_and_revoked(with_model: Make) -> None:

@@ -13,9 +13,9 @@ from newel.text.format import format_duration, one_line
 from newel.text.sanitize import sanitize
 from newel.workspace.background import BackgroundCommand, BackgroundCommands
 
-NONE_HERE: Final = "There are no commands in the background."
+NONE_HERE: Final = "No commands in the background."
 
-NOT_UNDER_REVIEW: Final = "Under --approve review there are no commands in the background: the folder that they would work in is renewed for each prompt."
+NOT_UNDER_REVIEW: Final = "Under --approve review, commands cannot run in the background: the folder that they would work in is renewed for each prompt."
 
 
 SHOWN: Final = 100_000
