@@ -30,7 +30,6 @@ TARGET = Path(__file__).resolve().parent.parent / "packaging" / "man"
 
 ALIASES = {
     "coding-agent": "newel",
-    "lsimons-agent": "newel",
     "lsimons-agent-web": "newel-web",
     "newel-jexida": "jexida",
 }
@@ -236,7 +235,10 @@ def summary(name: str, described: str) -> str:
 
 def pages() -> Mapping[str, str]:
     """All pages by the names of their files."""
-    written = {"newel": page("newel", [plain_agent_parser()], more=commands())}
+    written = {
+        "newel": page("newel", [plain_agent_parser()], more=commands()),
+        "lsimons-agent": page("lsimons-agent", [agent_parser("lsimons-agent")]),
+    }
     for name in sorted(set(MODULES) - {"jexida"}):
         command: Command = getattr(import_module(f"newel.cli.{MODULES[name]}"), f"command_{name}")
         actions = () if name == "completion" else ACTIONS.get(name, ())

@@ -42,3 +42,13 @@ def test_the_help_of_a_command_fits_a_terminal(
     # A script's author looks for them at the start of a line; the action of a command is called the same in each.
     assert text.count("exit codes") == len(re.findall("^exit codes", text, re.MULTILINE))
     assert re.findall(r"\w+ \| \w+ \.\.\.", text) == []
+
+
+def test_the_help_of_the_minimal_agent_lists_only_what_it_takes() -> None:
+    """It refuses prompts and options about output: a user who reads of them there tries them in vain."""
+    text = agent_parser("lsimons-agent").format_help()
+    for refused in ("PROMPT", "--then", "--json", "--renderer", "--output", "--schema", "--quiet", "--print"):
+        assert refused not in text, refused
+    for taken in ("--continue", "--model", "--approve", "--tools"):
+        assert taken in text, taken
+    assert "newel --help" in text

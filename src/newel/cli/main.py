@@ -192,7 +192,7 @@ def _may_converse(arguments: Sequence[str]) -> bool:
 def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppressor, *, simple: bool) -> int:
     from newel.app.agent_factory import AgentOptions
     from newel.app.terminal import run_agent
-    from newel.cli.options import check_formats, check_session_options, flags_of, folder
+    from newel.cli.options import NOT_FOR_SIMPLE, check_formats, check_session_options, flags_of, folder
 
     parser = agent_parser(name)
     if any(word.startswith("-c") for word in arguments):
@@ -204,8 +204,10 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
     if parsed.worktree is not None and (parsed.continue_ or parsed.session):
         parser.error("--worktree begins a session, so it cannot be combined with --continue and --session")
     prompts = _prompts(parsed.words, parsed.then)
-    if simple and (prompts or parsed.json or parsed.renderer or parsed.quiet or parsed.output):
-        parser.error("lsimons-agent takes no prompts and no output options; use newel")
+    if simple and (
+        prompts or parsed.json or parsed.renderer or parsed.print or parsed.quiet or parsed.output
+    ):
+        parser.error(NOT_FOR_SIMPLE)
     check_formats(parser, parsed, has_prompts=bool(prompts), simple=simple)
     if name == "newel" and "--" not in arguments and _may_be_command(parsed.words):
         from newel.cli.suggestions import check_words
@@ -322,6 +324,19 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
     )
     add("-q", "--quiet", action="store_true", help="print only the answer and errors")
     add("-o", "--output", type=Path, metavar="FILE", help="also write the answer to FILE")
+    return _without_output(parser) if name == "lsimons-agent" else parser
+
+
+def _without_output(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """The help of the minimal conversation lists only what it takes; the rest is refused with a message."""
+    parser.usage = f"{parser.prog} [OPTIONS]"
+    parser.description = "A minimal conversation with the coding agent, in plain text."
+    parser.epilog = "`newel --help` has more: prompts, scripts and commands."
+    from newel.cli.options import OUTPUT_OPTIONS
+
+    for action in parser._actions:  # noqa: SLF001 — argparse has no other list of them
+        if action.dest in OUTPUT_OPTIONS:
+            action.help = argparse.SUPPRESS
     return parser
 
 

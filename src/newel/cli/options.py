@@ -43,6 +43,13 @@ MODEL_FLAGS = (
 
 HELP_COLUMNS = 78
 
+OUTPUT_OPTIONS = frozenset(
+    {"words", "then", "json", "renderer", "output_format", "input_format", "include_partial_messages"}
+    | {"permission_prompt_tool", "verbose", "schema", "print", "quiet", "output"}
+)
+"""By their names in the parsed arguments: prompts, and how their answers are written. ``lsimons-agent`` takes none of them."""
+NOT_FOR_SIMPLE = "this command takes no prompts and no output options; use newel"
+
 
 class _PrintVersion(argparse.Action):
     """``--version``. The version is looked up when it is asked for: that takes longer than to parse a command line."""
@@ -245,7 +252,7 @@ def check_formats(
     """Exit with a message for options of ``add_format_options`` that make no sense together, or with others."""
     out, lines_in = options.output_format, options.input_format == "stream-json"
     if simple and (out or options.input_format or options.schema):
-        parser.error("lsimons-agent takes no prompts and no output options; use newel")
+        parser.error(NOT_FOR_SIMPLE)
     if options.json and options.quiet:
         parser.error("--json and --quiet cannot be combined")
     if out and (options.json or options.renderer):
