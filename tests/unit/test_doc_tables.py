@@ -113,6 +113,26 @@ def test_every_command_is_documented_and_every_documented_one_exists() -> None:
     assert told == MODULES.keys()
 
 
+def test_the_names_of_buttons_and_fields_are_those_of_the_page() -> None:
+    """Otherwise a reader looks for *own worktree* in a form that has *Separate git worktree*."""
+    scripts = "".join(path.read_text() for path in sorted((ROOT / "web" / "src").rglob("*.js")))
+    shown = "\n".join(double or back for double, back in re.findall(r'"([^"\n]*)"|`([^`]*)`', scripts))
+    told = {
+        label
+        for page in ("workbench", "workbench-review", "fleet", "mcp", "hosts")
+        for label in re.findall(
+            r"(?<![*\w])\*([A-Z][\w …:']+)\*(?![*\w])", (ROOT / f"docs/{page}.md").read_text()
+        )
+    }
+    assert len(told) > 30
+    assert [each for each in sorted(told - {"Elicitation", "Roots", "Sampling"}) if each not in shown] == []
+    fields = re.findall(
+        r"^\| `--[a-z-]+[^|]*\| ([^|]+) \|", (ROOT / "docs/agents.md").read_text(), re.MULTILINE
+    )
+    assert len(fields) == 8
+    assert [each for each in fields if f'"{each}"' not in scripts] == []
+
+
 def test_every_command_that_the_readme_shows_exists() -> None:
     """The first word after `newel` in its blocks of shell commands, unless it is an option or a prompt."""
     blocks = "".join(re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
