@@ -11,7 +11,7 @@ const MAX_TITLE = 80;
 const MAX_REASON = 200;
 /** @type {Record<string, string>} */
 const ENDINGS = {
-  idle: "The answer is there.",
+  idle: "The answer is ready.",
   ready: "The run has ended.",
   completed: "The contract is fulfilled.",
   stopped: "The agent has stopped.",

@@ -12,7 +12,7 @@ test("a question and an end are told once, and the first list is not", () => {
   assert.deepEqual(activity.update([tab("running")]), []);
   assert.deepEqual(activity.update([tab("waiting")]), [{ tab: "t1", title: "Fix the importer", body: "A question waits for your answer.", isQuestion: true }]);
   assert.deepEqual(activity.update([tab("waiting")]), []);
-  assert.deepEqual(activity.update([tab("idle")]).map(({ body }) => body), ["The answer is there."]);
+  assert.deepEqual(activity.update([tab("idle")]).map(({ body }) => body), ["The answer is ready."]);
   assert.deepEqual(activity.update([tab("idle")]), []);
   assert.equal(activity.waiting, 0);
 });

@@ -256,7 +256,7 @@ def test_the_user_hears_of_a_question_and_of_an_end_while_looking_elsewhere(plac
             window.act("blur")
             window.until("blurred")
             page.ask("send", tab=tab, messageId="m2", text="ping")
-            assert window.until("notification")["body"] == "The answer is there."
+            assert window.until("notification")["body"] == "The answer is ready."
 
 
 @story

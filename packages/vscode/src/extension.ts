@@ -130,7 +130,7 @@ class Extension {
 
   #client(path: string) {
     const opened = this.#opened.get(path);
-    if (!opened) throw new Error(`${basename(path)} is not open any more.`);
+    if (!opened) throw new Error(`${basename(path)} is no longer open.`);
     return opened.folder.client();
   }
 
@@ -151,7 +151,7 @@ class Extension {
     if (!opened) return;
     const inside = relative(opened.folder.path, document.uri.fsPath).split(sep).join("/");
     const place = {
-      path: document.isUntitled ? "a text that is not saved" : inside.startsWith("../") ? document.uri.fsPath : inside,
+      path: document.isUntitled ? "an unsaved document" : inside.startsWith("../") ? document.uri.fsPath : inside,
       firstLine: selection.start.line + 1,
       // a selection of whole lines ends at the beginning of the next one
       lastLine: selection.end.line + (selection.end.character === 0 && selection.end.line > selection.start.line ? 0 : 1),
@@ -247,7 +247,7 @@ class Extension {
       label: label(file.filePath), description: label(file.state), detail: label(run.title, 80), file,
     })));
     if (items.length === 0) return void vscode.window.showInformationMessage("Newel has changed nothing here.");
-    const chosen = await vscode.window.showQuickPick(items, { title: "Nothing is to be decided. The latest changes", matchOnDetail: true });
+    const chosen = await vscode.window.showQuickPick(items, { title: "No changes to decide. The latest changes", matchOnDetail: true });
     if (chosen) await this.#changes.openDone(opened.folder.path, chosen.file.filePath, chosen.file.patch);
   }
 
