@@ -95,6 +95,16 @@ def test_a_dumb_terminal_has_no_keys_in_its_help(open_terminal: Open) -> None:
     assert "Enter begins a new line" not in terminal.screen.text
 
 
+def test_the_help_separates_commands_what_is_typed_and_keys(open_terminal: Open) -> None:
+    """Otherwise who looks for a key reads sixty rows."""
+    terminal = open_terminal("rich", columns=120, rows=90)
+    terminal.wait_for(f"{MARK}\n")
+    terminal.send("/help\r")
+    terminal.wait_for("suspend Newel")
+    groups = [part.split()[0] for part in terminal.screen.text.partition("/help\n\n")[2].split("\n\n")]
+    assert groups[:3] == ["/help", "!command", "Enter"]
+
+
 def test_a_failed_request_says_how_to_send_it_again(open_terminal: Open) -> None:
     terminal = open_terminal("rich", "fail")
     terminal.wait_for("The server refused the request")

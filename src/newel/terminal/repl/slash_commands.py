@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from newel.config.keymap import actions
 from newel.context.prompt_templates import reachable_names
@@ -19,6 +20,8 @@ from newel.terminal.repl.transcript_commands import cost, export, hooks, show, t
 from newel.terminal.review.commands import decide, decide_by_name, redo, rollback, show_review, undo
 from newel.text.format import one_line
 
+BETWEEN_GROUPS: Final = ("", "")
+
 
 async def show_help(context: CommandContext, _: str) -> None:
     rows = [
@@ -26,13 +29,14 @@ async def show_help(context: CommandContext, _: str) -> None:
         for name, template in reachable_names(context.agent.templates, COMMANDS).items()
     ]
     rows += [
+        BETWEEN_GROUPS,
         ("!command", "run a command in the terminal; the model gets its output with your next message"),
         ("!!command", "run a command that the model does not get; !! alone discards those not sent yet"),
         ("@path", "attach a file"),
         ("# words", "the agent notes them in AGENTS.md, for all later conversations; also /remember"),
     ]
     if context.ui.reads_keys:
-        rows.append(("\\ at the end", "Enter begins a new line"))
+        rows += [("\\ at the end", "Enter begins a new line"), BETWEEN_GROUPS]
     rows += [
         (", ".join(context.keymap.labels("input", action)), does)
         for action, does in actions("input").items()
