@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = "tests/integration/providers/test_contract.py"
 TARGET = ROOT / "docs" / "providers.md"
-HEAD = f"""# Providers
+HEAD = f"""# Providers: what each can do
 
 Each row is a test of [`test_contract.py`](../{TESTS}), which runs for every provider against the
 [mock server](../packages/mock-llm-server/README.md) in strict mode. `./run python scripts/provider_matrix.py` writes this page from the

@@ -34,6 +34,18 @@ In a terminal a page is shown in $PAGER; otherwise it is printed as Markdown."""
 MOST: Final = 30
 """Sections that a search lists."""
 
+TOPICS: Final = {
+    "Begin": "quick-start install faq compare",
+    "Work with it": "terminal automation workbench editors desktop agents fleet fleet-deployment subagents",
+    "Review and undo": "review workbench-review",
+    "Permissions and sandbox": "permissions sandbox web-fetch security data",
+    "Models": "model-servers local-models ollama providers observability evals",
+    "Hosts over SSH": "hosts jexida",
+    "Extend it": "skills hooks extensions themes-and-keys mcp library architecture",
+    "Reference": "command-line settings json-mode stream-json rpc review-api protocol trace",
+}
+"""The pages of each topic, as the site's navigation has them."""
+
 
 def command_docs(arguments: Sequence[str]) -> int:
     parser = Parser(
@@ -63,9 +75,12 @@ def command_docs(arguments: Sequence[str]) -> int:
 
 
 def _list_pages(pages: Sequence[DocPage]) -> None:
-    width = max(len(page.name) for page in pages)
-    for page in pages:
-        print(f"{page.name:<{width}}  {page.title}")
+    titles = {page.name: page.title for page in pages}
+    width = max(map(len, titles))
+    for topic, names in TOPICS.items():
+        print(f"{topic}:")
+        for name in names.split():
+            print(f"  {name:<{width}}  {titles[name]}")
     print("\nBegin with `newel docs quick-start`. To find a word: `newel docs WORD`.")
 
 

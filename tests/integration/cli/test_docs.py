@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from newel.agent.errors import UsageError
-from newel.app.documentation import documentation_folder
-from newel.cli.docs import command_docs
+from newel.app.documentation import documentation_folder, load_pages
+from newel.cli.docs import TOPICS, command_docs
 from tests.support import BIN, Newel
 from tests.tmux import Tmux
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_pages_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_docs([]) == 0
     shown = capsys.readouterr().out
-    assert "\nsandbox " in shown
+    assert "\nReview and undo:\n  review " in shown
+    assert "\n  sandbox " in shown
     assert " The sandbox\n" in shown
     assert "spec-coverage" not in shown
+
+
+def test_the_topics_are_those_of_the_site() -> None:
+    """A page that is missing here is found by nobody who reads the list."""
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("\n\n")[0]
+    topics: dict[str, list[str]] = {}
+    for topic, page in re.findall(r"^  - ([^:\n]+):$|^ {6}- .*: ([a-z-]+)\.md$", navigation, re.MULTILINE):
+        if topic:
+            topics[topic] = []
+        else:
+            topics[[*topics][-1]].append(page)
+    assert {topic: names.split() for topic, names in TOPICS.items()} == topics
+    listed = {name for names in topics.values() for name in names}
+    assert listed | {"index"} == {page.name for page in load_pages(documentation_folder())}
 
 
 def test_a_page_is_printed_as_it_is_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
