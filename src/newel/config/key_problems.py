@@ -59,7 +59,7 @@ def _fixed(mode: Mode, action: str, key: str) -> str:
     why = {
         "input": "without it, you could not stop a run or leave Newel",
         "list": "without it, you could not leave a list",
-        "pager": "without it, you could not leave a text",
+        "pager": "without it, you could not leave the pager",
         "decide": "people press it from habit",
     }[mode]
     return f'`{key}` cannot be removed: {why}. Add keys beside it: `{action} = ["{key}", …]`'

@@ -236,11 +236,11 @@ def _check(front: FrontMatter, entry: str) -> Iterator[SkillProblem]:
     if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
         yield problem(
             "compatibility",
-            f"`compatibility` is not a text of at most {MAX_COMPATIBILITY} characters.",
+            f"`compatibility` is not a string of at most {MAX_COMPATIBILITY} characters.",
             is_note=True,
         )
     if not _is_text_map(fields.get("metadata", {})):
-        yield problem("metadata", "`metadata` is not a map of texts.", is_note=True)
+        yield problem("metadata", "`metadata` is not a map of strings.", is_note=True)
     if not _is_tools(fields.get("allowed-tools", "")):
         yield problem("allowed-tools", "`allowed-tools` is not a list of tools.", is_note=True)
     for field in ("disable-model-invocation", "user-invocable"):
@@ -257,7 +257,7 @@ def _check_description(front: FrontMatter) -> Iterator[SkillProblem]:
     line = front.line_of("description")
     description = front.fields.get("description")
     if description is not None and not isinstance(description, str):
-        yield SkillProblem(line, "`description` is not a text. Put it in quotation marks.")
+        yield SkillProblem(line, "`description` is not a string. Put it in quotation marks.")
     elif not (description or "").strip():
         yield SkillProblem(line, "There is no `description`; the first paragraph is used.", is_note=True)
     elif description is not None and len(description) > MAX_DESCRIPTION:

@@ -31,7 +31,7 @@ def prompt_writer(command: ExtensionCommand) -> Callable[[str], Awaitable[str]]:
         if scope.cancelled_caught:
             raise WorkspaceError(f"/{command.name} did not finish within {TIMEOUT_S:g} s.")
         if not isinstance(prompt, str) or not prompt.strip():
-            raise WorkspaceError(f"/{command.name} returned no prompt. Its function has to return a text.")
+            raise WorkspaceError(f"/{command.name} returned no prompt. Its function has to return a string.")
         return prompt
 
     return write

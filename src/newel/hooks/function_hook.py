@@ -12,7 +12,7 @@ from newel.hooks.hook import Hook
 from newel.hooks.hook_output import HookReply, bounded
 from newel.hooks.user_function import LoopWatch, call_function, describe_failure
 
-WRONG_ANSWER: Final = "it returned {kind}; return None, a text for the model, or a HookReply"
+WRONG_ANSWER: Final = "it returned {kind}; return None, a string for the model, or a HookReply"
 TOO_SLOW: Final = "it did not finish within {limit:g} s, so Newel stopped waiting for it"
 
 

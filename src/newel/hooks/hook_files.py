@@ -56,20 +56,20 @@ class HookSet(msgspec.Struct, frozen=True):
 class WrittenHook(msgspec.Struct, frozen=True):
     """One hook as it is written."""
 
-    command: Annotated[str, Meta(description="a text", examples=["ruff format"])] = ""
+    command: Annotated[str, Meta(description="a string", examples=["ruff format"])] = ""
     args: Annotated[
-        tuple[str, ...] | None, Meta(description="a list of texts", examples=[["check", "--fix"]])
+        tuple[str, ...] | None, Meta(description="a list of strings", examples=[["check", "--fix"]])
     ] = None
-    type: Annotated[str, Meta(description="a text", examples=["command"])] = "command"
+    type: Annotated[str, Meta(description="a string", examples=["command"])] = "command"
     timeout: Annotated[float | None, Meta(description="a number of seconds", examples=[60])] = None
-    condition: Annotated[str, Meta(description="one permission rule as a text", examples=["Bash(git *)"])] = (
-        msgspec.field(default="", name="if")
-    )
+    condition: Annotated[
+        str, Meta(description="one permission rule as a string", examples=["Bash(git *)"])
+    ] = msgspec.field(default="", name="if")
     is_async: Annotated[bool, Meta(description="true or false")] = msgspec.field(default=False, name="async")
 
 
 class _WrittenGroup(msgspec.Struct, frozen=True):
-    matcher: Annotated[str, Meta(description="a text", examples=["Edit|Write"])] = ""
+    matcher: Annotated[str, Meta(description="a string", examples=["Edit|Write"])] = ""
     hooks: Annotated[tuple[msgspec.Raw, ...], Meta(description="a list of hooks", examples=[[HOOK]])] = ()
 
 

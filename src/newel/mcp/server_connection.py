@@ -330,7 +330,7 @@ class McpTool:
         try:
             msgspec.json.encode(arguments)
         except UnicodeEncodeError:
-            problem = "a text holds half of a surrogate pair, which is not a character"
+            problem = "a string holds half of a surrogate pair, which is not a character"
             raise InvalidArguments(f"{self._spec.name}: {problem}.") from None
         return arguments
 

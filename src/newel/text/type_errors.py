@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
 _WORDS: Final[Mapping[str, str]] = {
-    "str": "a text",
+    "str": "a string",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
@@ -26,7 +26,7 @@ _BOUNDS: Final = {
 
 
 def describe_type_error(problem: str, kind: Any = None, *, table: str = "an object") -> str:
-    """``Expected `float | null`, got `str` `` is ``Expected a number, got a text``. After an invalid choice stand those of ``kind``, the
+    """``Expected `float | null`, got `str` `` is ``Expected a number, got a string``. After an invalid choice stand those of ``kind``, the
     expected type. ``table`` is what the format calls an object.
     """
     if (choices := choices_of(kind)) and (wrong := re.fullmatch(r"(?s)Invalid enum value '(.*)'", problem)):

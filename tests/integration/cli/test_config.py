@@ -60,8 +60,12 @@ def test_a_new_file_is_private(newel: Newel) -> None:
     [
         ("approve", "never", "approve: invalid value 'never'; valid values are auto, ask, review"),
         ("limits.maxTurns", "0", "limits.maxTurns: expected a whole number of at least 1."),
-        ("sandbox.domains", "pypi.org", 'sandbox.domains: expected a list, got a text; write ["pypi.org"].'),
-        ("terminal.notify", "say 'it is done'", 'got a text; write ["say", "it is done"].'),
+        (
+            "sandbox.domains",
+            "pypi.org",
+            'sandbox.domains: expected a list, got a string; write ["pypi.org"].',
+        ),
+        ("terminal.notify", "say 'it is done'", 'got a string; write ["say", "it is done"].'),
         ("terminal.theme", "dakr", "terminal.theme: there is no theme `dakr` (did you mean `dark`?)."),
         ("base_url", "api.example/v1", "must begin with http://"),
         ("permissions.allow", '["bash("]', "permissions"),

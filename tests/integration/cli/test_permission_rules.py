@@ -204,8 +204,8 @@ def test_a_project_tightens_and_never_allows(with_model: Make) -> None:
             "line 2: there is no `denny` here; write `ask = […]` or `deny = […]`. Correct",
         ),
         ('[permissions]\ndeny = ["bash"]\n', "line 1: there is no `permissions` here; write `ask = […]` or"),
-        ('deny = "bash"\n', "line 1: deny: expected a list, got a text. Correct"),
-        ("[[deny]]\nbash = true\n", "line 1: deny[0]: expected a text, got a table. Correct"),
+        ('deny = "bash"\n', "line 1: deny: expected a list, got a string. Correct"),
+        ("[[deny]]\nbash = true\n", "line 1: deny[0]: expected a string, got a table. Correct"),
         ('deny = ["bsah"]\n', "line 1: deny: 'bsah' is not a rule."),
     ],
 )

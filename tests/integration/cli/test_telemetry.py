@@ -281,4 +281,4 @@ def test_a_wrong_setting_names_file_and_line(with_model: Make) -> None:
     done = newel("go")
     assert done.returncode == 1
     assert "config.toml" in done.stderr
-    assert "otel.endpoint: expected a text matching '^https?://" in done.stderr
+    assert "otel.endpoint: expected a string matching '^https?://" in done.stderr

@@ -276,13 +276,13 @@ def test_common_forms_of_dotenv_lines_are_read(tmp_path: Path) -> None:
             '[models."a.b"]\ncontext_windw = 5',
             r'config\.toml, line 2: models\."a\.b": unknown setting `context_windw` \(did you mean `context_window`\?\)',
         ),
-        ("bash_timeout = '30s'", r"bash_timeout: expected a number, got a text\."),
+        ("bash_timeout = '30s'", r"bash_timeout: expected a number, got a string\."),
         ("[limits]\nmaxCost = -1", r"limits\.maxCost: expected a number above 0\."),
         (
             "[sandbox]\ndomains = 'pypi.org'",
-            r'line 2: sandbox\.domains: expected a list, got a text; write \["pypi\.org"\]\.',
+            r'line 2: sandbox\.domains: expected a list, got a string; write \["pypi\.org"\]\.',
         ),
-        ("[permissions]\nallow = [3]", r"permissions\.allow\[0\]: expected a text, got a whole number\."),
+        ("[permissions]\nallow = [3]", r"permissions\.allow\[0\]: expected a string, got a whole number\."),
         (
             "extra_tools = ['tood']",
             r"extra_tools\[0\]: invalid value 'tood'; valid values are todo, task, bash_output, web_fetch\.",
@@ -295,7 +295,7 @@ def test_common_forms_of_dotenv_lines_are_read(tmp_path: Path) -> None:
             "model = 'x'\n\n[[hooks.PreToolUs]]\ncommand = 'x'\n[[hooks.PreToolUs]]\ncommand = 'y'",
             r"line 3: hooks\.PreToolUs: unknown setting \(did you mean `PreToolUse`\?\)",
         ),
-        ("hooks.Stop = ['x']", r"hooks\.Stop\[0\]: expected a table, got a text\."),
+        ("hooks.Stop = ['x']", r"hooks\.Stop\[0\]: expected a table, got a string\."),
     ],
 )
 def test_an_invalid_config_file_is_refused_with_its_name_and_the_reason(

@@ -25,7 +25,7 @@ HOOK = GROUP % '{"hooks": [{"command": "a", "timeout": 5},\n    {"command": "a",
         ),
         (
             HOOK % '"args": ["x", 1]',
-            'line 6: Stop: `args` is ["x", 1], and has to be a list of texts, such as ["check", "--fix"]. This hook does not run.',
+            'line 6: Stop: `args` is ["x", 1], and has to be a list of strings, such as ["check", "--fix"]. This hook does not run.',
         ),
         (
             HOOK % '"async": "yes"',
@@ -33,7 +33,7 @@ HOOK = GROUP % '{"hooks": [{"command": "a", "timeout": 5},\n    {"command": "a",
         ),
         (
             HOOK % '"if": ["Bash(rm *)"]',
-            'line 6: Stop: `if` is ["Bash(rm *)"], and has to be one permission rule as a text, such as "Bash(git *)". This hook does not run.',
+            'line 6: Stop: `if` is ["Bash(rm *)"], and has to be one permission rule as a string, such as "Bash(git *)". This hook does not run.',
         ),
         (
             GROUP % '{"hooks": ["ruff format"]}',
@@ -41,7 +41,7 @@ HOOK = GROUP % '{"hooks": [{"command": "a", "timeout": 5},\n    {"command": "a",
         ),
         (
             GROUP % '{"matcher": ["Edit"],\n    "hooks": []}',
-            'line 4: Stop: `matcher` is ["Edit"], and has to be a text, such as "Edit|Write". The hooks of this entry do not run.',
+            'line 4: Stop: `matcher` is ["Edit"], and has to be a string, such as "Edit|Write". The hooks of this entry do not run.',
         ),
         (
             GROUP % '{"hooks":\n    {"command": "a"}}',
