@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from newel.providers.discovery import LocalServer
 
 MOST_NAMES = 3
+WIDTH = 80
 
 
 class DiscoveredServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +66,17 @@ def endpoint_of(server: LocalServer) -> EndpointSettings:
 
 
 def describe(server: LocalServer) -> str:
-    """The program, its address and its models, on one line."""
-    models = [escape_line(name, 40) for name in server.models[:MOST_NAMES]]
-    listed = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
+    """The program, its address and its models, as many as fit, on one line."""
     program = "Ollama" if _is_ollama(server) else f"{_program(server)} on {server.name}'s port"
-    return f"{program} answers at {server.address} ({listed or 'no model'})"
+    place = f"{program} answers at {server.address}"
+    models = [escape_line(name, 40) for name in server.models[:MOST_NAMES]]
+    line = f"{place} (no model)"
+    for count in range(len(models), 0, -1):
+        more = " …" if len(server.models) > count else ""
+        line = f"{place} ({', '.join(models[:count])}{more})"
+        if len(line) < WIDTH:
+            break
+    return line
 
 
 def _program(server: LocalServer) -> str:
