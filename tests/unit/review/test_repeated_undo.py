@@ -167,6 +167,29 @@ def test_removed_lines_that_the_user_has_put_back_are_not_restored_again(
     assert len(step.conflicts) == (after is None)
 
 
+@pytest.mark.parametrize("mine", ["x\nY\nz\n", "Y\nx\nz\n", "x\nmine\nY\nz\n", "Y\nmine\nx\n"])
+def test_a_replaced_line_that_the_user_has_put_back_beside_is_not_written_twice(mine: str) -> None:
+    """Also by the second of two undos, where the run after it has removed the line."""
+    with Ledger.open(None) as ledger:
+        wrote(ledger, "x\nz\n", "start")
+        wrote(ledger, "Y\nz\n", "run")
+        wrote(ledger, "z\n", "later")
+        ledger.change("f", "rebase", lambda now: rebased(now, made(mine)))
+        for run in ("later", "run"):
+            step = taking_back(ledger, run)
+            assert buffer(step.after) == made(mine)
+            assert len(step.conflicts) == 1
+
+
+def test_a_bracket_beside_a_replaced_bracket_does_not_keep_it_from_being_undone() -> None:
+    with Ledger.open(None) as ledger:
+        wrote(ledger, "a\n}\n", "start")
+        wrote(ledger, "a\n}; // end\n", "run")
+        ledger.change("f", "rebase", lambda now: rebased(now, made("a\n}; // end\n}\n")))
+        took_back(ledger, "run")
+        assert ledger.get("f").base == made("a\n}\n}\n")
+
+
 def _moved(lines: list[str], moves: list[tuple[int, int, int]]) -> list[str]:
     """The lines after moves of so many lines from one place to another."""
     lines = list(lines)

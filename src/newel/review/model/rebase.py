@@ -180,10 +180,10 @@ def carried(applied: Sequence[AppliedHunk], spans: Sequence[LineSpan], now: Line
 
 
 def _is_put_back(hunk: AppliedHunk, changes: LineMapping, now: Lines) -> bool:
-    """Whether changes beside the place of removed lines have written these again."""
-    if hunk.a != hunk.b:
-        return False
+    """Whether changes beside a hunk have written again what it removed, or replaced: brackets and blank lines may be there by chance."""
     size = len(hunk.before)
+    if not size or (hunk.a < hunk.b and not any(char.isalnum() for line in hunk.before for char in line)):
+        return False
     return any(
         now[start : start + size] == hunk.before
         for span in changes.near(hunk.a, hunk.b)
