@@ -13,6 +13,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -244,6 +245,13 @@ class Ledger:
         with self.database.reading() as connection:
             rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — the names are ours
             return [read_entry(row[0]) for row in rows]
+
+    def entries_since(self, path: str, time: str) -> list[HistoryEntry]:
+        """The end of a file's history, from a time on, in ISO 8601."""
+        query = "SELECT data FROM entries WHERE path = ? ORDER BY n DESC"
+        with self.database.reading() as connection:
+            latest = (read_entry(row[0]) for row in connection.execute(query, (path,)))
+            return [*takewhile(lambda entry: entry.ts >= time, latest)][::-1]
 
     def entries_after(self, path: str, run: str) -> list[BufferEntry] | None:
         """A file's history after the last entry of a run, as far as it is about the buffer; None if it has none of the run."""

@@ -9,9 +9,11 @@ from typing import Final
 import anyio.to_thread
 import msgspec
 
-from newel.review.model.file_lines import content_of, lines_of_state, spans_of, text_hash
+from newel.review.model.file_lines import lines_of_state, spans_of
 from newel.review.model.file_review import AppliedHunk, FileReview, Hunk, Layer, Lines, new_hunk_id, render
+from newel.review.model.history import earlier
 from newel.review.model.rebase import rebased
+from newel.review.save_plans import file_version
 from newel.review.store.ledger import Ledger
 from newel.text.format import join_names
 from newel.workspace.snapshots.port import FileChange
@@ -56,18 +58,23 @@ class AppliedSink:
         return folders
 
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
-        """Without changes that Newel itself made and recorded meanwhile, perhaps in another process."""
+        """Without what Newel itself changed and recorded meanwhile, perhaps in another process."""
+        rest = (self._without_recorded(change, since) for change in changes)
+        return [change for change in rest if change.before != change.after]
 
-        def is_recorded(change: FileChange) -> bool:
-            base = self._ledger.get(change.path).base
-            content = content_of(base)
-            current = (text_hash(base), content.mode if content else 0)
-            if current != (_hash(change.after), change.after.mode if change.after else 0):
-                return False
-            entries = self._ledger.entries(path=change.path)
-            return any(entry.kind in {"record", "save"} and entry.ts >= since for entry in entries)
-
-        return [change for change in changes if not is_recorded(change)]
+    def _without_recorded(self, change: FileChange, since: str) -> FileChange:
+        """The part of a change that follows the last record of the file; all of it if there is none since a time."""
+        review = self._ledger.get(change.path)
+        entries = [
+            entry for entry in self._ledger.entries_since(change.path, since) if entry.rev <= review.rev
+        ]
+        revs = [entry.rev for entry in entries if entry.kind in {"record", "save"}]
+        if not revs:
+            return change
+        as_recorded = earlier(review, entries, revs[-1]).base
+        version = file_version(self._ledger, change.path, as_recorded)
+        state = FileSnapshot(version.blob, version.mode) if version.blob else None
+        return msgspec.structs.replace(change, before=state)
 
     async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
         await anyio.to_thread.run_sync(self._record, run, changes, prepare)
@@ -88,10 +95,6 @@ class AppliedSink:
         self._ledger.change(change.path, "rebase", partial(rebased, base=before))
         make = partial(recorded, before=before, after=after, run=run)
         self._ledger.change(change.path, "record", make, run=run)
-
-
-def _hash(state: FileSnapshot | None) -> str:
-    return f"sha256:{state.blob}" if state else text_hash(())
 
 
 def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> FileReview:

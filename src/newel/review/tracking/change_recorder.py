@@ -224,6 +224,7 @@ class ChangeRecorder:
 
     async def _begin_command(self, operation: TrackedOperation) -> None:
         async with self._lock:
+            operation.started_at = now()
             await self._scan()
             operation.run.commands_began_ns = operation.run.commands_began_ns or time.time_ns()
             await self._save_known()

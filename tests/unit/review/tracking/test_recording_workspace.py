@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import StaleFile
 from newel.agent.messages import new_id, now
+from newel.review.model.edits import edit
 from newel.review.model.file_lines import lines_of
-from newel.review.model.file_review import FileReview, Lines
+from newel.review.model.file_review import FileReview, Layer, Lines
 from newel.review.model.rebase import rebased, saved
 from newel.review.model.revert_applied import reverted
 from newel.review.project import hunk_ids, recent_runs
@@ -112,6 +113,47 @@ async def test_concurrent_commands_record_each_change_once(project: Path, tmp_pa
     assert {entry.path for entry in ledger.entries(run=one.id)} == {"a", "c"}
     assert {entry.path for entry in ledger.entries(run=two.id)} == {"b"}
     recorder.close()
+
+
+async def test_what_another_process_records_during_a_command_is_undone_with_its_own_run(
+    project: Path, tmp_path: Path
+) -> None:
+    """Both append to one file, the other one in between: its line belonged to both runs, and no undo got past the first."""
+    log = project / "log"
+    log.write_text("start\n")
+    recorder, other = [await opened(project, tmp_path / "home") for _ in range(2)]
+    slow, quick = TrackedRun("s"), TrackedRun("t")
+    first = await begin(recorder, slow, None)
+    second = await begin(other, quick, None)
+    log.write_text("start\nquick\n")
+    await end(second)
+    log.write_text("start\nquick\nslow\n")
+    await end(first)
+    for left in ("start\nquick\n", "start\n"):
+        await recorder.project.apply(await recorder.project.undo())
+        assert log.read_text() == left
+    recorder.close()
+    other.close()
+
+
+async def test_a_hunk_that_is_kept_during_a_command_is_not_undone_with_the_command(
+    project: Path, tmp_path: Path
+) -> None:
+    """``newel keep`` in another terminal, while a command appends to the same file: undoing the command removed what was kept."""
+    file = project / "a"
+    file.write_text("one\n")
+    recorder, other = [await opened(project, tmp_path / "home") for _ in range(2)]
+    await other.project.saver.refresh("a")
+    kept = Layer(origin="agent", lines=("kept\n",), run="proposal")
+    other.project.ledger.change("a", "propose", lambda now: edit(now, 1, 1, kept, new_id), run="proposal")
+    command = await begin(recorder, TrackedRun("s"), None)
+    await other.project.saver.save({"a": [other.project.ledger.get("a").hunks[0].id]})
+    file.write_text(file.read_text() + "two\n")
+    await end(command)
+    await recorder.project.apply(await recorder.project.undo())
+    assert file.read_text() == "kept\none\n"
+    recorder.close()
+    other.close()
 
 
 async def test_a_command_waits_for_a_ledger_in_use_and_the_event_loop_does_not(
