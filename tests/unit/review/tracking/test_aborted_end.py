@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from newel.agent.events import AgentEvent, ErrorEvent, TurnEnd
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from tests.integration.review.recorded_agent import recorded_agent
 from tests.review_bench import calls, says
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    subprocess.run(["git", "init", "-q", tmp_path / "project"], check=True)
-    return tmp_path / "project"
+    """Older than the command by more than clocks may differ, or it is taken for the command's."""
+    folder = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    created_ns = (folder / ".git/description").stat().st_ctime_ns
+    while time.time_ns() <= created_ns + CLOCK_LAG_NS:
+        time.sleep(0.001)
+    return folder
 
 
 @pytest.mark.anyio
