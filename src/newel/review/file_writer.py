@@ -8,6 +8,7 @@ from typing import Final
 
 import anyio.to_thread
 
+from newel.agent.errors import StaleFile
 from newel.review.save_plans import PlannedFile, SavePlan
 from newel.review.store.ledger import Ledger
 from newel.workspace.port import ABSENT, SCHEME, FileNode
@@ -42,9 +43,7 @@ class FileWriter:
             await self.change_mode(where, before, after)
             return
         if plan.must_unlock:
-            writable = before._replace(mode=before.mode | stat.S_IWUSR)
-            await self.change_mode(where, before, writable)
-            before = writable
+            before = await self._unlock(where, before)
         if before.is_plain and not after.is_plain:
             await self._workspace.remove(where, expect=before.sha256)
         elif not before.is_plain and before.exists and (after.is_plain or plan.changes_kind):
@@ -64,6 +63,18 @@ class FileWriter:
         node = await self._node(after, plan.blob)
         if node != expect:
             await self._workspace.become(where, node, expect=expect)
+
+    async def _unlock(self, where: str, locked: PlannedFile) -> PlannedFile:
+        """Make a file writable; returns it as it is then. It is already if a hard link to it was: they share their mode."""
+        writable = locked._replace(mode=locked.mode | stat.S_IWUSR)
+        try:
+            await self.change_mode(where, locked, writable)
+        except StaleFile:
+            node = await self._workspace.lstat(where)
+            if node is None or not node.is_file or not node.mode & stat.S_IWUSR:
+                raise
+            return locked._replace(mode=stat.S_IMODE(node.mode))
+        return writable
 
     async def change_mode(self, where: str, before: PlannedFile, after: PlannedFile) -> None:
         """Change the mode of a file or a folder."""

@@ -156,6 +156,20 @@ async def test_a_hunk_that_is_kept_during_a_command_is_not_undone_with_the_comma
     other.close()
 
 
+async def test_read_only_hard_links_are_undone(project: Path, tmp_path: Path) -> None:
+    """They share the mode that one of them gets to be removed: the undo stopped in the middle and left that mode."""
+    recorder = await opened(project, tmp_path / "home")
+    command = await begin(recorder, TrackedRun("s"), None)
+    for number in range(6):
+        (project / f"file{number}").write_text("one\n")
+        (project / f"file{number}").chmod(0o400)
+        (project / f"link{number}").hardlink_to(project / f"file{number}")
+    await end(command)
+    await recorder.project.apply(await recorder.project.undo())
+    assert not any((project / f"{kind}{number}").exists() for kind in ("file", "link") for number in range(6))
+    recorder.close()
+
+
 async def test_a_command_waits_for_a_ledger_in_use_and_the_event_loop_does_not(
     project: Path, tmp_path: Path
 ) -> None:
