@@ -8,7 +8,7 @@ saved = await project.apply(plan)
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from newel.review.model.file_lines import Kind
 from newel.review.model.file_review import FileReview, ReviewError, buffer, root_of, stems_from
 from newel.review.model.history import HistoryEntry, NothingToUndo, made_by
 from newel.review.model.patch import file_patch
-from newel.review.revert import is_version, restore_intact
+from newel.review.revert import WithdrawnHunk, is_version, left_withdrawn, restore_intact, withdrawn_hunks
 from newel.review.save import DiskSync, RefreshResult
 from newel.review.save_outcome import SaveProgress, SaveResult, SaveStopped
 from newel.review.serialize import (
@@ -294,13 +294,13 @@ def hunk_ids(
     """The remaining hunks of a run, but in files that are as before it; none if no hunk can be undone any more. With ``is_rest``, only
     those that can. ``reviews`` are those of its files that are known. Blocks.
     """
-    restored = restored_hunks(ledger, checkpoint)
+    of_rollback = rollback_hunks(ledger, checkpoint)
     known = {review.path: review for review in reviews}
     ids: list[str] = []
     can_go = False
     for before in checkpoint.files:
         review = known.get(before.path) or ledger.get(before.path)
-        shown, applied_ids = hunks_in(review, before, checkpoint.run, restored)
+        shown, applied_ids = hunks_in(review, before, checkpoint.run, of_rollback)
         can_go |= bool(shown)
         ids += shown
         if applied_ids and (is_rest or not can_go):
@@ -320,37 +320,48 @@ def intact_hunks(
     return [hunk.id for hunk in whole.applied if hunk.id in wanted and hunk.intact]
 
 
-def hunks_in(
-    review: FileReview, before: FileVersion, run: str, restored: set[str]
-) -> tuple[list[str], list[str]]:
-    """The hunks of a run in a file: those that are shown, and those that were saved; none if the file is as ``before`` the run.
-    ``restored`` are those of ``restored_hunks``.
+class RollbackHunks(NamedTuple):
+    """The hunks of a rollback, none for another run: the original ids of those with which it restored earlier content, and the proposals
+    that it withdrew, or proposed again.
     """
-    shown = [
+
+    restored: set[str]
+    withdrawn: Mapping[str, WithdrawnHunk]
+
+
+def rollback_hunks(ledger: Ledger, checkpoint: Checkpoint) -> RollbackHunks:
+    """Blocks."""
+    rollbacks = ledger.entries(run=checkpoint.run, kind="rollback")
+    return RollbackHunks({root_of(hunk_id) for hunk_id in made_by(rollbacks)}, withdrawn_hunks(rollbacks))
+
+
+def hunks_in(
+    review: FileReview, before: FileVersion, run: str, of_rollback: RollbackHunks
+) -> tuple[list[str], list[str]]:
+    """The hunks of a run in a file: those in review that can be undone, and those that were saved; none if the file is as ``before`` the
+    run. ``of_rollback`` are those of the run.
+    """
+    again = {hunk.id for hunk in left_withdrawn(review, of_rollback.withdrawn)}
+    in_review = [
         hunk.id
         for hunk in review.hunks
-        if hunk.is_shown and (is_of(hunk, run) or stems_from(hunk.id, restored))
+        if hunk.id in again
+        or (hunk.is_shown and (is_of(hunk, run) or stems_from(hunk.id, of_rollback.restored)))
     ]
     applied = [
         applied_hunk.id
         for applied_hunk in review.applied
-        if applied_hunk.run == run or stems_from(applied_hunk.id, restored)
+        if applied_hunk.run == run or stems_from(applied_hunk.id, of_rollback.restored)
     ]
-    if (shown or applied) and is_version(buffer(review), before):
+    if (in_review or applied) and is_version(buffer(review), before):
         return [], []
-    return shown, applied
-
-
-def restored_hunks(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
-    """The original ids of the hunks with which a rollback restored earlier content."""
-    restored = made_by(ledger.entries(run=checkpoint.run, kind="rollback"))
-    return {root_of(hunk_id) for hunk_id in restored}
+    return in_review, applied
 
 
 def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:
     """A checkpoint with the current hunks of its run. Blocks."""
     reviews = [ledger.get(before.path) for before in checkpoint.files]
-    return checkpoint_view(checkpoint, reviews, restored_hunks(ledger, checkpoint))
+    return checkpoint_view(checkpoint, reviews, rollback_hunks(ledger, checkpoint).restored)
 
 
 class RunFile(View, frozen=True):
@@ -420,7 +431,7 @@ def differing_files(
 ) -> Iterator[DifferingFile]:
     """The files that differ after a run, sorted; see ``load_run``. Blocks."""
     reviews, problems = refreshed
-    restored = restored_hunks(project.ledger, checkpoint)
+    restored = rollback_hunks(project.ledger, checkpoint).restored
     view = checkpoint_view(checkpoint, reviews, restored, reverse=reverse)
     by_path = {review.path: review for review in reviews}
     for file in sorted(view.files, key=lambda file: file.file_path):

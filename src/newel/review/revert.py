@@ -191,6 +191,41 @@ def _rollback_hunks(rollbacks: Sequence[HistoryEntry]) -> dict[str, Hunk]:
     return created
 
 
+class WithdrawnHunk(NamedTuple):
+    """A proposal that a rollback withdrew, or one that it proposed again: before the rollback, and after it."""
+
+    before: Hunk
+    after: Hunk
+
+    def is_as_left(self, hunk: Hunk) -> bool:
+        """Whether a hunk is as the rollback left it."""
+        left = self.after
+        return (hunk.layers, hunk.state, hunk.b - hunk.a) == (left.layers, left.state, left.b - left.a)
+
+    def restored(self, hunk: Hunk) -> Hunk:
+        return msgspec.structs.replace(hunk, layers=self.before.layers, state=self.before.state)
+
+
+def withdrawn_hunks(rollbacks: Iterable[HistoryEntry]) -> dict[str, WithdrawnHunk]:
+    """The proposals that the rollbacks of a run withdrew or proposed again, by their original ids, as far as they cover the same lines."""
+    found: dict[str, WithdrawnHunk] = {}
+    for entry in rollbacks:
+        swap = entry.forward.hunks
+        earlier = {root_of(hunk.id): hunk for hunk in swap.old}
+        for hunk in swap.new:
+            before = earlier.get(root_of(hunk.id))
+            is_same = before is None or (before.layers, before.state) == (hunk.layers, hunk.state)
+            if before and not is_same and before.b - before.a == hunk.b - hunk.a:
+                found.setdefault(root_of(hunk.id), WithdrawnHunk(before, hunk))
+    return found
+
+
+def left_withdrawn(review: FileReview, withdrawn: Mapping[str, WithdrawnHunk]) -> list[Hunk]:
+    """The hunks of a file that are as the rollback left them that withdrew them, or proposed them again."""
+    known = ((hunk, withdrawn.get(root_of(hunk.id))) for hunk in review.hunks)
+    return [hunk for hunk, found in known if found is not None and found.is_as_left(hunk)]
+
+
 def revert_hunks(review: FileReview, history: FileHistory, run: str, names: HunkNames) -> RevertStep:
     """Revert those of the named hunks that are of a run, in the review or in the file already."""
     created = _rollback_hunks(history.rollbacks)
@@ -204,7 +239,9 @@ def revert_hunks(review: FileReview, history: FileHistory, run: str, names: Hunk
         for applied_hunk in review.applied
         if applied_hunk.run == run or stems_from(applied_hunk.id, created)
     } - proposed
-    current = proposed | standing
+    withdrawn = withdrawn_hunks(history.rollbacks)
+    again = {hunk.id: withdrawn[root_of(hunk.id)] for hunk in left_withdrawn(review, withdrawn)}
+    current = proposed | standing | again.keys()
     named = names.of([*current, *(hunk.id for hunk in review.hunks)])
     whole = restore_intact(review, history.read, standing.intersection(named))
     after, newer = _withdrawn(whole, proposed.intersection(named), run, created)
@@ -219,6 +256,17 @@ def revert_hunks(review: FileReview, history: FileHistory, run: str, names: Hunk
     if not blocked.keys().isdisjoint(in_place):
         blocked |= _torn_moves(whole, chain([whole], _states(review, history.read)), in_place, blocked)
     after = reverted(after, [name for name in in_place if name not in blocked], new_hunk_id)
+    hunks = tuple(
+        again[hunk.id].restored(hunk) if hunk.id in again and hunk.id in named else hunk
+        for hunk in after.hunks
+    )
+    after = msgspec.structs.replace(after, hunks=hunks)
+    remaining = {hunk.id for hunk in hunks}
+    blocked |= {
+        name: f"{review.path}: hunk {name} is not proposed again: other lines are restored in its place."
+        for name in named
+        if name in again and name not in remaining
+    }
     gone = [name for name in named if name in current and name not in blocked]
     is_changed = after.hunks != review.hunks
     after = (

@@ -21,7 +21,7 @@ from newel.review.model.file_review import FileReview, StaleRevision, buffer
 from newel.review.model.history import HistoryEntry, NothingToUndo, entry
 from newel.review.model.patch import file_patch
 from newel.review.model.rebase import saved
-from newel.review.project import ProjectReview, hunks_in, intact_hunks, restored_hunks
+from newel.review.project import ProjectReview, RollbackHunks, hunks_in, intact_hunks, rollback_hunks
 from newel.review.revert import FileHistory, HunkNames, RevertConflict, revert_hunks
 from newel.review.save_outcome import SaveProgress, SaveResult
 from newel.review.store.ledger import Checkpoint, FileVersion
@@ -80,8 +80,8 @@ def _plan(
         for checkpoint in runs:
             if version := next((each for each in checkpoint.files if each.path == path), None):
                 is_rest = order.is_partly_rolled_back(checkpoint)
-                restored = restored_hunks(project.ledger, checkpoint)
-                simulated.undo(checkpoint.run, version, restored, is_rest=is_rest)
+                of_rollback = rollback_hunks(project.ledger, checkpoint)
+                simulated.undo(checkpoint.run, version, of_rollback, is_rest=is_rest)
         conflicts += simulated.conflicts
         before, after = buffer(review), buffer(simulated.review)
         if before != after:
@@ -99,13 +99,13 @@ class _SimulatedFile:
         self.conflicts: list[RevertConflict] = []
         self._entries = [each for each in entries if each.rev <= review.rev]
 
-    def undo(self, run: str, version: FileVersion, restored: set[str], *, is_rest: bool) -> None:
+    def undo(self, run: str, version: FileVersion, of_rollback: RollbackHunks, *, is_rest: bool) -> None:
         """Undo a run before which the file was this ``version``. ``is_rest``: an earlier undo has left a part, and hunks that cannot be
         undone are none of it.
         """
         before = self.review
         history = FileHistory.of(self._entries, run)
-        shown, applied = hunks_in(before, version, run, restored)
+        shown, applied = hunks_in(before, version, run, of_rollback)
         if is_rest:
             applied = intact_hunks(before, lambda: self._entries, applied)
         step = revert_hunks(before, history, run, HunkNames([*shown, *applied]))

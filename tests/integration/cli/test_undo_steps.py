@@ -301,18 +301,20 @@ def test_an_undo_says_nothing_about_git_where_nothing_is_staged(steps: Newel) ->
 
 
 def test_a_proposal_that_is_kept_after_its_run_was_undone_can_be_undone(with_model: Make) -> None:
-    """An undo rejects what is pending; to keep a rejected hunk brings it back, as the run's."""
+    """An undo rejects what is pending, and a redo proposes it again; to keep a rejected hunk brings it back, as the run's."""
     newel = with_model(scenario("turn", bash("sed -i '2s/$/!/; 9s/$/!/' a.txt"), {"content": "Done."}))
     file = newel.project / "a.txt"
     before = "".join(f"{number}\n" for number in range(1, 11))
     file.write_text(before)
     ran(newel, "--approve", "review", "turn")
-    assert ran(newel, "undo", "--yes").endswith(
+    rejected = (
         "Rejected the pending changes in 1 file: a.txt.\n"
-        "`newel keep HUNK` restores one, `newel undo` undoes the run before it.\n"
+        "`newel redo` redoes it, `newel undo` undoes the run before it.\n"
     )
-    done = newel("redo", "--yes")
-    assert (done.returncode, "`newel keep HUNK`" in done.stderr) == (1, True), done.stderr
+    assert ran(newel, "undo", "--yes").endswith(rejected)
+    assert "Pending again in 1 file: a.txt.\n" in ran(newel, "redo", "--yes")
+    assert "2 pending hunks" in ran(newel, "review")
+    assert ran(newel, "undo", "--yes").endswith(rejected)
     ((hunk, other),) = [
         [each["hunk_id"] for each in pending["hunks"]]
         for pending in json.loads(ran(newel, "review", "--json"))["pending"]

@@ -40,6 +40,7 @@ from newel.review.model.file_review import (
     StaleRevision,
     UnknownHunk,
     new_hunk_id,
+    root_of,
 )
 from newel.review.model.history import NothingToUndo
 from newel.review.model.merge import staged
@@ -241,6 +242,26 @@ async def _decide_and_write(where: Path, verdicts: list[Step]) -> None:
         assert [each.name for each in folder.folder.iterdir()] == ["f"]
 
 
+async def test_a_redo_proposes_again_what_an_undo_has_withdrawn(tmp_path: Path) -> None:
+    """One hunk of a run was kept, one waits: the redo restored the first, and the second stayed rejected without a word."""
+    with Ledger.open(None) as ledger:
+        folder = Folder(tmp_path / "project", ledger)
+        path = folder.file("f", b"1\n2\n3\n4\n5\n")
+        project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
+        point = await project.checkpoints.begin("r", title="a run")
+        await project.checkpoints.touch(point.id, "f")
+        kept, waiting = await folder.propose("f", 1, 2, b"one\n"), await folder.propose("f", 4, 5, b"four\n")
+        await project.saver.save({"f": [kept]})
+        for _ in range(2):
+            await project.apply(await project.undo())
+            assert (path.read_bytes(), ledger.hunk_states("f")) == (b"1\n2\n3\n4\n5\n", ["rejected"])
+            await project.apply(await project.redo())
+            assert (path.read_bytes(), ledger.hunk_states("f")) == (b"one\n2\n3\n4\n5\n", ["pending"])
+            assert ledger.get("f").hunk(waiting).top.lines == ("four\n",)
+        await project.saver.save({"f": [waiting]})
+        assert path.read_bytes() == b"one\n2\n3\nfour\n5\n"
+
+
 LINE = st.sampled_from(["a\r\n", "b\n", "\n", "c\n", "d\n", "end"])
 CONTENT = st.one_of(st.none(), st.lists(LINE, max_size=8).map(lambda lines: "".join(lines).encode()))
 ACTIONS = st.lists(
@@ -280,6 +301,7 @@ async def _decide_in_parts(
             with contextlib.suppress(ReviewError):
                 await _act(project, *action)
         now = path.read_bytes() if path.exists() else None
+        waiting = _shown(ledger.get("f"))
         assert folder.agrees("f")
         # Parts that are written at different times may be in each other's way, which the user is told.
         is_at_once = all(action != "write" for action, *_ in actions)
@@ -291,11 +313,21 @@ async def _decide_in_parts(
             await project.apply(plan)
             undone = path.read_bytes() if path.exists() else None
             assert undone == before or (plan.conflicts and not is_at_once)
-            if now != undone:  # else only pending hunks were undone, which no redo restores
-                await project.apply(await project.redo())
+            if plan.files:
+                # What was restored may have replaced some.
+                left = {root_of(hunk.id) for hunk in ledger.get("f").hunks}
+                plan = await project.redo()
+                await project.apply(plan)
                 assert (path.read_bytes() if path.exists() else None) == now
+                left -= {root_of(conflict.hunk) for conflict in plan.conflicts}
+                again = _shown(ledger.get("f"))
+                assert all(again[name] == waiting[name] for name in waiting.keys() & left)
         await project.apply(await project.rollback(point))
         assert (path.read_bytes() if path.exists() else None) == before
+
+
+def _shown(review: FileReview) -> dict[str, tuple[object, str]]:
+    return {root_of(hunk.id): (hunk.layers, hunk.state) for hunk in review.hunks if hunk.is_shown}
 
 
 async def _act(project: ProjectReview, action: str, number: int, text: str) -> None:

@@ -262,20 +262,17 @@ def describe_stopped(progress: SaveProgress, is_redo: bool, command: str) -> str
 
 
 def describe_saved(saved: Sequence[SaveResult], is_redo: bool, format_command: CommandFormatter) -> str:
-    """The files that were undone or redone on disk, those whose pending changes were rejected, and how to go back and further."""
+    """The files that were undone or redone on disk, those whose proposals were rejected or made again, and how to go back and further."""
     done = [file.path for file in saved if file.applied]
     pending = [file.path for file in saved if not file.applied]
-    verb = "Redone" if is_redo else "Undone"
-    further = f"`{format_command('undo')}` undoes the run before it."
-    if is_redo:
-        hint = f"`{format_command('undo')}` undoes it again."
-    elif done:
-        hint = f"`{format_command('redo')}` redoes it, {further}"
-    else:
-        hint = f"`{format_command('keep HUNK')}` restores one, {further}"
+    outcomes = ("Redone", "Pending again") if is_redo else ("Undone", "Rejected the pending changes")
+    undo, redo = format_command("undo"), format_command("redo")
+    hint = (
+        f"`{undo}` undoes it again." if is_redo else f"`{redo}` redoes it, `{undo}` undoes the run before it."
+    )
     lines = [
         f"{outcome} in {pluralize(len(paths), 'file')}: {join_names(paths)}."
-        for outcome, paths in ((verb, done), ("Rejected the pending changes", pending))
+        for outcome, paths in zip(outcomes, (done, pending), strict=True)
         if paths
     ]
     return "\n".join([*lines, hint])
