@@ -138,13 +138,13 @@ async def apply_rewind(
         if (await anyio.to_thread.run_sync(project.ledger.get, file.path)).rev != file.rev:
             raise StaleRevision(f"{file.path} has changed meanwhile. Nothing was changed; rewind again.")
     written: list[SaveResult] = []
-    conflicts: list[RevertConflict] = []
+    conflicts = {(each.path, each.hunk): each for each in plan.conflicts}
     for checkpoint in plan.runs:
         try:
             undo = await project.undo(checkpoint)
-        except NothingToUndo:  # nothing of it is left
+        except NothingToUndo:  # nothing of it is left that can be undone
             continue
-        conflicts += undo.conflicts
+        conflicts |= {(each.path, each.hunk): each for each in undo.conflicts}
         if undo.files:
             written += await project.apply(undo, progress)
-    return RewindResult(written, conflicts)
+    return RewindResult(written, [*conflicts.values()])

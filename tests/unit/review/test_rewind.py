@@ -45,3 +45,18 @@ async def test_a_plan_shows_what_the_rewind_makes_of_runs_over_lines_of_the_user
         await apply_rewind(place.project, plan)
         made = file_patch("a", lines_of(b"e\nm\n"), lines_of(place.files()["a"]))
     assert [file.patch for file in plan.files] == [made]
+
+
+@pytest.mark.anyio
+async def test_a_rewind_names_each_conflict_of_its_plan(tmp_path: Path) -> None:
+    """Also of a run of which nothing can be undone: the user was told that all of it was."""
+    (tmp_path / "project").mkdir()
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        place = Place(tmp_path / "project", ledger)
+        await place.run("r1", {"a": b"one\n"}, {"a": b"two\n"})
+        await place.run("r2", {"b": b"one\n"}, {"b": b"two\n"})
+        place.put("a", b"mine\n")
+        plan = await plan_rewind(place.project, (await place.project.order()).to_undo)
+        assert [conflict.path for conflict in plan.conflicts] == ["a"]
+        done = await apply_rewind(place.project, plan)
+    assert (place.files(), done.conflicts) == ({"a": b"mine\n", "b": b"one\n"}, plan.conflicts)
