@@ -21,7 +21,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.messages import Wire, new_id, now
-from newel.review.folders import grown, missing
+from newel.review.folders import grown, missing, not_emptied
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import content_of, is_blob, lines_of_state
 from newel.review.model.file_review import (
@@ -211,18 +211,21 @@ class Checkpoints:
         plan = RollbackPlan(
             checkpoint=checkpoint_id, mode=mode, run=run, intent=run, hunk_ids=tuple(hunk_ids)
         )
-        return await anyio.to_thread.run_sync(self._fill, plan, checkpoint, refreshed)
+        steps, conflicts = await anyio.to_thread.run_sync(self._work_out, plan, checkpoint, refreshed)
+        steps = await self._without_folders_in_use(plan, checkpoint, steps)
+        return await anyio.to_thread.run_sync(self._filled, plan, steps, conflicts)
 
     def _has_changed(self, checkpoint: Checkpoint, path: str) -> bool:
         """Whether a run changed a file: it may have been left out of a review."""
         return self._ledger.entries_after(path, checkpoint.run) is not None
 
-    def _fill(
+    def _work_out(
         self,
         plan: RollbackPlan,
         checkpoint: Checkpoint,
         refreshed: RefreshResult,
-    ) -> RollbackPlan:
+    ) -> tuple[list[RevertStep], list[RevertConflict]]:
+        """What a plan does to each file, and the files that it has to leave out."""
         conflicts = [
             RevertConflict(path=path, reason=reason)
             for path, reason in refreshed.problems.items()
@@ -242,6 +245,31 @@ class Checkpoints:
                 raise UnknownHunk(
                     f"Checkpoint {plan.checkpoint} has no hunk {', '.join(unknown)} now. Read the file again."
                 )
+        return steps, conflicts
+
+    async def _without_folders_in_use(
+        self, plan: RollbackPlan, checkpoint: Checkpoint, steps: Sequence[RevertStep]
+    ) -> list[RevertStep]:
+        """The steps, with a conflict for each folder to be removed or replaced that has others' files in it: they stay."""
+        folders = [step.before.path for step in steps if step.removes_folder]
+        if not folders:
+            return list(steps)
+        gone = {step.before.path for step in steps if step.removes_folder or not buffer(step.after)}
+        checkpoints = [checkpoint]
+        if plan.mode == "hard_all":
+            checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
+        created = {folder for each in checkpoints for folder in each.folders}
+        kept = await not_emptied(self._saver.workspace, folders, gone, created)
+        return [
+            step.skipped(f"{step.before.path}: the folder stays, because {kept[step.before.path]} is in it.")
+            if step.before.path in kept
+            else step
+            for step in steps
+        ]
+
+    def _filled(
+        self, plan: RollbackPlan, steps: Sequence[RevertStep], conflicts: Sequence[RevertConflict]
+    ) -> RollbackPlan:
         files = tuple(
             FilePlan(
                 path=step.before.path,

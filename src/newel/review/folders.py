@@ -10,12 +10,14 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import Final
 
 import msgspec
 
+from newel.agent.errors import WorkspaceError
 from newel.review.store.ledger import Checkpoint, FileVersion
 from newel.workspace.port import Workspace
 from newel.workspace.snapshots.port import FileChange
@@ -166,6 +168,32 @@ def grown(checkpoint: Checkpoint, files: Iterable[FileVersion], folders: Iterabl
     existed |= _parents_of(before.path for before in files if before.blob)
     created = dict.fromkeys(name for name in (*checkpoint.folders, *folders) if name not in existed)
     return msgspec.structs.replace(checkpoint, files=files, folders=tuple(created))
+
+
+async def not_emptied(
+    workspace: Workspace, folders: Iterable[str], gone: AbstractSet[str], created: AbstractSet[str]
+) -> dict[str, str]:
+    """Those of some folders to be removed or replaced that would not be empty, each with what stays in it. ``gone`` is what is removed
+    before, and ``created`` are folders that go with the last file in them.
+    """
+    kept: dict[str, str] = {}
+
+    async def remaining(folder: str) -> str:
+        """The first name that stays in a folder; empty if there is none."""
+        for entry in await workspace.list(below(workspace, folder), nofollow=True):
+            path = f"{folder}/{entry.name}"
+            is_created = path in created and entry.kind == "directory" and not entry.is_link
+            if path in kept or (path not in gone and not is_created):
+                return path
+            if is_created and (inner := await remaining(path)):
+                return inner
+        return ""
+
+    for folder in sorted(folders, key=lambda folder: -folder.count("/")):
+        with suppress(WorkspaceError):  # it is gone, or cannot be read: the save that removes it says so
+            if stays := await remaining(folder):
+                kept[folder] = stays
+    return kept
 
 
 async def remove_empty(

@@ -11,7 +11,7 @@ import msgspec
 from newel.agent.messages import Wire
 from newel.diff.patience import LineSpan, diff
 from newel.review.model.edits import tidied
-from newel.review.model.file_lines import content_of, text_hash
+from newel.review.model.file_lines import content_of, kind_of, text_hash
 from newel.review.model.file_review import (
     AppliedHunk,
     FileReview,
@@ -52,6 +52,18 @@ class RevertStep(NamedTuple):
     def known(self) -> set[str]:
         """The requested hunks that exist."""
         return {*self.hunks, *(conflict.hunk for conflict in self.conflicts)}
+
+    @property
+    def removes_folder(self) -> bool:
+        """Whether it removes a folder, or puts something else in its place."""
+        return kind_of(self.before.base) == "folder" != kind_of(buffer(self.after))
+
+    def skipped(self, reason: str) -> RevertStep:
+        """The step if the file stays as it is."""
+        left = (
+            RevertConflict(path=self.before.path, reason=reason, hunk=name) for name in self.hunks or ("",)
+        )
+        return RevertStep(self.before, self.before, (), (*self.conflicts, *left))
 
 
 # -- hard: all of the file ----------------------------------------------------------------------------

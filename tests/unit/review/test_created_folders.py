@@ -152,3 +152,34 @@ async def test_no_folder_outside_the_project_is_removed_through_a_link(
     (root / "new").symlink_to(tmp_path / "outside")
     await remove_empty(LocalWorkspace(str(root)), ["new/deep/file"], recorder.project.ledger.checkpoints())
     assert (tmp_path / "outside/deep").is_dir()
+
+
+async def test_a_folder_in_use_by_others_does_not_keep_the_rest_from_being_undone(
+    root: Path, recorder: ChangeRecorder
+) -> None:
+    """Each undo failed at the folder: a file after it was never undone, and no earlier run either."""
+    (root / "a").write_text("one\n")
+    command = await begin(recorder, TrackedRun("s"), None)
+    (root / "out").mkdir()
+    (root / "a").write_text("two\n")
+    await end(command)
+    (root / "out/mine").write_text("mine\n")
+    await undo(recorder)
+    assert ((root / "a").read_text(), (root / "out/mine").read_text()) == ("one\n", "mine\n")
+    (root / "out/mine").unlink()
+    await undo(recorder)
+    assert not (root / "out").exists()
+
+
+async def test_a_folder_that_a_run_has_filled_goes_with_all_that_is_in_it(
+    root: Path, recorder: ChangeRecorder
+) -> None:
+    (root / "out").write_text("a file\n")
+    command = await begin(recorder, TrackedRun("s"), None)
+    (root / "out").unlink()
+    (root / "out/deep/empty").mkdir(parents=True)
+    (root / "out/deep/deeper").mkdir()
+    (root / "out/deep/deeper/file").write_text("new\n")
+    await end(command)
+    await undo(recorder)
+    assert (root / "out").read_text() == "a file\n"
