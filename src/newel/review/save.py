@@ -46,6 +46,8 @@ from newel.review.save_plans import (
     has_all,
     hunks_to_save,
     independent_groups,
+    is_about_file,
+    order_writes,
     plan_save,
     removes_folders,
     replaced_folders,
@@ -322,10 +324,15 @@ class DiskSync:
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
         done: dict[str, SaveResult] = {}
         try:
+            failed = None
             for group in independent_groups(await self._writer.open_folders(plans, self._where)):
-                await self._write_group(group, done, progress)
+                failed = await self._write_group(group, done, progress) or failed
+                if failed and not is_about_file(failed):
+                    break
                 if removes and not group[0].after.exists:
                     await self._remove_empty_folders([group[0].saving], planned_paths, opened, undone=undone)
+            if failed:
+                raise failed
             await self._writer.shut_folders(plans, self._where)
         except LedgerError:
             raise  # the next process marks what was written
@@ -355,9 +362,9 @@ class DiskSync:
 
     async def _write_group(
         self, plans: Sequence[SavePlan], done: dict[str, SaveResult], progress: SaveProgress
-    ) -> None:
+    ) -> WorkspaceError | ReviewError | None:
         """Write files that do not depend on each other at once; after an error the rest one by one, as a full disk may have room for one
-        new file at a time. Raises ``_Stopped``.
+        new file at a time. Returns the error of a file that could not be written. Raises ``_Stopped``.
         """
         errors: dict[str, WorkspaceError | ReviewError] = {}
 
@@ -375,13 +382,17 @@ class DiskSync:
                 await write(plan)
 
         await map_concurrently(write_unless_failed, plans, self._at_once)
+        failed = None
         for plan in plans:
             if plan.saving.path not in done:
                 if progress.is_stopped:
                     raise _Stopped
                 await write(plan)
             if plan.saving.path not in done:
-                raise errors[plan.saving.path]
+                failed = errors[plan.saving.path]
+                if not is_about_file(failed):
+                    break
+        return failed
 
     async def _write(self, plan: SavePlan) -> SaveResult:
         """Write a file as planned, and mark its hunks as saved. Raises ``Conflict`` if the file has changed."""
@@ -445,7 +456,7 @@ class DiskSync:
         done: list[SaveResult] = []
         for intent in await anyio.to_thread.run_sync(self._ledger.intents):
             with anyio.CancelScope(shield=True):
-                savings, plans = await anyio.to_thread.run_sync(self._order_writes, intent)
+                savings, plans = await anyio.to_thread.run_sync(order_writes, self._ledger, intent)
                 paths = [saving.path for saving in savings]
                 for saving in savings:
                     try:
@@ -461,21 +472,6 @@ class DiskSync:
                 await self._remove_empty_folders(savings)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
-
-    def _order_writes(self, intent: SaveIntent) -> tuple[list[PlannedWrite], list[SavePlan]]:
-        """The order of an interrupted save: first the steps that were done, then the rest as in ``sort_plans``; and
-        the plans of the rest.
-        """
-        plans: list[SavePlan] = []
-        others: list[PlannedWrite] = []
-        for saving in intent.files:
-            review = self._ledger.get(saving.path)
-            if has_all(review, saving.ids):
-                plans.append(plan_save(review, saving.ids)._replace(saving=saving))
-            else:
-                others.append(saving)
-        plans = sort_plans(plans)
-        return [*others, *(plan.saving for plan in plans)], plans
 
     async def _recover_write(self, saving: PlannedWrite) -> list[SaveResult]:
         if await self._is_between(saving):

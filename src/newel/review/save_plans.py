@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,11 +15,13 @@ from newel.review.model.file_lines import content_of, head_of, is_blob, text_has
 from newel.review.model.file_review import FileReview, Lines, ReviewError, render
 from newel.review.model.rebase import kept
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
-from newel.review.store.pending_saves import PlannedWrite
+from newel.review.store.pending_saves import PlannedWrite, SaveIntent
 from newel.workspace.port import ABSENT, FileNode
 
 ENTERED: Final = stat.S_IRWXU
 """The bits that let the owner of a folder change its entries."""
+
+_IN_THE_WAY: Final = {errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EPERM}
 
 
 class NotText(ReviewError):
@@ -226,6 +229,22 @@ def sort_plans(plans: Sequence[SavePlan]) -> list[SavePlan]:
     return sorted(plans, key=place)
 
 
+def order_writes(ledger: Ledger, intent: SaveIntent) -> tuple[list[PlannedWrite], list[SavePlan]]:
+    """The order of an interrupted save: first the steps that were done, then the rest as in ``sort_plans``; and the plans of the rest.
+    Blocks.
+    """
+    plans: list[SavePlan] = []
+    others: list[PlannedWrite] = []
+    for saving in intent.files:
+        review = ledger.get(saving.path)
+        if has_all(review, saving.ids):
+            plans.append(plan_save(review, saving.ids)._replace(saving=saving))
+        else:
+            others.append(saving)
+    plans = sort_plans(plans)
+    return [*others, *(plan.saving for plan in plans)], plans
+
+
 def independent_groups(plans: Sequence[SavePlan]) -> Iterator[list[SavePlan]]:
     """The plans in their order; those of a group can be carried out at the same time: removals of files, or what writes files. Folders
     and links are alone in theirs, as what follows may need them; and so is each plan where folders are removed.
@@ -237,6 +256,13 @@ def independent_groups(plans: Sequence[SavePlan]) -> Iterator[list[SavePlan]]:
         return plan.after.exists if is_file and not must_be_alone else plan.saving.path
 
     return (list(group) for _, group in groupby(plans, group_of))
+
+
+def is_about_file(error: Exception) -> bool:
+    """Whether an error says nothing about other files: something is in the way of one. On a full disk, or where a host is gone, others
+    would fail as well, and so would the ledger.
+    """
+    return isinstance(error, ReviewError) or getattr(error.__cause__, "errno", None) in _IN_THE_WAY
 
 
 def failure_message(error: Exception, paths: Sequence[str], done: Collection[str]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from newel.review.file_writer import FILES_AT_ONCE
 from newel.review.model.decisions import reject
 from newel.review.model.file_lines import lines_of, text_hash
 from newel.review.model.file_review import (
@@ -25,6 +26,7 @@ from newel.review.model.revert_applied import restored
 from newel.review.paths import OutsideProject, checked_path
 from newel.review.project import ProjectReview
 from newel.review.save import DiskSync, NotAFile, NotText
+from newel.review.save_outcome import SaveFailed
 from newel.review.save_plans import OverwritesDisk, plan_save
 from newel.review.store.ledger import Ledger
 from newel.review.store.pending_saves import PlannedWrite, SaveIntent
@@ -158,6 +160,17 @@ async def test_what_a_save_overwrites_on_the_disk_is_restored_exactly_by_an_undo
     assert path.stat().st_mode & 0o777 == 0o640
     await review.apply(await review.redo())
     assert path.read_bytes() == b"\xef\xbb\xbf1\r\nzwei\n3"
+
+
+async def test_a_file_that_cannot_be_written_keeps_no_other_from_being_written(project: Project) -> None:
+    """The files behind it were never undone, however often the undo was repeated."""
+    others = [f"deep/deeper/file{number}" for number in range(4 * FILES_AT_ONCE)]
+    chosen = {name: [await project.propose(name, 0, 0, b"new\n")] for name in ("folder/file", *others)}
+    project.file("folder", b"in the way\n")
+    with pytest.raises(SaveFailed, match=r"Not saved: folder/file\. Saved: deep"):
+        await project.saver.save(chosen)
+    assert all((project.folder / name).exists() for name in others)
+    assert project.ledger.intents() == []
 
 
 async def test_a_save_of_unknown_hunks_changes_nothing(project: Project) -> None:
