@@ -18,7 +18,7 @@ from newel.acp.server import AcpServer
 from newel.config.settings import Flags, load_settings, newel_home
 from newel.providers.families import FAMILIES
 from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.stdout import discard_stdout
+from newel.terminal.stdout import discard_stdout, write_all
 from newel.terminal.ui.line_reader import LineReader
 
 if TYPE_CHECKING:
@@ -63,17 +63,11 @@ async def _serve(server: AcpServer, out: int) -> int:
     try:
         async with on_signals(end):
             with scope:
-                await server.serve(LineReader(0), partial(_write_all, out))
+                await server.serve(LineReader(0), partial(write_all, out))
     except OSError as error:
         discard_stdout(error)
         return 1
     return exit_code(ended_by) if ended_by else 0
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 class EditorSessions:

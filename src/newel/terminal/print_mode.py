@@ -23,7 +23,7 @@ from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.prompt_record import HeldAnswer, PromptRecord, RunReporter
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_start
 from newel.terminal.review.run_notice import NOT_RECORDING, RunNotice
-from newel.terminal.signals import die_of, exit_code, on_signals
+from newel.terminal.signals import code_without_reader, die_of, exit_code, on_signals
 from newel.terminal.stdout import TextSink, discard_stdout
 from newel.text.format import one_line
 from newel.text.sanitize import sanitize
@@ -115,7 +115,7 @@ class _PromptRun:
                 return DONE
         except OSError as error:  # the screen's own: all other errors were shown as events
             discard_stdout(error)
-            return FAILED
+            return code_without_reader()
         finally:
             unsubscribe()
             renderer.close()

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from anyio.abc import TaskGroup
 
@@ -13,6 +14,18 @@ from newel.concurrency import background_tasks
 from newel.workspace.process.signals import receiver
 
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_arrived: Final[list[signal.Signals]] = []
+
+
+def arrived() -> signal.Signals | None:
+    """The first signal inside ``on_signals``, also one that the event loop has not handled yet, because a write keeps it."""
+    return _arrived[0] if _arrived else None
+
+
+def _note(number: int, _: object) -> None:
+    if not _arrived:
+        _arrived.append(signal.Signals(number))
 
 
 @asynccontextmanager
@@ -28,6 +41,12 @@ async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerato
             handler(number)
 
     with receiver(STOP) as arriving:
+        _arrived.clear()
+        for number in STOP:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                # Of a signal, the event loop is told by its own descriptor, whatever handler it has.
+                signal.signal(number, _note)
+                signal.siginterrupt(number, False)  # as asyncio has it
         async with background_tasks(pass_on) as group:
             yield group
 
@@ -41,3 +60,9 @@ def die_of(number: signal.Signals) -> None:
 def exit_code(number: signal.Signals) -> int:
     """128 + N, as shells count."""
     return 128 + number
+
+
+def code_without_reader() -> int:
+    """The exit code of a program whose output nobody reads: that of the signal that ended it, or else 1."""
+    number = arrived()
+    return exit_code(number) if number else 1

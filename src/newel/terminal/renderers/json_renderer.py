@@ -7,6 +7,7 @@ from typing import BinaryIO
 from newel.agent import events as e
 from newel.agent.messages import Wire
 from newel.terminal.renderers.base import Renderer
+from newel.terminal.stdout import write_line
 from newel.text.json import to_json
 
 
@@ -22,8 +23,7 @@ class JsonRenderer(Renderer):
 
     def write(self, message: Wire, /) -> None:
         """Write one line. Raises ``OSError`` if the reader has gone."""
-        self.out.write(to_json(message) + b"\n")
-        self.out.flush()
+        write_line(self.out, to_json(message))
 
     def note(self, text: str, code: str = "note", /) -> None:
         self.handle(e.ErrorEvent(code=code, message=text, level="info"))

@@ -26,7 +26,7 @@ from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.conversation import Conversation, TurnAborted
 from newel.terminal.rpc.requests import command_of, explain, read_request
-from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.signals import code_without_reader, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.line_reader import LineHandler, LineReader, serve_lines
 from newel.text.json import decode_json
@@ -73,7 +73,7 @@ async def _serve(
         conversation.output.check()
     except OSError as error:
         discard_stdout(error)
-        return 1
+        return code_without_reader()
     finally:
         unsubscribe()
         approver.handler = None

@@ -10,6 +10,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, To
 from newel.agent.transform import COMPACTION
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.run_result import PromptResult, SessionStarted
+from newel.terminal.stdout import write_line
 from newel.terminal.stream_json.lines import (
     Line,
     assistant_lines,
@@ -41,13 +42,11 @@ class ResultPrinter:
 
     def write(self, line: Line, /) -> None:
         """Add the ids and write the line. Raises ``OSError`` if the reader has gone."""
-        self._out.write(to_json(line | {"session_id": self._session_id, "uuid": str(uuid.uuid4())}) + b"\n")
-        self._out.flush()
+        write_line(self._out, to_json(line | {"session_id": self._session_id, "uuid": str(uuid.uuid4())}))
 
     def write_unnamed(self, line: Line, /) -> None:
         """Write a line that belongs to no session."""
-        self._out.write(to_json(line) + b"\n")
-        self._out.flush()
+        write_line(self._out, to_json(line))
 
 
 class StreamJsonRenderer(Renderer):

@@ -22,7 +22,7 @@ from newel.terminal.model_names import expand_model_name
 from newel.terminal.prompt_record import HeldAnswer, PromptRecord
 from newel.terminal.renderers.base import RendererSubscription, report_start
 from newel.terminal.run_result import FAILED, describe_session
-from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.signals import code_without_reader, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.stream_json.lines import notice_line
 from newel.terminal.stream_json.permissions import PermissionQuestions
@@ -72,7 +72,7 @@ async def run_stream_json(
         subscription.check()
     except OSError as error:
         discard_stdout(error)
-        return FAILED
+        return code_without_reader()
     finally:
         unsubscribe()
         if approver is not None:
