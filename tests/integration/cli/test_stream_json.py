@@ -251,6 +251,25 @@ def test_prompts_are_answered_in_order_also_those_that_come_during_a_run(with_mo
     assert kinds(seen)[-1] == "result"
 
 
+def test_a_signal_gives_every_prompt_a_result(with_model: Make) -> None:
+    """Also the queued ones: a program that counts results waits for none in vain."""
+    process = with_model(WAITS).start(*BOTH, stdin=subprocess.PIPE)
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(said("wait for it") + said("hello") + control(1, subtype="initialize"))
+        process.stdin.flush()
+        for line in process.stdout:
+            if json.loads(line)["type"] == "control_response":
+                break
+        process.send_signal(signal.SIGTERM)
+        seen = [json.loads(line) for line in process.stdout]
+        assert process.wait(10) == 128 + signal.SIGTERM
+    results = [line for line in seen if line["type"] == "result"]
+    assert [each["subtype"] for each in results] == ["error_during_execution"] * 2
+    assert results[1]["errors"] == ["Newel was stopped before this prompt."]
+
+
 def test_an_image_reaches_the_model(with_model: Make) -> None:
     newel = with_model(scenario("what", {"content": "A dot."}))
     blocks = [

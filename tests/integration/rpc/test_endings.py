@@ -128,6 +128,15 @@ def test_a_signal_answers_what_was_queued(open_rpc: Open, newel: Newel) -> None:
     assert [promised in line["message"] for line in dropped] == [True]
 
 
+def test_a_message_that_no_run_took_is_reported_at_the_end(open_rpc: Open) -> None:
+    """Its command has succeeded, so the program takes it for sent."""
+    program = open_rpc()
+    sent = [program.ask(kind, text="hello there")["data"]["messageId"] for kind in ("steer", "follow_up")]
+    assert program.end() == 0
+    dropped = [line["message"] for line in program.lines if line.get("code") == "prompt_dropped"]
+    assert [each.split()[3] for each in dropped] == sent
+
+
 PARENT = """
 import sys, anyio
 from newel.client import RpcClient

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -263,6 +264,32 @@ def test_stop_ends_the_run_before_its_next_request(open_program: Callable[..., A
 def test_the_end_of_input_declines_pending_approvals(run_program: Run, tmp_path: Path) -> None:
     talk(run_program, {"type": "message", "content": "run touch never"}, PROGRAM_APPROVE="ask")
     assert not (tmp_path / "project" / "never").exists()
+
+
+def test_a_signal_gives_every_prompt_a_result(open_program: Callable[..., Any]) -> None:
+    """Also the queued ones: a program that counts results waits for none in vain, and learns what ended them."""
+    process = open_program("json")
+    driver = Driver(process)
+    driver.send(type="message", content="run sleep 60")
+    driver.until("tool_execution_start")
+    driver.send(type="message", content="hello")
+    driver.send(type="get_state")
+    assert driver.until("state")["waiting"] == 1
+    process.send_signal(signal.SIGTERM)
+    results = [driver.until("result"), driver.until("result")]
+    assert [(each["reason"], each["exitCode"], each["turns"]) for each in results] == [
+        ("aborted", 143, 1),
+        ("aborted", 143, 0),
+    ]
+    assert results[1]["message"] == "Newel was stopped before this turn."
+    assert process.wait(10) == 128 + signal.SIGTERM
+
+
+def test_a_message_for_a_run_that_has_ended_is_not_dropped_silently(run_program: Run) -> None:
+    """The program sends it while the run ends, and closes its input."""
+    events = talk(run_program, {"type": "get_state"}, {"type": "follow_up", "content": "and then"})
+    assert (events[-1]["type"], events[-1]["code"]) == ("error", "prompt_dropped")
+    assert events[-1]["message"].endswith("was not sent, because no run took it: and then")
 
 
 def test_a_closed_output_ends_it_quietly(open_program: Callable[..., Any]) -> None:

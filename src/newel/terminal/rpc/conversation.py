@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent, Event, MessageEnd
+from newel.agent.formatting import describe_error
 from newel.agent.messages import UserMessage
 from newel.agent.ports import AgentMode
 from newel.permissions.approval import Approval, ApprovalRequest
@@ -31,6 +32,7 @@ from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest, check_attachment
 from newel.terminal.run_result import describe_session
+from newel.text.format import one_line
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -42,6 +44,9 @@ Answer = Callable[[d.RpcData | Exception], None]
 
 LOOK_S = 0.25
 """Seconds between two looks whether the reader of the output is there."""
+
+MAX_QUOTED = 100
+"""Characters of a message in the report that it was not sent."""
 
 _NOBODY = Approval("nobody")
 
@@ -98,6 +103,7 @@ class Conversation:
         self._turns: deque[QueuedTurn] = deque()
         self._more = anyio.Event()
         self._no_more = False
+        self._ended = False
         self._input_over = anyio.Event()
         self._running: anyio.CancelScope | None = None
         self._is_answering = False
@@ -111,9 +117,7 @@ class Conversation:
 
     def end(self, code: int = 0) -> None:
         """Stop everything and end with this exit code."""
-        self.code = code
-        while self._turns:
-            self._leave(self._turns.popleft(), "Newel was stopped before this turn.")
+        self.code, self._ended = code, True
         self.interrupt()
         self.reading.cancel()
         self.no_more()
@@ -320,15 +324,36 @@ class Conversation:
         while True:
             while self._turns:
                 turn = self._turns.popleft()
+                if self._ended:
+                    self._drop(turn)
+                    continue
                 with anyio.CancelScope() as self._running:
                     await self._take(turn)
                 self._running = None
                 self._leave(turn, "It was aborted.")
             if self._no_more and not self._concurrent:
+                self._report_untaken()
                 self.finished.set()
                 return
             self._more = anyio.Event()
             await self._more.wait()
+
+    def _drop(self, turn: QueuedTurn) -> None:
+        """Report a turn before which Newel was stopped."""
+        reason = "Newel was stopped before this turn."
+        self._leave(turn, reason)
+        if self._report is not None and turn.message is not None:
+            result = PromptRecord(self.agent, self._held).result(problem=reason, exit_code=self.code)
+            self.output.guard(partial(self._report.on_result, result))
+
+    def _report_untaken(self) -> None:
+        """Report the messages for a run that came when there was none, or at its very end."""
+        queue = self.agent.queue
+        for message in (*queue.steer, *queue.later):
+            if isinstance(message, UserMessage) and not message.is_notice:
+                text = one_line(message.text, MAX_QUOTED)
+                about = f"The queued message {message.id} was not sent, because no run took it: {text}"
+                self.error("prompt_dropped", about)
 
     def _leave(self, turn: QueuedTurn, reason: str) -> None:
         """Report a turn that ends without an outcome, and a queued prompt that was not begun."""
@@ -355,14 +380,18 @@ class Conversation:
 
         unsubscribe = self.agent.subscribe(on_event)
         record = None if self._report is None else PromptRecord(self.agent, self._held)
-        self._is_answering = True
+        self._is_answering, problem = True, ""
         try:
             await self.agent.answer([message])
+        except Exception as error:
+            problem = describe_error(error)
+            raise
         finally:
             self._is_answering = False
             unsubscribe()
             if self._report is not None and record is not None:
-                self.output.guard(partial(self._report.on_result, record.result()))
+                result = record.result(problem=problem, exit_code=self.code or None)
+                self.output.guard(partial(self._report.on_result, result))
 
     async def _queued(self, command: p.QueuedCommand) -> d.RpcData:
         agent = self.agent

@@ -10,12 +10,14 @@ answered by an ``error`` line and has no other effect.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Any
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
+from newel.agent.formatting import describe_error
 from newel.agent.messages import UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.model_names import expand_model_name
@@ -58,8 +60,7 @@ async def run_stream_json(
     mode = _StreamJsonMode(agent, renderer, held, questions)
     if approver is not None:
         approver.handler = questions.ask
-    subscription = RendererSubscription(renderer, mode.end)
-    unsubscribe = agent.subscribe(subscription.handle)
+    unsubscribe = agent.subscribe(mode.output.handle)
     try:
         renderer.on_session(describe_session(agent))
         report_start(agent, renderer)
@@ -69,7 +70,7 @@ async def run_stream_json(
                 await serve_lines(LineReader(stdin), mode)
                 mode.finish()
             await mode.finished.wait()
-        subscription.check()
+        mode.output.check()
     except OSError as error:
         discard_stdout(error)
         return code_without_reader()
@@ -88,6 +89,7 @@ class _StreamJsonMode:
         held: HeldAnswer | None,
         questions: PermissionQuestions,
     ) -> None:
+        self.output = RendererSubscription(renderer, self.end)
         self.reading = anyio.CancelScope()
         self.finished = anyio.Event()
         self.code = 0
@@ -104,7 +106,6 @@ class _StreamJsonMode:
     def end(self, code: int = 0) -> None:
         """Stop everything and end with this exit code."""
         self.code, self._ended = code, True
-        self._prompts.clear()
         self.interrupt()
         self.reading.cancel()
         self.finish()
@@ -193,14 +194,20 @@ class _StreamJsonMode:
     async def _answer(self, prompt: UserMessage) -> None:
         record, problem = PromptRecord(self._agent, self._held), ""
         with anyio.CancelScope() as self._running:
-            try:
-                await self._agent.answer([prompt])
-            except OSError:  # the reader has gone
-                raise
-            except Exception as error:  # noqa: BLE001 — a failed prompt must not end the others
-                problem = str(error)
+            if self._ended:
+                problem = "Newel was stopped before this prompt."
+            else:
+                problem = await self._ask(prompt)
         self._running = None
-        result = record.result(problem=problem)
-        self._renderer.on_result(result)
+        result = record.result(problem=problem, exit_code=self.code if self._ended else None)
+        self.output.guard(partial(self._renderer.on_result, result))
         if not self._ended:
             self.code = FAILED if result.exit_code else 0
+
+    async def _ask(self, prompt: UserMessage) -> str:
+        """Answer a prompt. Returns what ended its run, if an error did."""
+        try:
+            await self._agent.answer([prompt])
+        except Exception as error:  # noqa: BLE001 — a failed prompt must not end the others
+            return describe_error(error)
+        return ""
