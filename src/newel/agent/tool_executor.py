@@ -16,7 +16,7 @@ from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecuti
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Emit, Limits, NestedOutput, PlannedCall, RunConfig, Tool, ToolResult
-from newel.concurrency import task_group
+from newel.concurrency import first_error, task_group
 
 AppendMessage = Callable[[AppMessage], Awaitable[None]]
 Part = TypeVar("Part")
@@ -80,9 +80,12 @@ def milliseconds_since(began: float) -> int:
     return round((time.monotonic() - began) * 1000)
 
 
-def _describe_error(error: Exception) -> str:
-    """An error of a tool for the model. Only an unexpected one names its class."""
-    return str(error) if isinstance(error, NewelError) else f"{type(error).__name__}: {error}"
+def _describe_error(error: BaseException) -> str:
+    """An error of a tool for the model, of a group its first one. Only an unexpected one names its class."""
+    error = first_error(error)
+    return (
+        str(error) if isinstance(error, NewelError) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    )
 
 
 class ToolExecutor:

@@ -9,7 +9,7 @@ import anyio
 
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.extensions.api import ExtensionCommand
-from newel.hooks.user_function import call_function, describe_failure
+from newel.hooks.user_function import call_function, describe_failure, isolated
 
 TIMEOUT_S: Final = 60.0
 
@@ -21,7 +21,7 @@ def prompt_writer(command: ExtensionCommand) -> Callable[[str], Awaitable[str]]:
         try:
             prompt: object = None
             with anyio.move_on_after(TIMEOUT_S) as scope:
-                prompt = await call_function(command.function, arguments)
+                prompt = await isolated(lambda: call_function(command.function, arguments))
         except NewelError:
             raise
         except (Exception, SystemExit) as error:

@@ -13,7 +13,7 @@ import msgspec
 from newel.agent.errors import NewelError, ToolError
 from newel.agent.ports import OnOutput, PlannedCall, Preview, Tool, ToolResult
 from newel.agent.tool_executor import EXCLUSIVE
-from newel.hooks.user_function import LoopWatch, describe_failure
+from newel.hooks.user_function import LoopWatch, describe_failure, isolated
 
 FOLDER: Final[ContextVar[Path]] = ContextVar("folder")
 """The folder of the agent whose call runs."""
@@ -83,7 +83,8 @@ class _RecordedCall:
         try:
             async with self._place.recording():
                 with failures_of(self._file):
-                    return _checked(await watch.run(self._planned.execute(on_output)))
+                    result = await isolated(lambda: watch.run(self._planned.execute(on_output)))
+                    return _checked(result)
         finally:
             FOLDER.reset(token)
             if watch.problem:

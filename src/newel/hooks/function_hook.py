@@ -10,7 +10,7 @@ import msgspec
 
 from newel.hooks.hook import Hook
 from newel.hooks.hook_output import HookReply, bounded
-from newel.hooks.user_function import LoopWatch, call_function, describe_failure
+from newel.hooks.user_function import LoopWatch, call_function, describe_failure, isolated
 
 WRONG_ANSWER: Final = "it returned {kind}; return None, a string for the model, or a HookReply"
 TOO_SLOW: Final = "it did not finish within {limit:g} s, so Newel stopped waiting for it"
@@ -69,7 +69,7 @@ async def _reply(hook: FunctionHook, given: Mapping[str, Any], watch: LoopWatch)
         wanted = msgspec.convert(given, HookInput)
         answer: object = None
         with anyio.move_on_after(hook.limit) as scope:
-            answer = await watch.run(call_function(hook.function, wanted))
+            answer = await isolated(lambda: watch.run(call_function(hook.function, wanted)))
         if scope.cancelled_caught:
             return HookReply(problem=TOO_SLOW.format(limit=hook.limit))
     except (Exception, SystemExit) as error:  # noqa: BLE001 — of the user's code

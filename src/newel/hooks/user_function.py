@@ -17,6 +17,8 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
+from newel.concurrency import first_error, task_group
+
 T = TypeVar("T")
 
 TOO_LONG_S: Final = 1.0
@@ -32,6 +34,31 @@ async def call_function(function: Callable[..., Any], *arguments: Any, **more: A
         return await function(*arguments, **more)
     answer = await _in_thread(lambda: function(*arguments, **more))
     return await cast("Awaitable[Any]", answer) if hasattr(answer, "__await__") else answer
+
+
+async def isolated(work: Callable[[], Awaitable[T]]) -> T:
+    """Await the user's code in a task of its own, so that a cancellation that it brings about itself ends nothing else: it raises
+    ``RuntimeError``. A group of errors is raised as its first one.
+    """
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    async def run() -> None:
+        try:
+            results.append(await work())
+        except BaseException as error:
+            failures.append(error)
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                raise
+
+    async with task_group() as group:
+        group.start_soon(run)
+    if results:
+        return results[0]
+    error = first_error(failures[0])
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        raise RuntimeError("a task that it awaited was cancelled").with_traceback(error.__traceback__)
+    raise error
 
 
 class LoopWatch:
@@ -106,7 +133,7 @@ def describe_failure(error: BaseException, file: str = "") -> str:
     """An error of the user's code: its class, its text, and the place; see ``failure_place``."""
     where, line = failure_place(error, file)
     said = error.msg if isinstance(error, SyntaxError) else str(error)
-    return f"{type(error).__name__}: {said}{where and f' ({where}, line {line})'}"
+    return f"{type(error).__name__}{said and f': {said}'}{where and f' ({where}, line {line})'}"
 
 
 def failure_place(error: BaseException, file: str = "") -> tuple[str, int]:

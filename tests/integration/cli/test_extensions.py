@@ -284,6 +284,51 @@ def test_a_tool_that_fails_is_an_error_result(with_model: Make) -> None:
     assert len(long) < 60_000
 
 
+def test_tasks_of_an_extension_that_fail_do_not_end_newel(with_model: Make) -> None:
+    """A cancellation that they bring about themselves is theirs alone, and the model learns what failed in a group."""
+    steps = [call("fail", how=how) for how in ("cancelled", "group", "late")]
+    newel = with_model(scenario("go", *steps, DONE))
+    path = extension(
+        newel,
+        "tasks.py",
+        """\
+        import asyncio
+
+        async def await_cancelled():
+            task = asyncio.ensure_future(asyncio.sleep(600))
+            task.cancel()
+            await task
+
+        async def divide():
+            1 / 0
+
+        def register(newel):
+            @newel.tool(read_only=True)
+            async def fail(how: str) -> str:
+                "Fail."
+                if how == "cancelled":
+                    await await_cancelled()
+                if how == "group":
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(divide())
+                async with asyncio.timeout(0):
+                    await asyncio.sleep(600)
+
+            @newel.on("PreToolUse")
+            async def hook(call):
+                await await_cancelled()
+        """,
+    )
+    done = newel("go")
+    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
+    assert results(newel) == [
+        f"RuntimeError: a task that it awaited was cancelled ({path}, line 6)",
+        f"ZeroDivisionError: division by zero ({path}, line 9)",
+        f"TimeoutError ({path}, line 20)",
+    ]
+    assert f"line 23: RuntimeError: a task that it awaited was cancelled ({path}, line 6)" in done.stderr
+
+
 def test_hooks_that_fail_or_hang_are_named_and_decide_nothing(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo fine"), DONE))
     path = extension(

@@ -255,6 +255,29 @@ async def test_a_failing_tool_is_told_to_the_model_and_the_run_continues(error: 
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            ExceptionGroup("unhandled errors", [ExceptionGroup("inner", [ValueError("bad")])]),
+            "ValueError: bad",
+        ),
+        (ExceptionGroup("unhandled errors", [ToolError("disk on fire")]), "disk on fire"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+async def test_the_model_is_told_what_failed_in_the_tasks_of_a_tool(error: Exception, told: str) -> None:
+    """It can only repair what it is told, and "unhandled errors in a TaskGroup" tells nothing."""
+
+    async def work(_: str, __: OnOutput) -> None:
+        raise error
+
+    watched = Watched([calls("a"), says("I see.")], [Say(work=work)])
+    await watched.agent.prompt("Go")
+    assert watched.results[0].output == told
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("error", [ToolError("the host is gone"), RuntimeError("worse")])
 async def test_an_error_in_serial_key_is_told_to_the_model_and_the_run_continues(
     error: Exception,
