@@ -168,6 +168,7 @@ async def open_agent(
             host=place.host,
         )
         await stack.enter_async_context(served)
+        stack.push_async_callback(agent.end_run)  # what it works with is there until it has ended
         yield agent
 
 

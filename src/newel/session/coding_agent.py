@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import anyio
+
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError, SessionError
-from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
+from newel.agent.events import AgentEnd, AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import AttachableFiles
@@ -142,6 +144,7 @@ class CodingAgent(Agent):
         self._typed: dict[str, tuple[str, str]] = {}
         self._not_started: list[str] = []
         """The calls of the last answer that have not started."""
+        self._run_ended: anyio.Event | None = None
         self._journal = journal
         self.earlier, messages = session.get_parts()
         super().__init__(transport, config, messages=messages, record=self._save_event)
@@ -182,6 +185,22 @@ class CodingAgent(Agent):
         for notice in self.before_prompt if prompts else ():
             if message := await notice():
                 await self.append_message(message)
+
+    async def answer(
+        self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
+    ) -> AgentEnd:
+        self._require_idle()
+        ended = self._run_ended = anyio.Event()
+        try:
+            return await super().answer(prompts, transport=transport)
+        finally:
+            ended.set()
+
+    async def end_run(self) -> None:
+        """Abort the run of another task, if there is one, and wait for its end."""
+        self.abort()
+        if self._run_ended is not None:
+            await self._run_ended.wait()
 
     async def close(self) -> None:
         """The conversation is over: its session is closed."""

@@ -20,9 +20,12 @@ from newel.agent.events import (
     TextDelta,
     ToolExecutionEnd,
     ToolExecutionStart,
+    ToolExecutionUpdate,
 )
-from newel.agent.messages import AssistantMessage, UserMessage
+from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
+from newel.concurrency import task_group
 from newel.permissions.approval import Approval, ApprovalRequest
+from tests.processes import ends, read_pids
 from tests.support import Newel, bash, scenario
 
 pytestmark = pytest.mark.anyio
@@ -101,6 +104,34 @@ async def test_a_program_can_abort_and_the_conversation_stays_usable(with_model:
         assert isinstance(last, AssistantMessage)
         assert last.text == "Better."
     assert rig.sessions == []
+
+
+async def test_leaving_the_agent_ends_a_prompt_of_another_task(with_model: Make) -> None:
+    """Else its command runs on after the program has closed the agent, and the session lacks its result."""
+    rig = with_model(scenario("wait", bash("echo $$ > pid; echo begun; sleep 60")))
+    reasons: list[str] = []
+    began = anyio.Event()
+
+    async def prompt() -> None:
+        reasons.append((await agent.prompt("wait")).reason)
+
+    def watch(event: AgentEvent) -> None:
+        if isinstance(event, ToolExecutionUpdate):
+            began.set()
+
+    async with task_group() as tasks:
+        async with newel.open_coding_agent(working_directory=rig.project) as agent:
+            agent.subscribe(watch)
+            tasks.start_soon(prompt)
+            await began.wait()
+        assert reasons == ["aborted"]
+        assert [ends(pid) for pid in read_pids(rig.project / "pid")] == [True]
+    with newel.SessionManager(
+        directory=rig.sessions[0].parent.parent, cwd=str(rig.project), continue_=True
+    ) as session:
+        result = session.get_messages()[-1]
+    assert isinstance(result, ToolResultMessage)
+    assert "begun" in result.output
 
 
 async def test_a_program_approves_each_change(with_model: Make) -> None:
