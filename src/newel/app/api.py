@@ -161,6 +161,10 @@ def open_coding_agent(
     if checked.host is None and not folder.is_dir():
         raise WorkspaceError(f"{folder} is not a directory. Name one that exists.")
     for tool in tools:
+        if isinstance(tool, type):
+            raise UsageError(
+                f"tools: {tool.__name__} is a class; give an instance of it, `{tool.__name__}()`."
+            )
         if not hasattr(tool, "spec"):
             raise UsageError(f"tools: {tool!r} is not a tool; derive yours from `newel.TypedTool`.")
     options = AgentOptions(

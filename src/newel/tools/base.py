@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -102,7 +102,15 @@ class TypedTool(ParsedTool[P]):
 
     async def plan(self, arguments: P, /) -> PlannedCall:
         """A tool that opens files overrides this, and names them."""
-        return Planned(partial(self.preview, arguments), partial(self.execute, arguments))
+        return Planned(partial(self.preview, arguments), partial(self._execute, arguments))
+
+    async def _execute(self, arguments: P, on_output: OnOutput, /) -> ToolResult:
+        result = cast("object", await self.execute(arguments, on_output))
+        if not isinstance(result, ToolResult):  # Python does not check what a tool of the user's returns
+            raise TypeError(
+                f"{type(self).__name__}.execute returned a {type(result).__name__}, not a ToolResult"
+            )
+        return result
 
 
 def rename(arguments: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:

@@ -18,7 +18,9 @@ import pytest
 import newel
 from newel.agent.errors import ConnectionFailed, UsageError, WorkspaceError
 from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
+from newel.agent.ports import OnOutput
 from newel.review.model.history import NothingToUndo
+from newel.tools.todo import TodoTool
 from newel.workspace.sandbox.policy import SandboxMode
 from tests.served import wait_until
 from tests.support import Newel, bash, scenario
@@ -179,6 +181,7 @@ def test_a_server_that_is_not_there_is_an_error_of_newel(with_model: Make) -> No
             {"tools": [print]},
             "tools: <built-in function print> is not a tool; derive yours from `newel.TypedTool`",
         ),
+        ({"tools": [TodoTool]}, "tools: TodoTool is a class; give an instance of it"),
         ({"max_turns": 0}, "max_turns is 0"),
         ({"max_cost": float("nan")}, "max_cost is nan"),
         ({"continue_": True, "ephemeral": True}, "cannot be combined"),
@@ -235,6 +238,37 @@ def test_a_file_is_attached_by_its_path_unless_it_is_secret(with_model: Make) ->
     (rig.home / ".newel" / "config.toml").write_text("api_key = 'secret'\n")
     with pytest.raises(WorkspaceError, match="secret"):
         newel.ask("read", attachments=[Path("config.toml")])
+
+
+def test_a_tool_that_returns_no_result_is_an_error_result(with_model: Make) -> None:
+    """Else a forgotten `return` ends the run, and says nothing of the tool."""
+
+    class Nothing(newel.Parameters, frozen=True):
+        pass
+
+    class Forgetful(newel.TypedTool[Nothing]):
+        name = label = description = "forgetful"
+        read_only = True
+        parameters = Nothing
+
+        async def serial_key(self, arguments: Nothing, /) -> None: ...
+
+        async def preview(self, arguments: Nothing, /) -> str:
+            return "forget"
+
+        async def execute(self, arguments: Nothing, on_output: OnOutput, /) -> Any: ...
+
+    with_model(
+        scenario(
+            "go",
+            {"tool_calls": [{"function": {"name": "forgetful", "arguments": {}}}]},
+            {"content": "I see."},
+        )
+    )
+    answer = newel.ask("go", tools=[Forgetful()])
+    results = [message.output for message in answer.messages if isinstance(message, ToolResultMessage)]
+    assert results == ["TypeError: Forgetful.execute returned a NoneType, not a ToolResult"]
+    assert answer.text == "I see."
 
 
 def test_a_tool_whose_name_is_taken_is_refused(with_model: Make) -> None:
