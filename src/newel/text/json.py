@@ -6,6 +6,7 @@ The standard library's ``json`` is loaded when it is needed: msgspec decodes all
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -162,10 +163,22 @@ def to_json(value: object) -> bytes:
 
 
 def to_printable_json(value: object) -> str:
-    r"""Encode for a terminal: what it would not print, such as a character that turns the text around, is written as ``\uXXXX``."""
-    text = to_json(value).decode()
-    if text.isprintable():
+    r"""Encode for standard output: what a terminal would not print, such as a character that turns the text around, and what its encoding
+    lacks, is written as ``\uXXXX``.
+    """
+    text, encoding = to_json(value).decode(), sys.stdout.encoding or "utf-8"
+    if text.isprintable() and _has(encoding, text):
         return text
     import json
 
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isprintable() and _has(encoding, char) else json.dumps(char)[1:-1] for char in text
+    )
+
+
+def _has(encoding: str, text: str) -> bool:
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True

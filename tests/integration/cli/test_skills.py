@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,22 @@ def test_the_nearest_of_a_name_wins_and_the_list_says_so(with_model: Make) -> No
         ("deploy", ".claude/skills", "used"),
         ("deploy", "~/.claude/skills", "shadowed"),
     ]
+
+
+def test_a_program_reads_names_that_the_locale_lacks(with_model: Make) -> None:
+    """JSON with a question mark in place of a letter names another file, skill or session."""
+    newel = with_model()
+    skill(newel.home / ".claude/skills", "tea", "---\nname: tea\ndescription: 日本茶 🍵 café\n---\nX\n")
+    environ = newel.environ | {"PYTHONIOENCODING": "latin-1"}
+    listed = subprocess.run(
+        [BIN / "newel", "skills", "list", "--json"],
+        cwd=newel.project,
+        env=environ,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    (row,) = json.loads(listed.stdout.decode("latin-1"))
+    assert row["description"] == "日本茶 🍵 café"
 
 
 def test_a_broken_one_is_named_once_and_left_out(with_model: Make) -> None:
