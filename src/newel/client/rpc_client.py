@@ -166,25 +166,31 @@ class RpcClient:
         on_event: Callable[[ClientEvent], object] | None = None,
     ) -> RunResult:
         """Send a prompt and wait for the end of its run, whose events go to ``on_event``. Raises ``CommandFailed`` if it does
-        not begin; a run that fails has an ``end`` with the reason.
+        not begin; a run that fails has an ``end`` with the reason. Cancelling it aborts the run.
         """
         async with self.events() as events:
             accepted = await self.prompt(text, attachments=attachments, expand=expand)
             messages: list[AppMessage] = []
-            async for event in events:
-                match event:
-                    case MessageEnd(message=UserMessage(id=message_id)) if message_id == accepted.message_id:
-                        messages.append(event.message)
-                    case MessageEnd() if messages:
-                        messages.append(event.message)
-                    case ErrorEvent(code="prompt_dropped") if accepted.message_id in event.message:
-                        raise CommandFailed("prompt", p.RpcFailure(event.code, event.message))
-                    case _:
-                        pass
-                if messages and on_event is not None:
-                    on_event(event)
-                if messages and isinstance(event, AgentEnd):
-                    return RunResult(event, messages)
+            try:
+                async for event in events:
+                    match event:
+                        case MessageEnd(message=UserMessage(id=sent)) if sent == accepted.message_id:
+                            messages.append(event.message)
+                        case MessageEnd() if messages:
+                            messages.append(event.message)
+                        case ErrorEvent(code="prompt_dropped") if accepted.message_id in event.message:
+                            raise CommandFailed("prompt", p.RpcFailure(event.code, event.message))
+                        case _:
+                            pass
+                    if messages and on_event is not None:
+                        on_event(event)
+                    if messages and isinstance(event, AgentEnd):
+                        return RunResult(event, messages)
+            except anyio.get_cancelled_exc_class():
+                if (messages or not accepted.queued) and not events.holds(AgentEnd):
+                    with anyio.CancelScope(shield=True), suppress(RpcClientError):
+                        await self.abort()
+                raise
         raise RpcClientError("The client was closed during the run.")
 
     async def prompt(

@@ -88,6 +88,10 @@ class RpcEventStream:
             self._events.append(event)
             self._more.set()
 
+    def holds(self, kind: type[ClientEvent]) -> bool:
+        """Whether such an event waits for the reader."""
+        return any(isinstance(event, kind) for event in self._events)
+
     def end(self, error: RpcClientError | None) -> None:
         """Let the reader read what there is, and then this error."""
         self._leave(self)

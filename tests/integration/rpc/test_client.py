@@ -125,6 +125,42 @@ async def test_a_command_without_a_response_in_time_raises(client: Make) -> None
         assert (await newel.state()).message_count == 0
 
 
+async def test_a_cancelled_run_is_aborted(client: Make, newel: Newel) -> None:
+    """As with `newel.aask`. Else a program's timeout leaves the command running, and the next prompt waits for it."""
+    async with client() as driven:
+        with anyio.fail_after(30):
+            with anyio.CancelScope() as scope:
+                await driven.run(
+                    "sleep for long",
+                    on_event=lambda event: scope.cancel() if isinstance(event, ToolExecutionUpdate) else None,
+                )
+            assert scope.cancelled_caught
+            (tool,) = read_pids(newel.project / "pid")
+            assert ends(tool)
+            assert (await driven.run("hello there")).text == "Hello from the model."
+
+
+async def test_a_cancelled_run_that_is_queued_leaves_the_one_before_it_alone(
+    client: Make, newel: Newel
+) -> None:
+    async with client() as driven, driven.events() as events:
+        await driven.prompt("wait for go")
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(driven.run, "hello there")
+                async for event in events:
+                    if isinstance(event, ToolExecutionUpdate):
+                        break
+                while not (await driven.state()).waiting:
+                    pass
+                scope.cancel()
+        (newel.project / "go").touch()
+        async for event in events:
+            if isinstance(event, AgentEnd):
+                assert event.reason == "done"
+                break
+
+
 async def test_leaving_the_client_in_a_run_ends_newel_and_its_tools(client: Make, newel: Newel) -> None:
     async with client() as driven:
         events = driven.events()
