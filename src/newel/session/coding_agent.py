@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from newel.workspace.background import BackgroundCommands
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxMode
+
+
+END_S: Final = 30.0
+"""For a run to end once it is aborted; a host that cannot be reached may hold it up."""
 
 
 class ModelAccess(Protocol):
@@ -197,10 +201,13 @@ class CodingAgent(Agent):
             ended.set()
 
     async def end_run(self) -> None:
-        """Abort the run of another task, if there is one, and wait for its end."""
+        """Abort the run of another task, if there is one, and wait for its end, also if this task is cancelled with it: the results of its
+        calls go to the session first.
+        """
         self.abort()
         if self._run_ended is not None:
-            await self._run_ended.wait()
+            with anyio.move_on_after(END_S, shield=True):
+                await self._run_ended.wait()
 
     async def close(self) -> None:
         """The conversation is over: its session is closed."""

@@ -106,29 +106,29 @@ async def test_a_program_can_abort_and_the_conversation_stays_usable(with_model:
     assert rig.sessions == []
 
 
-async def test_leaving_the_agent_ends_a_prompt_of_another_task(with_model: Make) -> None:
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_leaving_the_agent_ends_a_prompt_of_another_task(with_model: Make, is_cancelled: bool) -> None:
     """Else its command runs on after the program has closed the agent, and the session lacks its result."""
     rig = with_model(scenario("wait", bash("echo $$ > pid; echo begun; sleep 60")))
-    reasons: list[str] = []
     began = anyio.Event()
-
-    async def prompt() -> None:
-        reasons.append((await agent.prompt("wait")).reason)
 
     def watch(event: AgentEvent) -> None:
         if isinstance(event, ToolExecutionUpdate):
             began.set()
 
-    async with task_group() as tasks:
-        async with newel.open_coding_agent(working_directory=rig.project) as agent:
-            agent.subscribe(watch)
-            tasks.start_soon(prompt)
-            await began.wait()
-        assert reasons == ["aborted"]
-        assert [ends(pid) for pid in read_pids(rig.project / "pid")] == [True]
-    with newel.SessionManager(
-        directory=rig.sessions[0].parent.parent, cwd=str(rig.project), continue_=True
-    ) as session:
+    with anyio.CancelScope() as scope:
+        async with task_group() as tasks:
+            async with newel.open_coding_agent(working_directory=rig.project) as agent:
+                agent.subscribe(watch)
+                tasks.start_soon(agent.prompt, "wait")
+                await began.wait()
+                if is_cancelled:
+                    scope.cancel()
+                    await anyio.sleep_forever()
+            assert not agent.state.is_streaming
+    assert [ends(pid) for pid in read_pids(rig.project / "pid")] == [True]
+    directory = rig.sessions[0].parent.parent
+    with newel.SessionManager(directory=directory, cwd=str(rig.project), continue_=True) as session:
         result = session.get_messages()[-1]
     assert isinstance(result, ToolResultMessage)
     assert "begun" in result.output
