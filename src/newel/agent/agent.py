@@ -169,6 +169,10 @@ class MessageQueue:
         self._notify_if(removed)
         return bool(removed)
 
+    def give_back(self, messages: Sequence[AppMessage]) -> None:
+        """Take back messages that a run has taken and not sent: they come first in the next one."""
+        self.steer[:0] = messages
+
     def _notify_if(self, changed: list[AppMessage]) -> None:
         if changed:
             self._notify(QueueUpdate(steer=len(self.steer), follow_up=len(self.later)))

@@ -8,12 +8,12 @@ The loop knows nothing of hooks: they come in through its ports.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import anyio
 import msgspec
 
-from newel.agent.agent import AgentTransport, MessageQueue
+from newel.agent.agent import AgentTransport
 from newel.agent.errors import NewelError
 from newel.agent.events import (
     AgentEnd,
@@ -47,6 +47,13 @@ class Admission(msgspec.Struct, frozen=True):
 
     context: str = ""
     blocked: str | None = None
+
+
+@runtime_checkable
+class TakesBack(Protocol):
+    """A queue to which messages can be given back."""
+
+    def give_back(self, messages: Sequence[AppMessage], /) -> None: ...
 
 
 class RunEvents(Protocol):
@@ -191,8 +198,8 @@ class _HookedQueue:
     def give_back(self) -> None:
         """The run has ended: what it has not sent waits in the agent's queue again, to be judged once more."""
         unsent = [message for message in self._next if not _is_of_hook(message)] + self._waiting
-        if unsent and isinstance(self._inner, MessageQueue):
-            self._inner.steer[:0] = unsent
+        if unsent and isinstance(self._inner, TakesBack):
+            self._inner.give_back(unsent)
 
     async def _admit(self, message: AppMessage) -> list[AppMessage]:
         if not isinstance(message, UserMessage):

@@ -805,18 +805,25 @@ def test_a_prompt_that_is_stopped_before_it_is_sent_returns_to_the_input(with_mo
     assert "$ echo shared" in said
 
 
-def test_queued_messages_survive_a_stop_while_a_hook_judges_them(with_model: Make, drive: Drive) -> None:
+@pytest.mark.parametrize("words", [[], ["--schema", "any.json"]])
+def test_queued_messages_survive_a_stop_while_a_hook_judges_them(
+    with_model: Make, drive: Drive, words: list[str]
+) -> None:
     """Otherwise the ones that it has let through are gone, though no request has sent them."""
+    done = {"content": "{}"}
     newel = with_model(
         script(
-            scenario("go", bash("until [ -e on ]; do sleep 0.02; done"), DONE), scenario("again", DONE, DONE)
+            scenario("go", bash("until [ -e on ]; do sleep 0.02; done"), done),
+            scenario("again", done),
+            scenario("second", done),
         )
     )
+    (newel.project / "any.json").write_text("{}")
     judging, judged = newel.home / "judging", newel.home / "judged"
     os.mkfifo(judging)
     judge = f"grep -q second && mkdir {judged} && echo > {judging} && exec sleep 100; exit 0"
     users(newel, UserPromptSubmit=[group(hook(judge))])
-    driver = drive(newel)
+    driver = drive(newel, *words)
     driver.send(type="message", content="go")
     driver.until("tool_execution_start")
     for content in ("first", "second"):

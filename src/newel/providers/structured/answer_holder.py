@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from newel.agent.agent import Agent, AgentTransport, ProviderTransport
+from newel.agent.agent import Agent, AgentTransport, MessageQueue, ProviderTransport
 from newel.agent.errors import ConfigError, RequestRejected
 from newel.agent.events import AgentEvent, AgentStart
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
-from newel.agent.ports import ModelRequest, OnDelta, Provider, Queue
+from newel.agent.ports import ModelRequest, OnDelta, Provider
 from newel.text.json import to_json
 from newel.text.json_schema import AnswerSchema, MisfitAnswer
 
@@ -37,7 +38,7 @@ class AnswerHolder:
     schema, if it can.
     """
 
-    def __init__(self, schema: AnswerSchema, provider: Provider, queue: Queue) -> None:
+    def __init__(self, schema: AnswerSchema, provider: Provider, queue: MessageQueue) -> None:
         self.value: Any = UNSET
         self.text = ""
         self.problem = ""
@@ -84,6 +85,10 @@ class AnswerHolder:
 
     def steering(self) -> list[AppMessage]:
         return self._queue.steering()
+
+    def give_back(self, messages: Sequence[AppMessage]) -> None:
+        """Take back messages that a run has taken and not sent."""
+        self._queue.give_back(messages)
 
     def follow_up(self) -> list[AppMessage]:
         """The queued messages; without any, an objection to an answer that does not fit."""
