@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -10,7 +11,8 @@ from newel.agent.errors import ConfigError, NewelError, ProviderError
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.extensions.api import ExtensionProvider
-from newel.hooks.user_function import describe_failure
+from newel.hooks.user_function import describe_failure, isolated
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.providers.listed_models import ListedModel
@@ -35,7 +37,7 @@ class ExtensionServer:
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         try:
-            answer = cast("object", await self._provider.complete(request, on_delta))
+            answer = cast("object", await isolated(lambda: self._provider.complete(request, on_delta)))
         except NewelError:
             raise
         except (Exception, SystemExit) as error:
@@ -66,6 +68,11 @@ class ExtensionServer:
     async def aclose(self) -> None:
         close: Callable[[], object] | None = getattr(self._provider, "aclose", None)
         if close is not None:
-            closed = close()
-            if inspect.isawaitable(closed):
-                await closed
+            try:
+                closed = close()
+                if inspect.isawaitable(closed):
+                    await closed
+            except (Exception, SystemExit) as error:  # noqa: BLE001 — of the user's code; all work is done
+                failure = describe_failure(error, self._registered.file)
+                told = escape_line(f"The provider {self.name} cannot be closed. {failure}", 2_000)
+                print(f"newel: {told}", file=sys.stderr)  # noqa: T201 — no screen is left

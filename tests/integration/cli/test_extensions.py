@@ -142,6 +142,48 @@ def test_the_provider_of_the_page_answers(with_model: Make) -> None:
 # -- entry points ---------------------------------------------------------------------------------------
 
 
+def test_a_provider_that_fails_in_a_task_or_at_its_end_does_not_end_newel(with_model: Make) -> None:
+    newel = with_model()
+    path = extension(
+        newel,
+        "fails.py",
+        """\
+        import asyncio
+        from newel.agent.messages import AssistantMessage, TextContent
+
+        async def divide():
+            1 / 0
+
+        class Fails:
+            async def complete(self, request, on_delta, /):
+                if request.messages[-1].text == "cancelled":
+                    task = asyncio.ensure_future(asyncio.sleep(600))
+                    task.cancel()
+                    await task
+                if request.messages[-1].text == "group":
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(divide())
+                return AssistantMessage([TextContent("Hello.")])
+
+            async def aclose(self):
+                await divide()
+
+        def register(newel):
+            newel.provider("fails", models=["one"])(lambda key: Fails())
+        """,
+    )
+    words = ("--base-url", "extension:fails", "--model", "one")
+    cancelled, group, hello = [newel(*words, each) for each in ("cancelled", "group", "hello")]
+    assert f"RuntimeError: a task that it awaited was cancelled ({path}, line 12)" in cancelled.stderr
+    assert f"ZeroDivisionError: division by zero ({path}, line 5)" in group.stderr
+    assert (hello.returncode, hello.stdout) == (0, "Hello.\n")
+    assert "Traceback" not in cancelled.stderr + group.stderr + hello.stderr
+    assert (
+        f"The provider fails cannot be closed. ZeroDivisionError: division by zero ({path}, line 5)"
+        in hello.stderr
+    )
+
+
 def test_a_package_registers_by_its_entry_points(with_model: Make) -> None:
     newel = with_model(scenario("go", call("shout", text="hi"), DONE))
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
