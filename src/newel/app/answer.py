@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,7 @@ from newel.agent.messages import (
     new_id,
 )
 from newel.app.api import AgentFlags, open_coding_agent
+from newel.app.held_answers import hold
 from newel.review.project import ProjectReview, RunFile, load_run
 from newel.review.tracking.recording_workspace import RecordingWorkspace, ledger_folder
 from newel.text.sanitize import sanitize
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from newel.agent.ports import Tool
     from newel.permissions.approval import AskApproval
     from newel.session.coding_agent import CodingAgent
+    from newel.text.json_schema import AnswerSchema
 
 T = TypeVar("T")
 
@@ -56,7 +58,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True)
     are those of the run. ``changes`` are the files that it changed, each with its unified diff (``patch``) and its ``hunks``; there
     are none where changes are not recorded. ``usage`` counts tokens, ``cost`` is in US dollars, None if the price is
     unknown. ``session`` is the session's id, ``run`` that of the run. ``reason`` says how the run ended: ``done``, ``aborted``,
-    ``max_cost``, …; ``problem`` says why an answer is incomplete, and is empty if it is complete.
+    ``max_cost``, …; ``problem`` says why an answer is incomplete, and is empty if it is complete. With a schema, ``value`` is the decoded
+    answer, None if it does not fit.
     """
 
     text: str
@@ -68,6 +71,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True)
     run: str
     reason: EndReason
     problem: str
+    value: Any = None
     model: str
     working_directory: str
     host: str | None = None
@@ -138,6 +142,7 @@ def ask(
     *,
     attachments: Sequence[Attachment | Path] = (),
     progress: bool = False,
+    schema: Mapping[str, Any] | None = None,
     **options: Unpack[AskOptions],
 ) -> Answer:
     """Run a coding agent on one prompt, and wait for its answer.
@@ -147,15 +152,20 @@ def ask(
 
     It works in a thread with an event loop of its own, so a notebook can call it although its own loop is running.
     ``attachments`` may be paths of files, relative to the working directory. With ``progress``, text and tool calls are
-    printed as they arrive. ``options`` are those of ``open_coding_agent``; by default the agent works in the current folder, and
-    runs tools without asking.
+    printed as they arrive. ``schema`` is a JSON Schema that the answer has to fit. ``options`` are those of
+    ``open_coding_agent``; by default the agent works in the current folder, and runs tools without asking.
 
     Ctrl+C aborts the run, its commands included, and raises ``KeyboardInterrupt``; the session stays valid. A limit that is
     reached raises nothing: see ``Answer.reason``. Raises what ``open_coding_agent`` and ``Agent.prompt`` raise.
     """
     return run_in_thread(
         lambda write: partial(
-            _ask, prompt, attachments=attachments, write=write if progress else None, options=options
+            _ask,
+            prompt,
+            attachments=attachments,
+            write=write if progress else None,
+            schema=schema,
+            options=options,
         ),
         write=sys.stdout.write,
     )
@@ -166,11 +176,12 @@ async def aask(
     *,
     attachments: Sequence[Attachment | Path] = (),
     progress: bool = False,
+    schema: Mapping[str, Any] | None = None,
     **options: Unpack[AskOptions],
 ) -> Answer:
     """``ask`` for asynchronous code. Cancelling it aborts the run."""
     write = sys.stdout.write if progress else None
-    return await _ask(prompt, attachments=attachments, write=write, options=options)
+    return await _ask(prompt, attachments=attachments, write=write, schema=schema, options=options)
 
 
 def run_in_thread(
@@ -201,13 +212,16 @@ async def _ask(
     *,
     attachments: Sequence[Attachment | Path],
     write: Callable[[str], object] | None,
+    schema: Mapping[str, Any] | None,
     options: AskOptions,
 ) -> Answer:
     from newel.terminal.run_result import shortfall
 
     if not prompt.strip() and not attachments:
         raise UsageError("The prompt is empty. Give the agent a task.")
+    shape = None if schema is None else _compiled(schema)
     async with open_coding_agent(**options) as agent:
+        held = None if shape is None else hold(agent, shape)
         agent.run_id = new_id()
         files = [
             item if isinstance(item, Attachment) else await _load(agent, str(item)) for item in attachments
@@ -228,11 +242,21 @@ async def _ask(
             session=agent.session.get_id(),
             run=agent.run_id,
             reason=end.reason,
-            problem=end.message if end.reason != "done" else shortfall(messages),
+            problem=end.message if end.reason != "done" else (held and held.problem) or shortfall(messages),
+            value=None if held is None or held.value is msgspec.UNSET else held.value,
             model=agent.state.model.id,
             working_directory=agent.workspace.root,
             host=options.get("host"),
         )
+
+
+def _compiled(schema: object) -> AnswerSchema:
+    """Python does not check what the caller gives."""
+    from newel.text.json_schema import compile_schema
+
+    if not isinstance(schema, Mapping):
+        raise UsageError("schema must be a dict with a JSON Schema.")
+    return compile_schema(dict(cast("Mapping[str, Any]", schema)), "schema")
 
 
 async def _load(agent: CodingAgent, path: str) -> Attachment:

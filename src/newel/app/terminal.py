@@ -12,6 +12,7 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.extra_tools import IN_TERMINAL, for_conversation
 from newel.app.garbage import AT_START, AT_WORK, WHILE_TYPING, ModuleFreezer
+from newel.app.held_answers import hold
 from newel.app.model_resolver import NoModelChosen
 from newel.app.project_notices import warn_of_project
 from newel.app.sandbox_choice import warn_of_sandbox
@@ -134,7 +135,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             return await run_simple_repl(
                 agent, sys.stdin.fileno(), text_stdout(), approver=approver, format_command=format_command
             )
-        held = None if schema is None else _hold(agent, schema)
+        held = None if schema is None else hold(agent, schema)
         if lines_in:
             from newel.terminal.stream_json.server import run_stream_json
 
@@ -255,16 +256,6 @@ def _schema(options: AgentOptions) -> AnswerSchema | None:
     from newel.text.json_schema import load_schema
 
     return load_schema(options.schema)
-
-
-def _hold(agent: CodingAgent, schema: AnswerSchema) -> HeldAnswer:
-    from newel.hooks.hooked_run import HookedTransport
-    from newel.providers.structured.answer_holder import hold_answers
-
-    transport = agent.transport
-    if isinstance(transport, HookedTransport):
-        transport = transport.inner
-    return hold_answers(agent, schema, transport)
 
 
 def _stream_json(settings: Settings, options: AgentOptions) -> StreamJsonRenderer:

@@ -77,7 +77,7 @@ def load_schema(path: Path) -> AnswerSchema:
         raise UsageError(f"--schema: {path} is not JSON: {error}.") from error
     if not isinstance(document, dict):
         raise UsageError(f"--schema: {path} is not a JSON Schema: it must be an object.")
-    return compile_schema(cast("dict[str, Any]", document), str(path))
+    return compile_schema(cast("dict[str, Any]", document), f"--schema: {path}")
 
 
 def compile_schema(document: dict[str, Any], name: str) -> AnswerSchema:
@@ -88,10 +88,10 @@ def compile_schema(document: dict[str, Any], name: str) -> AnswerSchema:
     except SchemaError as error:
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.path)
         raise UsageError(
-            f"--schema: {name} is not a valid JSON Schema: ${place}: {one_line(error.message)}."
+            f"{name} is not a valid JSON Schema: ${place}: {one_line(error.message)}."
         ) from error
     except RecursionError:
-        raise UsageError(f"--schema: {name} is nested too deeply.") from None
+        raise UsageError(f"{name} is nested too deeply.") from None
     _check_references(document, name)
     # Without a registry of its own, the validator would fetch the documents that a schema names.
     return AnswerSchema(document, kind(document, registry=EMPTY_REGISTRY))
@@ -114,7 +114,7 @@ def _check_references(document: dict[str, Any], name: str) -> None:
                 resolver.lookup(reference)
             except (referencing.exceptions.Unresolvable, ValueError) as error:
                 raise UsageError(
-                    f"--schema: {name} refers to {one_line(reference)}, which is not in it. Newel fetches nothing: copy it into "
+                    f"{name} refers to {one_line(reference)}, which is not in it. Newel fetches nothing: copy it into "
                     "`$defs`."
                 ) from error
         waiting += [(sub, resolver.in_subresource(sub)) for sub in each.subresources()]

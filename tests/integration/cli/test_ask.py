@@ -182,6 +182,8 @@ def test_a_server_that_is_not_there_is_an_error_of_newel(with_model: Make) -> No
             "tools: <built-in function print> is not a tool; derive yours from `newel.TypedTool`",
         ),
         ({"tools": [TodoTool]}, "tools: TodoTool is a class; give an instance of it"),
+        ({"schema": {"type": "text"}}, "schema is not a valid JSON Schema: [$].type: 'text' is not valid"),
+        ({"schema": "shape.json"}, "schema must be a dict"),
         ({"max_turns": 0}, "max_turns is 0"),
         ({"max_cost": float("nan")}, "max_cost is nan"),
         ({"continue_": True, "ephemeral": True}, "cannot be combined"),
@@ -238,6 +240,25 @@ def test_a_file_is_attached_by_its_path_unless_it_is_secret(with_model: Make) ->
     (rig.home / ".newel" / "config.toml").write_text("api_key = 'secret'\n")
     with pytest.raises(WorkspaceError, match="secret"):
         newel.ask("read", attachments=[Path("config.toml")])
+
+
+COUNT = {"type": "object", "properties": {"files": {"type": "integer"}}, "required": ["files"]}
+
+
+@pytest.mark.parametrize(
+    ("corrected", "value", "problem"),
+    [
+        ('{"files": 3}', {"files": 3}, ""),
+        ('{"files": "3"}', None, "The answer does not fit the schema: $.files: '3' is not of type 'integer'"),
+    ],
+)
+def test_an_answer_has_the_shape_that_the_program_asks_for(
+    with_model: Make, corrected: str, value: Any, problem: str
+) -> None:
+    asked = scenario("count", {"content": "Three files."})["scenarios"]
+    with_model({"scenarios": asked + scenario("fit the JSON Schema", {"content": corrected})["scenarios"]})
+    answer = newel.ask("count", schema=COUNT)
+    assert (answer.value, answer.text, answer.problem) == (value, corrected, problem)
 
 
 def test_a_tool_that_returns_no_result_is_an_error_result(with_model: Make) -> None:

@@ -24,6 +24,7 @@ BLOCKS = [
 EXPECTED = {
     "Newel as a library": "Fine.\n",
     "One prompt: `ask`": "hello.py created 1",
+    "An answer in JSON": "['a.py']",
     "A coding agent: `open_coding_agent`": "[write]\nWritten.done",
     "Approval": "Write File ",
     "A tool": "It is 0.3.",
@@ -53,6 +54,7 @@ def test_an_example_prints_what_it_should(heading: str, code: str, with_model: C
             {"tool_calls": [{"function": {"name": "add", "arguments": {"numbers": [0.1, 0.2]}}}]},
             {"content": "It is 0.3."},
         ),
+        scenario("TODOs", {"content": '["a.py"]'}),
         scenario("clipboard", {"content": "A formula."}),
         scenario("Say hi", {"content": "Hi."}),
         scenario("", {"content": "Fine."}),
