@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.concurrency import first_error
 from newel.mcp.client_handlers import ClientHandlers
+from newel.mcp.tolerant_reader import tolerant
 from newel.mcp.types import ToolInfo
 from newel.version import VERSION
 
@@ -60,7 +61,7 @@ async def client(
             tools_changed()
 
     async with Client(
-        transport,
+        tolerant(transport),
         client_info=types.Implementation(name="newel", version=VERSION),
         list_roots_callback=callbacks.list_roots,
         elicitation_callback=callbacks.elicit,
@@ -94,11 +95,18 @@ async def listen(client: Client, tools_changed: Callable[[], None]) -> None:
         return
 
 
-async def list_tools(client: Client) -> list[ToolInfo]:
-    """All tools that can be offered, without duplicate names."""
-    if client.server_capabilities.tools is None:
-        return []
+class ListedTools(NamedTuple):
+    """The tools that can be offered, without duplicate names, and the names of those that exceed a limit."""
+
+    tools: list[ToolInfo]
+    omitted: list[str]
+
+
+async def list_tools(client: Client) -> ListedTools:
     tools: dict[str, ToolInfo] = {}
+    omitted: dict[str, None] = {}
+    if client.server_capabilities.tools is None:
+        return ListedTools([], [])
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
@@ -107,10 +115,12 @@ async def list_tools(client: Client) -> list[ToolInfo]:
             is_small = len(tool.name) <= MAX_NAME and len(msgspec.json.encode(info.parameters)) <= MAX_SCHEMA
             if is_small and len(tools) < MAX_TOOLS:
                 tools.setdefault(tool.name, info)
+            elif tool.name not in tools:
+                omitted[tool.name[:MAX_NAME]] = None
         cursor = page.next_cursor
         if cursor is None:
             break
-    return list(tools.values())
+    return ListedTools(list(tools.values()), list(omitted))
 
 
 def _tool_info(tool: types.Tool) -> ToolInfo:

@@ -84,6 +84,7 @@ class Server:
         self.reason = ""
         self.tools: list[ToolInfo] = []
         self.withheld: list[str] = []
+        self.omitted: list[str] = []
         self.tools_off = context.trust.tools_off(config)
         self._context = context
         self._on_change = on_change
@@ -209,7 +210,7 @@ class Server:
                         starting.deadline = math.inf
                         started_at = anyio.current_time()
                         self._client = client
-                        self._set("active", self._withheld_notice())
+                        self._set("active", self._notice())
                         await self._wait_until_lost(client, transport)
                 finally:
                     self._client = None
@@ -263,32 +264,43 @@ class Server:
             try:
                 with anyio.fail_after(REFRESH_TIMEOUT):
                     await self._offer(await sdk.list_tools(client))
-                self.reason = self._withheld_notice()
+                self.reason = self._notice()
             except Exception as error:  # noqa: BLE001 — as above
                 self.reason = f"Its list of tools could not be refreshed: {sdk.describe_error(error)}"
             self._on_change()
 
-    async def _offer(self, listed: list[ToolInfo]) -> None:
+    async def _offer(self, listed: sdk.ListedTools) -> None:
         """Offer the tools whose descriptions the user has accepted."""
         pins = self._context.trust.pins
-        self.tools = await anyio.to_thread.run_sync(pins.accepted, self.config, listed)
+        self.tools = await anyio.to_thread.run_sync(pins.accepted, self.config, listed.tools)
         offered = {info.name for info in self.tools}
-        self.withheld = [info.name for info in listed if info.name not in offered]
+        self.withheld = [info.name for info in listed.tools if info.name not in offered]
+        self.omitted = listed.omitted
 
-    def _withheld_notice(self) -> str:
-        """The notice to the user about withheld tools."""
-        if not self.withheld:
-            return ""
-        return (
-            f"Withheld, because their descriptions changed: {', '.join(map(repr, self.withheld))}. "
-            f"Review the change and accept it: `newel mcp trust {self.config.name}`"
-        )
+    def _notice(self) -> str:
+        """The notice to the user about tools that are not offered."""
+        notices: list[str] = []
+        if self.withheld:
+            notices.append(
+                f"Withheld, because their descriptions changed: {_quoted(self.withheld)}. "
+                f"Review the change and accept it: `newel mcp trust {self.config.name}`"
+            )
+        if self.omitted:
+            limits = f"{sdk.MAX_TOOLS} tools, {sdk.MAX_SCHEMA // 1024} KiB of a schema, {sdk.MAX_NAME} characters of a name"
+            notices.append(f"Left out, because they exceed a limit ({limits}): {_quoted(self.omitted)}.")
+        return " ".join(notices)
 
     def _set(self, state: ServerState, reason: str = "") -> None:
         if state in {"untrusted", "disabled"}:
             self.tools, self.withheld = [], []
         self.state, self.reason = state, reason
         self._on_change()
+
+
+def _quoted(names: list[str]) -> str:
+    most = 20
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + rest
 
 
 class McpTool:

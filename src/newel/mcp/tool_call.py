@@ -15,6 +15,7 @@ from newel.agent.messages import ImageContent
 from newel.agent.ports import OnOutput, ToolResult
 from newel.concurrency import task_group
 from newel.mcp.client_handlers import CURRENT, Call, ClientHandlers
+from newel.mcp.tolerant_reader import NOTE
 from newel.mcp.types import Caller
 from newel.workspace.process.output import Capture
 
@@ -187,6 +188,8 @@ class _ResultContent:
 
     def add(self, block: types.ContentBlock) -> None:
         match block.type:
+            case "text" if block.meta is not None and NOTE in block.meta:
+                self.note(block.text)
             case "text":
                 self.say(block.text)
             case "image":

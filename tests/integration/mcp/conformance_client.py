@@ -64,7 +64,7 @@ async def _play(url: str, scenario: str, context: ConformanceContext) -> None:
     link = HttpTransport(config, auth=auth)
     callbacks = ClientHandlers("suite", sample=None, root=Path.cwd())
     async with sdk.client(link.streams(), callbacks, lambda: None, legacy=False) as client:
-        for tool in await sdk.list_tools(client):
+        for tool in (await sdk.list_tools(client)).tools:
             result = await _call(client, callbacks, tool)
             sys.stdout.write(f"{tool.name}: {result.output}\n")
 

@@ -149,6 +149,35 @@ async def test_changed_tools_are_offered_under_their_new_names(started: Started)
         await until(lambda: [tool.spec.name for tool in manager.tools()] == ["rogue__other"])
 
 
+async def test_content_of_an_unknown_kind_costs_only_itself(started: Started) -> None:
+    """Else the model loses the whole answer of a server that is newer than Newel, or is slightly wrong."""
+    said = {"type": "text", "text": "12 rows", "annotations": {"audience": ["everyone"]}}
+    async with started(rogue("answer")) as manager:
+        result, _ = await call(manager, "rogue__act", result={"content": [said, {"type": "chart"}]})
+        assert result.output == "12 rows\n[content of the unknown type 'chart' left out]"
+        assert not result.is_error
+
+
+async def test_a_faulty_tool_costs_only_itself(started: Started) -> None:
+    """Else one tool without a schema leaves the user with none of its server."""
+    others = [{"name": "now"}, {"description": "has no name"}]
+    async with started(rogue("plain", env={"OTHERS": json.dumps(others)})) as manager:
+        assert [tool.spec.name for tool in manager.tools()] == ["rogue__act", "rogue__now"]
+        result, _ = await call(manager, "rogue__now")
+        assert not result.is_error
+
+
+async def test_a_tool_that_exceeds_a_limit_is_named(started: Started) -> None:
+    """Else a user looks in vain for the reason why it is missing."""
+    schema = {"type": "object", "description": "x" * 65_536}
+    others = [{"name": "large", "inputSchema": schema}]
+    async with started(rogue("plain", env={"OTHERS": json.dumps(others)})) as manager:
+        assert [tool.spec.name for tool in manager.tools()] == ["rogue__act"]
+        assert status(manager).state == "active"
+        assert "64 KiB of a schema" in status(manager).reason
+        assert "'large'" in status(manager).reason
+
+
 async def test_a_server_that_exits_on_an_unknown_protocol_is_retried_with_the_old_one(
     started: Started,
 ) -> None:

@@ -11,6 +11,7 @@ from mcp import types
 from newel.agent.ports import ToolResult
 from newel.mcp import tool_call
 from newel.mcp.client_handlers import to_request
+from newel.mcp.tolerant_reader import NOTE
 from newel.mcp.tool_call import to_result
 
 PNG = base64.b64encode(b"\x89PNG").decode()
@@ -42,6 +43,11 @@ def test_structured_content_replaces_missing_text_and_is_kept_for_screens() -> N
     assert result.output == '{"a":1}'
     assert result.details == {"server": "s", "tool": "t", "structured": {"a": 1}}
     assert made(text("words"), structuredContent={"a": 1}).output == "words"
+
+
+def test_a_note_about_lost_content_hides_no_structured_content() -> None:
+    lost = {**text("chart left out"), "_meta": {NOTE: True}}
+    assert made(lost, structuredContent={"a": 1}).output == '[chart left out]\n{"a":1}'
 
 
 def test_huge_structured_content_is_not_stored_twice() -> None:

@@ -130,6 +130,8 @@ def act(request: dict[str, Any]) -> None:
             threading.Thread(target=fetch, args=words).start()
             if given.get("later"):
                 answer(request, "later")
+        case "answer":
+            send({"id": request["id"], "result": request["params"]["arguments"]["result"]})
         case _:
             answer(request, json.dumps(sorted(os.environ)))
 
@@ -186,7 +188,8 @@ def main() -> None:
                     }
                 )
             case "tools/list":
-                send({"id": request["id"], "result": {"tools": [TOOL]}})
+                others = json.loads(os.environ.get("OTHERS", "[]"))
+                send({"id": request["id"], "result": {"tools": [TOOL, *others]}})
             case "tools/call":
                 act(request)
             case "notifications/cancelled":
