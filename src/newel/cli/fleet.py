@@ -220,8 +220,10 @@ def _contract(text: str, options: argparse.Namespace) -> Contract:
     if text.startswith("@"):
         try:
             text = Path(text[1:]).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"The contract {text[1:]} cannot be read: {error}") from error
+        except OSError as error:
+            raise UsageError(f"The contract {text[1:]} cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"The contract {text[1:]} is not UTF-8 text.") from error
     return contract_of(text, options)
 
 

@@ -38,7 +38,7 @@ _SYNTAX: Final = "Write a list of objects, or one object whose fields are lists.
 def load_matrix(file: Path) -> list[Row]:
     """Raises ``UsageError``."""
     try:
-        text = read_regular(file).decode()
+        text = read_regular(file).decode("utf-8-sig")  # spreadsheets save a byte order mark
     except OSError as error:
         raise UsageError(f"The matrix {file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -98,6 +98,9 @@ def check_names(contracts: Sequence[Contract], rows: Sequence[Row]) -> None:
 
 def _read_csv(text: str) -> list[Row]:
     reader = csv.DictReader(io.StringIO(text), strict=True)
+    names = list(reader.fieldnames or ())
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"the name {twice[0]!r} is there twice.")
     rows: list[Row] = []
     for row in reader:
         if None in row or None in row.values():

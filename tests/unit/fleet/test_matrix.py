@@ -25,6 +25,13 @@ def test_a_table_has_a_job_per_line(tmp_path: Path) -> None:
     ]
 
 
+def test_a_table_that_a_spreadsheet_has_saved_is_read(tmp_path: Path) -> None:
+    """Its byte order mark is invisible: else a user looks in vain for what differs from the name in the contract."""
+    file = tmp_path / "rows.csv"
+    file.write_bytes(b"\xef\xbb\xbfpackage,goal\r\nimporter,typed\r\n")
+    assert load_matrix(file) == [{"package": "importer", "goal": "typed"}]
+
+
 def test_lists_are_combined(tmp_path: Path) -> None:
     grid = [
         {"package": "a", "python": "3.11"},
@@ -72,6 +79,7 @@ def test_a_name_that_no_contract_uses_is_an_error() -> None:
     [
         ("rows.csv", "a,b\n1\n", "line 2 has not one value"),
         ("rows.csv", "a,b\n", "no rows"),
+        ("rows.csv", "a,b,a\n1,2,3\n", "the name 'a' is there twice"),
         ("rows.json", "[1]", "Write a list of objects"),
         ("rows.json", "{", "not valid"),
         ("rows.toml", "a = 1\n", "Write `name = \\[values\\]`"),
