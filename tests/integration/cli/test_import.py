@@ -146,6 +146,44 @@ def test_a_summary_stands_for_what_claude_code_has_compacted(with_model: Make) -
     assert "the long beginning" in newel("export", CLAUDE_ID[:8]).stdout
 
 
+def test_a_prompt_that_was_given_as_a_command_of_claude_code_is_kept(with_model: Make) -> None:
+    """Else the answer to `/fix 12` answers nothing, and the session has no title by which it could be found."""
+    newel = with_model()
+    command = "<command-message>fix is running…</command-message>\n<command-name>/fix</command-name>\n<command-args>12</command-args>"
+    expanded = [{"type": "text", "text": "Fix the issue 12."}]
+    lines: list[Entry | str] = [
+        claude(
+            newel, "c0", None, "user", "<command-name>/clear</command-name>\n<command-args></command-args>"
+        ),
+        claude(newel, "u1", "c0", "user", command),
+        claude(newel, "m1", "u1", "user", expanded, isMeta=True),
+        claude(newel, "a1", "m1", "assistant", [{"type": "text", "text": "Fixed."}]),
+    ]
+    folder = newel.home / ".claude" / "projects" / "x"
+    write_lines(folder / f"{CLAUDE_ID}.jsonl", lines)
+    assert "/fix 12" in newel("import").stdout
+    done = newel("import", "--last")
+    assert done.returncode == 0, done.stderr
+    assert "left out: messages of Claude Code itself (1)" in done.stderr
+    newel("--session", done.stdout.split()[-1], "go on")
+    sent = [message["content"] for message in newel.requests[-1]["messages"][1:]]
+    assert sent == ["/fix 12\n\nFix the issue 12.", "Fixed.", "go on"]
+    assert "/fix 12" in newel("sessions").stdout
+
+
+@pytest.mark.parametrize(
+    "time", ["2026-02-03T10:00:00Z", "2026-02-03T12:00:00.123456789+02:00", "2026-02-31T10:00:00.000Z"]
+)
+def test_a_session_is_found_by_its_id_whatever_form_its_times_have(with_model: Make, time: str) -> None:
+    newel = with_model()
+    prompt = claude(newel, "u1", None, "user", "look", timestamp=time)
+    write_lines(newel.project / "claude.jsonl", [prompt])
+    done = newel("import", "claude.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert newel("--session", done.stdout.split()[-1], "go on").returncode == 0
+    assert [message["content"] for message in newel.requests[-1]["messages"][1:]] == ["look", "go on"]
+
+
 # -- codex -----------------------------------------------------------------------------------------
 
 

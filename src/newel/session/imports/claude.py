@@ -8,6 +8,7 @@ its calls hang on different ones of them, so that both are gathered whatever the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -72,6 +73,9 @@ _OF_ITS_OWN: Final = (
 )
 """How texts begin that Claude Code puts into the user's mouth."""
 
+_COMMAND: Final = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
+_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+
 _STOPS: Final[dict[str, StopReason]] = {"tool_use": "toolUse", "max_tokens": "length"}
 
 
@@ -122,12 +126,50 @@ def _title(found: list[_NumberedEntry], ids: set[str]) -> str:
     return title
 
 
+class Commands:
+    """The user's own commands, such as ``/fix 12``. One is followed by its prompt, in an entry that is marked as Claude Code's."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._with_prompt: set[str] = set()
+
+    def add(self, entry: Entry) -> None:
+        """The next entry of the file."""
+        if text := _command(entry):
+            self._texts[text_of(entry, "uuid")] = text
+        elif self.of_prompt(entry):
+            self._with_prompt.add(text_of(entry, "parentUuid"))
+
+    def of_prompt(self, entry: Entry) -> str:
+        """The command whose prompt the entry is; empty if it is none."""
+        if not entry.get("isMeta") or not isinstance(entry.get("message"), dict) or _is_of_its_own(entry):
+            return ""
+        return self._texts.get(text_of(entry, "parentUuid"), "")
+
+    def has_prompt(self, entry: Entry) -> bool:
+        """Whether the entry is a command whose prompt follows."""
+        return text_of(entry, "uuid") in self._with_prompt
+
+
+def _command(entry: Entry) -> str:
+    if entry.get("type") != "user" or not isinstance(entry.get("message"), dict):
+        return ""
+    text = "\n".join(str(block.get("text", "")) for block in _blocks(entry) if block.get("type") == "text")
+    name, arguments = _COMMAND.search(text), _ARGUMENTS.search(text)
+    if name is None or not text.lstrip().startswith("<command-"):
+        return ""
+    return f"/{name[1].strip().removeprefix('/')} {arguments[1].strip() if arguments else ''}".rstrip()
+
+
 class _Conversation:
     """The entries that lead to the last one, and those that belong to them. ``ids`` are their ids."""
 
     def __init__(self, found: list[_NumberedEntry], damage: Damage, left_out: OmissionCounts) -> None:
         self._damage = damage
         self._left_out = left_out
+        self._commands = Commands()
+        for _, entry in found:
+            self._commands.add(entry)
         talk = [each for each in found if self._is_talk(each)]
         self.ids = self._chain(found, talk)
         answers = {_answer_id(entry) for _, entry in talk if text_of(entry, "uuid") in self.ids}
@@ -171,6 +213,10 @@ class _Conversation:
             return False
         if entry.get("isSidechain"):
             self._left_out.add("messages of subagents")
+        elif self._commands.of_prompt(entry):
+            return True
+        elif self._commands.has_prompt(entry):
+            return False
         elif entry.get("isMeta") or entry.get("isApiErrorMessage") or _is_of_its_own(entry):
             self._left_out.add("messages of Claude Code itself")
         else:
@@ -256,6 +302,8 @@ class _Conversation:
                 )
             else:
                 content += self._parts([block])
+        if command := self._commands.of_prompt(entry):
+            content.insert(0, TextContent(command))
         if content:
             yield UserMessage(content=plain(content), id=entry_id, timestamp=time)
 

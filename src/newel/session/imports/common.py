@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -35,8 +36,6 @@ Entry = dict[str, Any]
 
 ODD = (KeyError, TypeError, AttributeError, ValueError, OverflowError, msgspec.ValidationError)
 """What an entry raises that has not the shape that it should have."""
-
-_ISO: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 
 _OURS: Final = {alias: name for name in reversed(OWN_NAMES) for alias in (name, *TOOL_ALIASES.get(name, ()))}
 
@@ -156,6 +155,9 @@ def text_of(entry: Entry, field: str) -> str:
 
 
 def time_of(entry: Entry) -> str:
-    """The time of an entry; now, if it has none."""
-    value = text_of(entry, "timestamp")
-    return value if _ISO.fullmatch(value) else now()
+    """The time of an entry as Newel writes it, on which names of files and comparisons rely; now, if it has none."""
+    try:
+        time = datetime.fromisoformat(text_of(entry, "timestamp")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return now()
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.errors import SessionError
 from newel.session.file_format import UNREADABLE
-from newel.session.imports.claude import import_claude, is_claude
+from newel.session.imports.claude import Commands, import_claude, is_claude
 from newel.session.imports.codex import import_codex, is_codex
 from newel.session.imports.common import Entry, ImportedSession, text_of
 from newel.session.imports.pi import import_pi
@@ -117,7 +117,7 @@ def _modified(path: Path) -> float:
 
 def _glance(path: Path, agent: ForeignAgent) -> tuple[str, str]:
     """The folder and the first prompt of a session."""
-    folder, prompt = "", ""
+    folder, prompt, commands = "", "", Commands()
     with open_regular(path) as stream:
         for raw in stream.read(HEAD).split(b"\n"):
             try:
@@ -130,7 +130,8 @@ def _glance(path: Path, agent: ForeignAgent) -> tuple[str, str]:
             payload: Any = of.get("payload") if agent == "codex" else of
             if isinstance(payload, dict):
                 folder = folder or text_of(cast("Entry", payload), "cwd")
-                prompt = prompt or _prompt(cast("Entry", payload))
+                commands.add(cast("Entry", payload))
+                prompt = prompt or commands.of_prompt(of) or _prompt(cast("Entry", payload))
             if folder and prompt:
                 break
     return folder, prompt
