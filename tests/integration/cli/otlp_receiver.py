@@ -75,7 +75,7 @@ class Receiver:
 
 
 @contextmanager
-def open_receiver() -> Generator[Receiver]:
+def open_receiver(status: int = 200, location: str = "") -> Generator[Receiver]:
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -85,7 +85,9 @@ def open_receiver() -> Generator[Receiver]:
                 body = gzip.decompress(body)
             receiver.headers.append({name.lower(): value for name, value in self.headers.items()})
             receiver.receive(self.path, body)
-            self.send_response(200)
+            self.send_response(status)
+            if location:
+                self.send_header("Location", location)
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", "0")
             self.end_headers()

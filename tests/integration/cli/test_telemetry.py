@@ -249,6 +249,32 @@ def test_a_collector_that_refuses_breaks_nothing_and_is_told_once(with_model: Ma
     assert "hunter22" not in done.stderr
 
 
+def test_a_setting_that_the_sdk_ignores_is_told_and_costs_no_span(
+    with_model: Make, receiver: Receiver
+) -> None:
+    """Else one wrong number loses all spans of a run, or hides why they do not arrive."""
+    newel = with_work(with_model)
+    wrong = {"OTEL_EXPORTER_OTLP_TIMEOUT": "soon"}
+    done = newel("go", **to(receiver), **wrong)
+    assert done.stderr.count("Telemetry: Invalid timeout value 'soon'") == 1
+    assert "not exported" not in done.stderr
+    assert receiver.only("invoke_agent newel")
+    done = newel("go", **ON, **wrong, OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}")
+    assert done.stderr.count("Telemetry: Invalid timeout value 'soon'") == 1
+    assert done.stderr.count(": Connection refused") == 1
+
+
+def test_a_collector_that_redirects_is_told(with_model: Make) -> None:
+    """As one does that wants https. Else nothing ever arrives, and nobody says so."""
+    newel = with_work(with_model)
+    with open_receiver(status=301, location="https://collector.example/v1/traces?key=0123456789") as moved:
+        done = newel("go", **to(moved))
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert done.stderr.count("Telemetry is not exported to http") == 1
+    assert "HTTP 301 to https://collector.example/v1/traces" in done.stderr
+    assert "0123456789" not in done.stderr
+
+
 @pytest.mark.slow  # seconds of waiting
 def test_a_collector_that_never_answers_holds_nothing_up(with_model: Make) -> None:
     newel = with_work(with_model)

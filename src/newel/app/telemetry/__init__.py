@@ -31,7 +31,7 @@ def attend_telemetry(agent: CodingAgent, settings: Settings, signals: frozenset[
         return agent.session.get_id()  # it may change to another session
 
     async def report() -> None:
-        if message := pipeline.complaint.take():
+        while message := pipeline.complaint.take():
             await agent.emit(ErrorEvent(code="telemetry", message=message, level="info"))
 
     agent.subscribe(

@@ -25,6 +25,7 @@ from newel.text.sanitize import redact_url
 from newel.version import install_with
 
 if TYPE_CHECKING:
+    import requests
     from opentelemetry.metrics import Meter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import Tracer
@@ -47,17 +48,26 @@ _PROTOCOL: Final = "http/protobuf"
 
 
 class Complaint(logging.Handler):
-    """Keeps the first problem that the SDK logs, to be said once: its own lines would appear in the midst of the screen."""
+    """Keeps the first problem of its settings and the first of exporting that the SDK logs, to be said once: its own lines would appear in
+    the midst of the screen. ``changed`` is set by a problem of exporting, or at the end.
+    """
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(logging.WARNING)
         self._endpoint = endpoint
+        self._setting = ""
         self._problem = ""
+        self._is_setting_said = False
         self._is_said = False
+        self.is_connected = False
         self.changed = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.note(record.getMessage())
+        message = record.getMessage()
+        if self.is_connected:
+            self.note(message)
+        else:  # it goes on, with another value
+            self._setting = self._setting or one_line(message, 300)
 
     def note(self, problem: str) -> None:
         """The SDK's messages have the system's in them, and everything around it."""
@@ -66,7 +76,10 @@ class Complaint(logging.Handler):
         self.changed.set()
 
     def take(self) -> str:
-        """The message about the problem; empty if there is none, or once it was taken."""
+        """The next message; empty if there is none, or once all were taken."""
+        if self._setting and not self._is_setting_said:
+            self._is_setting_said = True
+            return f"Telemetry: {self._setting}"
         if not self._problem or self._is_said:
             return ""
         self._is_said = True
@@ -97,13 +110,15 @@ def open_pipeline(
     try:
         if protocol != _PROTOCOL:
             raise ValueError(f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}, and Newel exports {_PROTOCOL}")  # noqa: TRY301 — like what the SDK raises
-        return _connect(endpoint, dict(headers), signals, complaint)
+        pipeline = _connect(endpoint, dict(headers), signals, complaint)
     except ImportError:
         _say(NOT_INSTALLED)
         return None
     except Exception as error:  # noqa: BLE001 — telemetry must not keep an agent from its work
         complaint.note(str(error))
-        return Pipeline(complaint)
+        pipeline = Pipeline(complaint)
+    complaint.is_connected = True
+    return pipeline
 
 
 def _connect(
@@ -120,7 +135,7 @@ def _connect(
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         address, own_headers = _address(endpoint, headers, "traces")
-        spans = OTLPSpanExporter(address, headers=own_headers)
+        spans = OTLPSpanExporter(address, headers=own_headers, session=_session("traces"))
         delay = None if "OTEL_BSP_SCHEDULE_DELAY" in os.environ else EXPORT_EVERY_MS
         tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         tracers.add_span_processor(BatchSpanProcessor(spans, schedule_delay_millis=delay))
@@ -132,12 +147,30 @@ def _connect(
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
         address, own_headers = _address(endpoint, headers, "metrics")
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(address, headers=own_headers))
+        measures = OTLPMetricExporter(address, headers=own_headers, session=_session("metrics"))
+        reader = PeriodicExportingMetricReader(measures)
         meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
         meter = meters.get_meter(NAME, version(NAME))
         ends.append(meters.shutdown)
     atexit.register(_end, ends, complaint)
     return Pipeline(complaint, tracer, meter)
+
+
+def _session(signal: Signal) -> requests.Session | None:
+    """A session to which a redirect is an error: the SDK takes it for success, and all is lost. None if the environment names a session."""
+    import requests
+
+    def refuse(response: requests.Response, **_: object) -> None:
+        if response.is_redirect:
+            place = redact_url(response.headers["location"])
+            raise requests.RequestException(f"it redirects, by HTTP {response.status_code} to {place}")
+
+    names = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP", f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal.upper()}")
+    if any(os.environ.get(f"{name}_CREDENTIAL_PROVIDER") for name in names):
+        return None
+    session = requests.Session()
+    session.hooks["response"].append(refuse)
+    return session
 
 
 def _resource() -> Resource:
@@ -170,7 +203,7 @@ def _end(ends: list[Callable[[], None]], complaint: Complaint) -> None:
     threading.Thread(target=flush, daemon=True).start()
     if not complaint.changed.wait(FLUSH_S):
         complaint.note("it did not answer in time")
-    if message := complaint.take():
+    while message := complaint.take():
         _say(message)
 
 
