@@ -24,7 +24,8 @@ MAX_RUNS = 1 << 30
 
 class StoredData(msgspec.Struct, frozen=True):
     """``ledger`` and ``traces`` are folders, None if there is none; ``journals`` are folders, ``sessions`` and ``logs``
-    files. ``prompts`` messages of the ``history`` were typed in ``project``.
+    files. ``prompts`` messages of the ``history`` were typed in ``project``. ``worktrees`` are folders of agents and conversations of
+    the project, about which there is more: what is deleted here does not include it.
     """
 
     project: str
@@ -36,6 +37,7 @@ class StoredData(msgspec.Struct, frozen=True):
     sessions: list[Path]
     journals: list[Path]
     logs: list[Path]
+    worktrees: list[str]
 
     def describe(self) -> list[str]:
         """A line for each kind of data that there is, with its size."""
@@ -85,7 +87,9 @@ class StoredData(msgspec.Struct, frozen=True):
 async def find_stored_data(home: Path, project: str) -> StoredData:
     """What the folder ``home`` has about a project."""
     folders = journals(home, project)
-    logs = [Path(run.params.log) for run in await list_runs(folders, limit=MAX_RUNS)]
+    runs = await list_runs(folders, limit=MAX_RUNS)
+    logs = [Path(run.params.log) for run in runs]
+    places = {run.params.folder for run in runs} | _linked_worktrees(home / "worktrees", project)
     ledger, traces = ledger_folder(home, project), project_folder(home / "traces", project)
     sessions = [
         path
@@ -107,7 +111,26 @@ async def find_stored_data(home: Path, project: str) -> StoredData:
         sessions,
         folders,
         [log for log in logs if log.is_file()],
+        sorted(place for place in places - {project} if _has_records(home, place)),
     )
+
+
+def _linked_worktrees(folder: Path, project: str) -> set[str]:
+    """The worktrees in ``folder`` of the repository at ``project``."""
+    with contextlib.suppress(OSError):
+        return {str(path) for path in folder.iterdir() if _is_linked(path / ".git", project)}
+    return set()
+
+
+def _is_linked(file: Path, project: str) -> bool:
+    try:
+        return file.read_text(errors="replace").startswith(f"gitdir: {project}/.git/worktrees/")
+    except OSError:
+        return False
+
+
+def _has_records(home: Path, project: str) -> bool:
+    return ledger_folder(home, project).is_dir() or bool(session_files(home / "sessions", project))
 
 
 def _size(paths: list[Path]) -> str:

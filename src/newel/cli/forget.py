@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import posixpath
+import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -64,15 +65,30 @@ def command_forget(arguments: Sequence[str]) -> int:
     home = newel_home(os.environ)
     action = _forget_all if options.all else _forget_records
 
+    gone = _missing_folder(options)
+
     async def run() -> int:
         if options.session is not None:
             return await _forget_session(home, options)
+        if gone:
+            return await _forget_all(home, gone, options)
         async with open_place(parser, options) as place:
             async with open_project(place):  # what a killed process left pending is completed first
                 pass
             return await action(home, place.name, options)
 
     return anyio.run(run)
+
+
+def _missing_folder(options: argparse.Namespace) -> str:
+    """The folder that ``--all --cwd`` names, if it is gone; what was stored about it may be there still. Else empty."""
+    if not options.all or not options.cwd:
+        return ""
+    try:
+        path = Path(options.cwd).expanduser().resolve()
+    except (OSError, RuntimeError):  # opening it says why
+        return ""
+    return "" if path.exists() else str(path)
 
 
 async def _forget_session(home: Path, options: argparse.Namespace) -> int:
@@ -92,7 +108,7 @@ async def _forget_all(home: Path, project: str, options: argparse.Namespace) -> 
     stored = await find_stored_data(home, project)
     lines = stored.describe()
     if not lines:
-        print(f"Nothing is stored about {escape_line(project)}.")
+        print(f"Nothing is stored about {escape_line(project)}.{_remain(stored.worktrees)}")
         return FAILED
     what = f"This deletes everything that Newel has stored about {escape_line(project)}:\n  " + "\n  ".join(
         lines
@@ -100,8 +116,14 @@ async def _forget_all(home: Path, project: str, options: argparse.Namespace) -> 
     if not await _is_confirmed(what, options):
         return FAILED
     await anyio.to_thread.run_sync(stored.delete)
-    print("Deleted.")
+    print(f"Deleted.{_remain(stored.worktrees)}")
     return DONE
+
+
+def _remain(worktrees: Sequence[str]) -> str:
+    """What is said of records that stay."""
+    commands = [f"\n  newel forget --all --cwd {escape_line(shlex.quote(path))}" for path in worktrees]
+    return f" What was done in worktrees stays. To delete it:{''.join(commands)}" if commands else ""
 
 
 async def _forget_records(home: Path, project: str, options: argparse.Namespace) -> int:

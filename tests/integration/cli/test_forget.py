@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -242,6 +243,37 @@ def test_everything_of_a_folder_is_forgotten_and_nothing_of_another(
     assert newel("undo", "--yes").returncode == 1
     check(newel("undo", "--yes", "--cwd", str(other)))
     assert not (other / "two.txt").exists()
+
+
+def test_worktrees_of_which_something_stays_are_named(with_model: WithModel) -> None:
+    """Else a user takes for deleted what an agent has said and changed in a worktree of its own."""
+    newel = with_model(
+        scenario("go", bash(f"{PRINT} > new.txt; cat new.txt; rm new.txt; touch kept.txt"), DONE)
+    )
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "empty")):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *identity, *words], cwd=newel.project, check=True)
+    check(newel("--worktree=mine", "go"))
+    (worktree,) = (newel.home / ".newel" / "worktrees").iterdir()
+    assert is_stored(newel, SECRET)
+    remedy = f"newel forget --all --cwd {worktree}"
+    assert remedy in newel("forget", "--all", "--yes").stdout
+    check(newel("forget", "--all", "--yes", "--cwd", str(worktree)))
+    assert not is_stored(newel, SECRET)
+    assert remedy not in newel("forget", "--all", "--yes").stdout
+
+
+def test_a_folder_that_is_gone_can_be_forgotten(with_model: WithModel) -> None:
+    """Else the contents of its files stay for as long as the user does not make it again."""
+    newel = with_model(scenario("go", bash(f"{PRINT} > new.txt; cat new.txt"), DONE))
+    gone = newel.project / "gone"
+    gone.mkdir()
+    check(newel("--cwd", "gone", "go"))
+    shutil.rmtree(gone)
+    assert is_stored(newel, SECRET)
+    check(newel("forget", "--all", "--yes", "--cwd", "gone"))
+    assert not is_stored(newel, SECRET)
+    assert "Nothing is stored about" in newel("forget", "--all", "--yes", "--cwd", "gone").stdout
 
 
 def test_what_was_typed_in_a_folder_is_forgotten_with_it(with_model: WithModel) -> None:
