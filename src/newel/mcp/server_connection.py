@@ -172,21 +172,29 @@ class Server:
         return None
 
     async def _stay_connected(self) -> None:
-        """Connect, and reconnect after a loss. Returns when the restarts are used up; the state is broken then."""
+        """Connect, and reconnect after a loss, or after a restart that failed. Returns when the restarts are used up, or if it never
+        started; the state is broken then.
+        """
         legacy = False
-        losses = 0
+        restarts = 0
+        was_active = False
         while True:
             active, exited = await self._connect(legacy=legacy)
-            if not active:
+            was_active = was_active or active > 0
+            if not was_active:
                 if legacy or not exited:
                     return
                 legacy = True  # some servers exit on a first message that they do not know
                 continue
-            losses = 1 if active > STABLE_AFTER else losses + 1
-            if losses > len(self._context.pauses):
-                self._set("broken", f"{self.reason} It was lost {losses} times and is not started again.")
+            if active > STABLE_AFTER:
+                restarts = 0
+            if restarts == len(self._context.pauses):
+                self._set(
+                    "broken", f"{self.reason} It was restarted {restarts} times, and is not started again."
+                )
                 return
-            await anyio.sleep(self._context.pauses[losses - 1])
+            await anyio.sleep(self._context.pauses[restarts])
+            restarts += 1
 
     async def _connect(self, *, legacy: bool) -> tuple[float, bool]:
         """Start the server and stay connected until it is lost. Returns the seconds that it was active, 0 if never,

@@ -56,7 +56,7 @@ class HttpTransport:
             self.reason = (
                 f"It needs authorization (HTTP {response.status_code}): give it a token in `headers`."
             )
-        elif response.status_code == 404 and "mcp-session-id" in response.request.headers:
+        elif "mcp-session-id" in response.request.headers and await _is_session_lost(response):
             self.reason = "It no longer knows this session."
             self.ended.set()
         elif response.status_code >= 400:
@@ -64,6 +64,18 @@ class HttpTransport:
         else:
             self.reason = ""
         response.stream = limit_body(response)
+
+
+async def _is_session_lost(response: httpx2.Response) -> bool:
+    """Whether a server no longer knows the session: 404 says so, and many servers answer 400 with words about it."""
+    if response.status_code != 400:
+        return response.status_code == 404
+    response.stream = limit_body(response)
+    try:
+        words = (await response.aread()).lower()
+    except Exception:  # noqa: BLE001 — the caller of the request gets this, too
+        return False
+    return b"session" in words or b"not initialized" in words
 
 
 def limit_body(response: httpx2.Response) -> httpx2.AsyncByteStream:

@@ -58,6 +58,29 @@ async def test_a_lost_server_is_restarted_automatically(started: Started) -> Non
         assert "exit code 3" in result.output
 
 
+FLAKY = """
+count=$(($(cat starts 2>/dev/null || echo 0) + 1))
+echo $count > starts
+case $count in 2 | 3) exit 1 ;; esac
+exec "$@"
+"""
+"""Its second and third start fail."""
+
+
+async def test_a_lost_server_that_does_not_start_at_once_is_tried_again(
+    started: Started, tmp_path: Path
+) -> None:
+    """As while it is being updated. Else its tools are gone until the user restarts it."""
+    server = rogue("die", cwd=str(tmp_path))
+    flaky = msgspec.structs.replace(
+        server, command="sh", args=("-c", FLAKY, "sh", sys.executable, *server.args)
+    )
+    async with started(flaky, pauses=SOON) as manager:
+        await call(manager, "rogue__act")
+        await until(lambda: status(manager).state == "active")
+        assert (tmp_path / "starts").read_text() == "4\n"
+
+
 async def test_a_call_to_an_unavailable_server_says_so_and_does_nothing(started: Started) -> None:
     async with started(rogue("die")) as manager:
         (tool,) = manager.tools()

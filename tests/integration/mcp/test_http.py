@@ -59,9 +59,13 @@ class Rogue(BaseHTTPRequestHandler):
             self.answer(202, b"")
         elif request["method"] == "server/discover":
             self.answer(404, b"")
+        elif request["method"] == "tools/call" and not self.way.knows_session:
+            error = {"code": -32000, "message": "Bad Request: No valid session ID provided"}
+            self.answer(400, json.dumps({"jsonrpc": "2.0", "error": error, "id": None}).encode())
         elif request["method"] == "tools/call":
             self.act(request)
         else:
+            self.way.knows_session = True
             self.result(request, results[request["method"]])
 
     def act(self, request: dict[str, Any]) -> None:
@@ -105,6 +109,7 @@ class Way(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Rogue)
         self.name = way
         self.calls = 0
+        self.knows_session = False
         self.seen: list[Any] = []
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -186,6 +191,20 @@ async def test_a_session_that_the_server_forgot_is_started_again(
         result, _ = await call(manager, "rogue__act")
         assert result.is_error
         await until(lambda: status(manager).state == "active")
+        result, _ = await call(manager, "rogue__act")
+        assert result.output == "done"
+
+
+async def test_a_server_that_was_restarted_and_answers_400_is_connected_again(
+    started: Started, serving: Callable[[str], Way]
+) -> None:
+    """Many do that for a session that they do not know. Else all calls fail until the user restarts Newel."""
+    server = serving("plain")
+    async with started(server.config(), pauses=SOON) as manager:
+        server.knows_session = False
+        result, _ = await call(manager, "rogue__act")
+        assert result.is_error
+        await until(lambda: server.knows_session and status(manager).state == "active")
         result, _ = await call(manager, "rogue__act")
         assert result.output == "done"
 
