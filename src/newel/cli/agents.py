@@ -22,6 +22,8 @@ from newel.cli.options import (
     flags_of,
     folder,
     nothing_listed,
+    positive,
+    positive_int,
     project_of,
 )
 from newel.config.settings import Settings, load_settings, newel_home
@@ -95,10 +97,10 @@ def add_contract_limits(parser: argparse.ArgumentParser) -> None:
         metavar="CMD",
         help="acceptance test: a shell command that must succeed",
     )
-    add("--max-turns", metavar="N", help="work at most N turns (default: 50)")
-    add("--max-tokens", metavar="N", help="use at most N tokens")
-    add("--max-cost", metavar="USD", help="spend at most this many US dollars")
-    add("--max-minutes", metavar="M", help="work at most M minutes (default: 60)")
+    add("--max-turns", type=positive_int, metavar="N", help="work at most N turns (default: 50)")
+    add("--max-tokens", type=positive_int, metavar="N", help="use at most N tokens")
+    add("--max-cost", type=positive, metavar="USD", help="spend at most this many US dollars")
+    add("--max-minutes", type=positive, metavar="M", help="work at most M minutes (default: 60)")
     add(
         "--small-judge",
         action="store_true",
@@ -118,9 +120,11 @@ def contract_of(text: str, options: argparse.Namespace) -> Contract:
         "smallModel": options.small_judge,
         "worktree": getattr(options, "worktree", None),
     }
+    if not text.strip():
+        raise UsageError("The contract is empty. Say what the agent is to do.")
     named_fields = {name: value for name, value in fields.items() if value is not None}
     try:
-        return msgspec.convert(named_fields, Contract, strict=False)  # numbers come as text
+        return msgspec.convert(named_fields, Contract)
     except msgspec.ValidationError as error:
         raise UsageError(f"Invalid contract: {error}.") from error
 

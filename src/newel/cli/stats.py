@@ -148,5 +148,5 @@ def _time(total: Counts) -> str:
     missing = total.requests - total.timed
     words = f"model {format_duration(total.model_time)} · tools {format_duration(total.tool_time)}"
     if missing:
-        words += f" · not recorded for {pluralize(missing, 'request')} of earlier versions"
+        words += f" · not recorded for {pluralize(missing, 'request')}"
     return words

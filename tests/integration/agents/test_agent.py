@@ -127,13 +127,22 @@ def test_a_failing_server_is_a_failure_with_its_message(with_agent: WithAgent) -
 
 
 @pytest.mark.parametrize(
-    "words", [[], [""], ["x", "--max-turns", "0"], ["x", "--max-cost", "much"], ["x", "--resume", "a"]]
+    ("words", "message"),
+    [
+        ([], "give either a contract or --resume ID"),
+        ([""], "give either a contract or --resume ID"),
+        (["-"], "The contract is empty."),
+        (["x", "--max-turns", "0"], "--max-turns: must be a whole number of at least 1"),
+        (["x", "--max-minutes", "0"], "--max-minutes: must be a number above 0"),
+        (["x", "--max-cost", "much"], "--max-cost: must be a number above 0"),
+        (["x", "--resume", "a"], "give either a contract or --resume ID"),
+    ],
 )
-def test_invalid_arguments_are_refused(with_agent: WithAgent, words: list[str]) -> None:
+def test_invalid_arguments_are_refused(with_agent: WithAgent, words: list[str], message: str) -> None:
     done = with_agent(scenario("Make", {"content": "Hm."}))("agent", *words)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "newel" in done.stderr
+    assert message in done.stderr
 
 
 def test_calls_that_need_approval_are_declined_at_once(with_agent: WithAgent) -> None:

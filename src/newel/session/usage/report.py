@@ -27,7 +27,7 @@ class Counts(msgspec.Struct, rename="camel"):
     """``runs`` are the user's messages that a model answered, ``requests`` those to models. ``input`` are all tokens of prompts, those
     ``cached`` included. ``cost`` in US dollars is the sum of the known ones, None if none is known: ``unpriced`` requests have no known
     price, and of ``uncounted`` ones the server did not report the tokens. Times are in milliseconds; the model's is that of ``timed``
-    requests, as sessions of earlier versions do not have it.
+    requests, as sessions of earlier versions and judges of contracts do not have it.
     """
 
     runs: int = 0
