@@ -10,12 +10,18 @@ import anyio
 import anyio.abc
 import pytest
 
-from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
-from newel.agent.ports import Model
+from newel.agent.errors import (
+    ConnectionFailed,
+    HostUnreachable,
+    ProviderError,
+    RequestRejected,
+    WorkspaceError,
+)
+from newel.agent.ports import Model, ToolSpec
 from newel.providers.ollama.model_info import ModelMissing
 from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
-from tests.integration.providers.raw import ask
+from tests.integration.providers.raw import BASH, ask
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import OllamaServer
 from tests.standins.programs import LocalPrograms
@@ -121,6 +127,31 @@ async def test_a_broken_tunnel_is_reported_and_the_next_attempt_recovers(host: H
     with pytest.raises(ConnectionFailed):
         await host.answer()
     assert await host.answer() == "program"
+
+
+async def test_an_agent_waits_for_an_ollama_that_is_restarted_and_goes_on(host: Host) -> None:
+    """Its tools need the API. Else a restart of two seconds ends the run, and every later one."""
+    host.listen()
+    assert (await ask(host.provider, model=PHI3))[0].text == "API"
+    host.stop()
+    for _ in range(2):  # an error that is worth another attempt
+        with pytest.raises(ConnectionFailed):
+            await ask(host.provider, model=PHI3)
+    host.listen()
+    assert (await ask(host.provider, model=PHI3))[0].text == "API"
+    await host.provider.aclose()
+
+
+@pytest.mark.parametrize("tools", [[], [BASH]], ids=["no program", "no tools"])
+async def test_the_api_is_tried_again_after_the_program_has_failed(host: Host, tools: list[ToolSpec]) -> None:
+    """Else a user who then starts Ollama gets the same error until the end of the conversation."""
+    if not tools:
+        host.provider = RemoteOllama(host.tunnel, LocalPrograms(host.folder / "nothing"))
+    with pytest.raises(RequestRejected, match="Its API was not reached"):
+        await ask(host.provider, model=PHI3, tools=tools)
+    host.listen()
+    assert (await ask(host.provider, model=PHI3, tools=tools))[0].text == "API"
+    await host.provider.aclose()
 
 
 async def test_a_tunnel_on_another_port_is_found(host: Host) -> None:

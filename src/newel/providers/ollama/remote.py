@@ -24,7 +24,7 @@ class RemoteOllama:
     the tunnel if necessary. If it or the server behind it fails, the program on the host of ``programs`` is used,
     unless the host itself is unreachable. ``ModelMissing`` is that of ``Ollama``.
 
-    The way is chosen before the first request, and again after a connection has failed.
+    The way is chosen before the first request, and again after a connection or the program has failed.
     """
 
     is_local = True
@@ -48,15 +48,20 @@ class RemoteOllama:
         self._place = f"Ollama on {programs.place}"
         self._run = OllamaCli(programs, name=name)
         self._api: Ollama | None = None
+        self._api_has_answered = False
         self._socket = ""
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the model; see ``Provider.complete``."""
         provider = await self._chosen()
+        if provider is self._run and request.tools and self._api_has_answered:
+            self.way = None
+            raise ConnectionFailed(self.reason)  # it is being restarted, and only the API offers tools
         try:
             return await provider.complete(request, on_delta)
-        except ConnectionFailed:
-            self.way = None
+        except ProviderError as error:
+            if provider is self._run or isinstance(error, ConnectionFailed):
+                self.way = None
             raise
 
     async def models(self) -> list[str]:
@@ -98,6 +103,7 @@ class RemoteOllama:
             self._run.reason = f"on port {self._port}: {error}"
             return self._run
         self.way, self.reason = "forwarded /api/chat", ""
+        self._api_has_answered = True
         return api
 
     async def _tunnelled_api(self) -> Ollama:

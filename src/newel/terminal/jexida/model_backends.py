@@ -58,7 +58,7 @@ class HostModels:
     def description(self) -> str:
         way, reason = self._ollama.way, self._ollama.reason
         if way is None:
-            return "not asked yet"
+            return f"not reached ({as_clause(reason)})" if reason else "not asked yet"
         return f"{way} ({as_clause(reason)})" if reason else way
 
 
