@@ -115,7 +115,9 @@ class FleetWorker:
             engine = await stack.enter_async_context(open_fleet(self._settings, self.identity))
             hub = await stack.enter_async_context(EventHub(engine))
             open_factory = partial(open_job_factory, self._settings, engine.budgets)
-            runner = FleetRunner(engine, hub, folders.open, open_factory, is_full=self._disk.is_full)
+            runner = FleetRunner(
+                engine, hub, folders.open, open_factory, is_full=self._disk.is_full, report=self._report
+            )
             trials = trial_runner(self._settings, engine)
 
             async def run_job(lease: Lease) -> JobOutcome:

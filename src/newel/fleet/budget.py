@@ -11,6 +11,7 @@ from typing import Final
 
 import anyio
 
+from newel.agent.errors import ConnectionFailed
 from newel.agent.messages import AssistantMessage, new_id
 from newel.agent.ports import ModelRequest, OnDelta, Provider
 from newel.fleet.engine import Budgets
@@ -22,7 +23,9 @@ POLL_S: Final = 0.2
 
 
 class BudgetedProvider:
-    """A ``Provider`` whose requests wait for a place at ``server``, of which there are ``slots``, and count for the budget ``name``."""
+    """A ``Provider`` whose requests wait for a place at ``server``, of which there are ``slots``, and count for the budget ``name``. A
+    server that is away is no failure of the job, which goes on later: ``EngineError``.
+    """
 
     def __init__(
         self, provider: Provider, budgets: Budgets, name: str, *, server: str, slots: int | None
@@ -41,6 +44,9 @@ class BudgetedProvider:
             await self._begin(id_)
             message = await self._provider.complete(request, on_delta)
             cost, tokens = message.cost or 0.0, message.usage.total
+        except ConnectionFailed as error:
+            raise EngineError(str(error)) from error
+        else:
             return message
         finally:
             with anyio.CancelScope(shield=True):

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
+import anyio
 import msgspec
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import ConnectionFailed, NewelError, RateLimited, ServerFailed
 from newel.agent.events import ToolExecutionEnd
 from newel.concurrency import background_tasks
 from newel.contracts.contract_job import ContractParams, decline_questions, outcome, run_contract_job
@@ -34,7 +35,12 @@ from newel.runs.run_events import AcceptanceEnd, ContractState, FolderSnapshot, 
 
 RETRY_AFTER_S: Final = 20.0
 MAX_OPENINGS: Final = 10
-"""How often a folder that cannot be opened is tried: the server of its repository may be away. Attempts that ended later do not count."""
+"""How often a job that cannot begin is tried: the server of its repository may be away. Attempts that ended later do not count."""
+
+
+MODEL_POLL_S: Final = 2.0
+MODEL_PATIENCE_S: Final = 600.0
+"""How long a job waits here to begin while the model server is away, before another worker may have it."""
 
 
 class FolderUnavailable(NewelError):
@@ -61,6 +67,9 @@ class WorkFolder(Protocol):
         ...
 
 
+TRANSIENT: Final = ConnectionFailed | RateLimited | ServerFailed
+"""Errors of a model server that is away, perhaps because it is being restarted."""
+
 OpenFolder = Callable[[str, FleetJob, FolderSnapshot | None], AbstractAsyncContextManager[WorkFolder]]
 """Opens the folder of a job by its id, as it was in a snapshot. Raises ``FolderUnavailable``, and other ``NewelError`` for what stays so.
 """
@@ -80,13 +89,17 @@ class FleetRunner:
         open_factory: OpenFactory,
         *,
         is_full: Callable[[], bool] = lambda: False,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``is_full`` tells whether this machine's disk is full: nothing that a job does then is taken for its work."""
+        """``is_full`` tells whether this machine's disk is full: nothing that a job does then is taken for its work. ``report`` prints a
+        line for the operator.
+        """
         self._engine = engine
         self._hub = hub
         self._open_folder = open_folder
         self._open_factory = open_factory
         self._is_full = is_full
+        self._report = report
 
     async def __call__(self, lease: Lease) -> JobOutcome:
         try:
@@ -94,8 +107,8 @@ class FleetRunner:
         except (LeaseLost, JobCancelled):
             raise
         except NewelError as error:
-            # Neither a database that is away nor a full disk says anything about the job.
-            if not isinstance(error, EngineError) and not self._is_full():
+            # Neither a database or a model server that is away nor a full disk says anything about the job.
+            if not isinstance(error, EngineError | TRANSIENT) and not self._is_full():
                 raise
             return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
 
@@ -108,15 +121,31 @@ class FleetRunner:
         async with AsyncExitStack() as stack:
             try:
                 folder = await stack.enter_async_context(self._open_folder(lease.job, job, latest))
+                factory = await self._factory(stack, lease, job, folder)
             except FolderUnavailable as error:
                 opened = sum(isinstance(each, ContractState) and each.state == "running" for each in earlier)
                 if lease.attempt - opened >= MAX_OPENINGS:
                     raise
                 return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
-            factory = await stack.enter_async_context(self._open_factory(job, folder))
             read_live = partial(read_live_data, self._hub, lease.job)
             async with background_tasks(partial(self._engine.live.write, lease, read_live)):
                 return await self._run(lease, job, folder, factory, snapshots)
+
+    async def _factory(
+        self, stack: AsyncExitStack, lease: Lease, job: FleetJob, folder: WorkFolder
+    ) -> AgentFactory:
+        """Wait for a model server that is away: it says nothing about the job, and would end all that are queued. Raises ``NewelError``."""
+        began, is_told = anyio.current_time(), False
+        while True:
+            try:
+                return await stack.enter_async_context(self._open_factory(job, folder))
+            except (ConnectionFailed, RateLimited, ServerFailed) as error:
+                if anyio.current_time() - began > MODEL_PATIENCE_S:
+                    raise
+                if not is_told:
+                    self._report(f"{lease.job[:8]} waits: {error}")
+                is_told = True
+            await anyio.sleep(MODEL_POLL_S)
 
     async def _run(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from tests.fleet import FleetOfProcesses, wait_for
 from tests.integration.agents.support import after
 from tests.postgres import PostgresServer
 from tests.support import bash, scenario
+from tests.tcp_relay import Relay
 
 MakeFleet = Callable[..., FleetOfProcesses]
 
@@ -37,6 +39,30 @@ def test_a_contract_runs_on_a_worker_and_its_changes_are_kept_here(make_fleet: M
     again = fleet("fleet", "review", job, check=False)
     assert again.returncode == 1
     assert "proposed here already" in again.stderr
+
+
+@pytest.mark.slow  # seconds of waiting
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize(
+    ("model", "words"), [("mock-model", " retry: "), ("", " waits: ")], ids=["named", "asked for"]
+)
+def test_a_job_waits_for_a_model_server_that_is_away(make_fleet: MakeFleet, model: str, words: str) -> None:
+    """Else a restart of that server turns a whole queue into failures within seconds."""
+    fleet = make_fleet(after(1, True), scenario("Greet", bash("echo hello >> greeting")))
+    with socket.socket() as bound:  # nothing listens there yet
+        bound.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
+        worker = fleet.worker("one", LLM_BASE_URL=url, LLM_DEFAULT_MODEL=model)
+        job = fleet.run("Greet the reader")
+        wait_for(lambda: f"{words}No connection to " in worker.log.read_text(), worker.log)
+        assert fleet.state(job) in {"running", "queued"}
+        bound.listen()
+        relay = Relay(fleet.model.port, bound)
+        try:
+            wait_for(lambda: fleet.state(job) not in {"running", "queued"}, worker.log)
+        finally:
+            relay.close()
+    assert fleet.state(job) == "completed"
 
 
 @pytest.mark.slow  # a second of a core
