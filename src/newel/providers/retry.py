@@ -49,6 +49,7 @@ class Retrying:
         self._provider = provider
         self._limits = limits
         self._base_delay = base_delay
+        self._has_answered = False
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask; see ``Provider.complete``. Raises the last attempt's error."""
@@ -57,11 +58,11 @@ class Retrying:
         attempt = 1
         while True:
             try:
-                return await self._provider.complete(request, on_delta)
+                message = await self._provider.complete(request, on_delta)
             except ProviderError as error:
                 max_attempts = self._max_attempts(error)
-                # A local server that answered a moment ago is being restarted.
-                is_away = attempt > 1 and isinstance(error, ConnectionFailed)
+                # A local server that was there before is being restarted.
+                is_away = (attempt > 1 or self._has_answered) and isinstance(error, ConnectionFailed)
                 if not (error.retryable or is_away) or max_attempts == 1:
                     raise
                 if attempt >= max_attempts:
@@ -72,6 +73,9 @@ class Retrying:
                     raise
                 delay = retry_delay(attempt, self._base_delay, error.retry_after)
                 reason = str(error).rstrip(".")
+            else:
+                self._has_answered = True
+                return message
             attempt += 1
             await on_delta(Retry(attempt=attempt, max_attempts=max_attempts, delay=delay, reason=reason))
             await anyio.sleep(delay)

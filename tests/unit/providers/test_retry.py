@@ -111,6 +111,24 @@ async def test_a_server_that_restarts_is_waited_for() -> None:
 
 
 @pytest.mark.anyio
+async def test_a_server_that_restarts_between_two_requests_is_waited_for() -> None:
+    """Otherwise its restart during a long command ends the work of hours."""
+    refused = ConnectionFailed("nothing listens there")
+    refused.retryable = False
+    provider = Retrying(
+        ScriptedProvider([ANSWER, refused, ANSWER]), RetryLimits(attempts=3), base_delay=0.002
+    )
+    seen: list[ProviderEvent] = []
+
+    async def on_delta(delta: ProviderEvent) -> None:
+        seen.append(delta)
+
+    for _ in range(2):
+        assert await provider.complete(REQUEST, on_delta) == ANSWER
+    assert [delta.reason for delta in seen if isinstance(delta, Retry)] == ["nothing listens there"]
+
+
+@pytest.mark.anyio
 async def test_the_last_failure_is_raised() -> None:
     """Otherwise a server that is down is asked forever."""
     with pytest.raises(ProviderError, match="third"):
