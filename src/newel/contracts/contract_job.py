@@ -11,7 +11,7 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
 from newel.contracts.run_log import RunLog, log_file
 from newel.contracts.runner import FindReasonToStop, no_reason_to_stop, run_contract
-from newel.jobs.engine import Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
+from newel.jobs.engine import FINAL, Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.permissions.approval import ApprovalMode
 from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, nobody_answers
 from newel.runs.chat_turn import STOPPED, STOPPED_MIDWAY, read_events
@@ -165,7 +165,10 @@ class HeadlessRun:
         """Run it. If it is cancelled, it can be resumed later. Raises ``EngineError`` and ``LeaseLost``."""
         leases = await self._engine.claim(1, "agent", queues=[self._job.queue])
         if not leases:
-            raise EngineError("This run has ended, or another process runs it.")
+            if self._job.state in FINAL:
+                session = f"`newel --session {self.params.session}`"
+                raise EngineError(f"This run has ended. Its conversation goes on with {session}.")
+            raise EngineError("Another process runs it.")
         state = await run_contract_job(leases[0], self.params, self._chat, self._engine, self._hub)
         await self._engine.finish(leases[0], outcome(state))
         return state

@@ -321,12 +321,16 @@ def test_one_undo_reverts_a_resumed_contract(with_agent: WithAgent, tmp_path: Pa
     assert (newel.project / "one").read_text() == "one\nmore\n"
 
 
-def test_a_run_that_has_ended_cannot_be_resumed(with_agent: WithAgent) -> None:
-    newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
+def test_a_run_that_has_ended_cannot_be_resumed_and_its_conversation_can(with_agent: WithAgent) -> None:
+    newel = with_agent(
+        after(1, True), scenario("Make", bash("touch a")), scenario("go on", {"content": "Gladly."})
+    )
     newel("agent", "Make a file")
     done = newel("agent", "--resume", run_id(newel))
     assert done.returncode == 1
-    assert "has ended" in done.stderr
+    assert "has ended. Its conversation goes on with `newel --session " in done.stderr
+    session = done.stderr.split("--session ")[1].split("`")[0]
+    assert newel("--session", session, "go on").stdout == "Gladly.\n"
 
 
 # -- several at once, and looking at them -------------------------------------------------------------
