@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.agent.errors import ConfigError, ProviderError
+from newel.agent.errors import ConfigError, ConnectionFailed, ProviderError
 
 if TYPE_CHECKING:
     from newel.config.settings import Settings
@@ -77,7 +77,7 @@ class TrialMaker:
             try:
                 names = await server.models()
             except ProviderError as error:
-                if error.retryable:
+                if error.retryable or isinstance(error, ConnectionFailed):
                     raise ModelUnavailable(str(error)) from error
                 names = []  # some have no list
             name_there = expanded_name(settings.models, name, names)

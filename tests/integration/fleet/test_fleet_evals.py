@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from newel.jobs.postgres.engine import open_postgres_engine
 from tests.fleet import FleetOfProcesses, wait_for
 from tests.forked import Process, killed, start
 from tests.support import BIN, Newel, bash, scenario
+from tests.tcp_relay import Relay
 
 MakeFleet = Callable[..., FleetOfProcesses]
 
@@ -180,6 +183,26 @@ def test_a_model_that_a_worker_cannot_serve_makes_its_trials_invalid(make_fleet:
     assert "No such model." in found["problem"]
     assert "begins" in gpu.log.read_text()
     assert "begins" not in plain.log.read_text()
+
+
+@pytest.mark.slow  # seconds of waiting
+@pytest.mark.timeout(90)
+def test_a_trial_waits_for_a_model_server_that_is_away(make_fleet: MakeFleet) -> None:
+    """Else a restart of that server leaves out of all figures what was to be tried then."""
+    fleet = make_fleet(scenario("Do good", MADE, DONE), scenario("Hi", DONE))
+    add_task(fleet, "good")
+    with socket.socket() as bound, ThreadPoolExecutor() as threads:  # nothing listens there yet
+        bound.bind(("127.0.0.1", 0))
+        worker = fleet.worker("one", LLM_BASE_URL=f"http://127.0.0.1:{bound.getsockname()[1]}/v1")
+        done = threads.submit(eval_run, fleet, "-m", "mock-model", check=False)
+        wait_for(lambda: " retry: No connection to " in worker.log.read_text(), worker.log)
+        bound.listen()
+        relay = Relay(fleet.model.port, bound)
+        try:
+            assert done.result().returncode == 0, worker.log.read_text()
+        finally:
+            relay.close()
+    assert [each["passed"] for each in results(fleet)] == [True]
 
 
 REFUSED = {
