@@ -21,6 +21,7 @@ class Page:
     def __init__(self, socket: websockets.ClientConnection) -> None:
         self.socket = socket
         self.heard: list[Heard] = []
+        self._looked_at = 0
         self._ids = itertools.count(1)
 
     async def next(self) -> Heard:
@@ -31,9 +32,12 @@ class Page:
         return message
 
     async def until(self, kind: str, **fields: Any) -> Heard:
-        """Read until a message of a type with these fields."""
+        """Read until a message of a type with these fields. What came before the reply to a request counts."""
         while True:
-            message = await self.next()
+            if self._looked_at == len(self.heard):
+                await self.next()
+            message = self.heard[self._looked_at]
+            self._looked_at += 1
             if message["type"] == kind and all(message.get(name) == value for name, value in fields.items()):
                 return message
 
