@@ -21,6 +21,8 @@ from newel.fleet.snapshot_repository import (
 from newel.storage.files import make_private
 
 _COLLECTED: Final = "newel-collected"
+_OF_NEW: Final = frozenset({"HEAD", "HEAD.lock", "branches", "config", "config.lock", "objects", "refs"})
+"""What another worker may just have written, that creates the same store."""
 _BATCH: Final = 500
 """Refs that one push removes."""
 _DAY_S: Final = 86_400.0
@@ -198,8 +200,13 @@ class GitStore:
             return
         try:
             make_private(folder)
+            foreign = min((path.name for path in folder.iterdir() if path.name not in _OF_NEW), default="")
         except OSError as error:
             raise SnapshotError(f"The store {folder} cannot be created: {error.strerror}.") from error
+        if foreign:
+            raise SnapshotError(
+                f"The store {folder} has other files in it, such as {foreign}. Name an empty folder, or one that does not exist."
+            )
         git = Git(folder)
         git.run("init", "--bare", "--quiet", "--template=", f"--object-format={form}")
         # A clone of the agent may be shallow. A push must not wait for a clean-up, nor be lost with the power.

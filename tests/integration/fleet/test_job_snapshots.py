@@ -86,6 +86,18 @@ def test_branches_stashes_a_merge_and_what_is_staged_move_with_the_job(
     assert git_state(later.work) == git_state(other.work)
 
 
+def test_no_folder_with_other_files_becomes_a_store(job: JobFolder, tmp_path: Path) -> None:
+    """A home folder, say, would get ``objects``, ``refs`` and ``config`` of a repository among its files."""
+    place = tmp_path / "home"
+    place.mkdir()
+    (place / "notes.txt").write_text("mine\n")
+    with pytest.raises(SnapshotError, match=r"The store .*/home has other files in it, such as notes\.txt\."):
+        stored(job, 1, GitStore(str(place)))
+    assert [path.name for path in place.iterdir()] == ["notes.txt"]
+    (place / "notes.txt").unlink()
+    assert stored(job, 1, GitStore(str(place)))
+
+
 def test_settings_and_hooks_of_the_agent_stay_behind(
     job: JobFolder, store: SnapshotStore, tmp_path: Path
 ) -> None:
