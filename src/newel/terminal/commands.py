@@ -35,6 +35,12 @@ class SlashCommand(msgspec.Struct, Generic[Context], frozen=True):
     run: Callable[[Context, str], Awaitable[None]]
     at_once: bool = False
 
+    async def call(self, context: Context, arguments: str) -> None:
+        """Run it. Raises ``UsageError`` for arguments that it does not take: they may have been meant as a message."""
+        if arguments and not self.arguments:
+            raise UsageError(f"/{self.name} takes no arguments, so it was not run. Type it alone.")
+        await self.run(context, arguments)
+
 
 class CommandTable(Generic[Context]):
     """The commands of a conversation, by their names. ``aliases`` are other names of them; ``words`` call them without a slash, where one

@@ -89,8 +89,8 @@ def test_a_worker_touches_nothing_for_a_job_whose_id_is_a_path(
     submit(fleet, job, kind, trial() if kind == EVAL_TRIAL else contract())
     said = wait_for_end(fleet, job, worker.log)
     assert (victim / "precious").is_dir()
-    assert "no id of a job" in said
-    assert "no id of a job" in worker.log.read_text()
+    assert "is not a job ID" in said
+    assert "is not a job ID" in worker.log.read_text()
 
 
 @pytest.mark.parametrize("session", ["x/../../../../../../planted", "/planted", "..", ""])

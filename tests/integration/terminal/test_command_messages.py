@@ -55,6 +55,18 @@ def test_counts_agree_with_their_nouns_and_unknown_commands_stay_visible(open_te
     terminal.wait_for("There is no checkpoint nope. `/rollback` lists them.")
 
 
+def test_words_that_a_command_does_not_take_keep_it_from_running(open_terminal: Open) -> None:
+    """`/clear up the comments` would end the conversation."""
+    terminal = open_terminal("rich", "run echo kept", columns=100)
+    terminal.wait_for("2.4k in")
+    terminal.send("/clear up the comments\r")
+    terminal.wait_for("Error: /clear takes no arguments, so it was not run. Type it alone.")
+    terminal.send("/stop it\r")
+    terminal.wait_for("Error: /stop takes no arguments, so it was not run. Type it alone.")
+    terminal.send("/show 2\r")
+    terminal.wait_for("There is 1 call in this conversation.")
+
+
 @pytest.mark.parametrize("front", ["rich", "console"])
 def test_messages_name_the_commands_of_the_conversation(open_terminal: Open, front: str) -> None:
     """If this fails, a user leaves the conversation to type what works in it, or types `newel review` as a prompt."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SHARED: Final = "The model gets this with your next message (!! takes it back)."
 PRIVATE: Final = "Private: the model does not get this."
 
+_BY_SIGNAL: Final = 128
+"""From here on, exit codes tell of a signal, such as that of Ctrl+C: not of a sandbox."""
 
 STARTS_HERE: Final = (
     "Each command starts in the project's folder, so `cd` alone does nothing. `!cd DIR && COMMAND` runs one elsewhere; "
@@ -57,10 +59,9 @@ class OwnCommands:
         done = await self._run(command)
         text = sanitize(done.stdout) + sanitize(done.stderr)
         if done.exit_code:
-            sandbox = (
-                "" if self._agent.sandbox == "off" else " · in the sandbox: your own shell has more rights"
-            )
-            self._ui.renderer.note(exit_summary(done) + sandbox)
+            is_refused = self._agent.sandbox != "off" and done.exit_code < _BY_SIGNAL
+            hint = " · in the sandbox: your own shell has more rights" if is_refused else ""
+            self._ui.renderer.note(exit_summary(done) + hint)
         if not is_private:
             self._shared.append(await self._attach(command, text, done))
         self._ui.renderer.note(PRIVATE if is_private else SHARED, "aside")

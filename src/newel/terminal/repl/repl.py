@@ -234,7 +234,7 @@ class Repl(Generic[Context]):
 
     async def _run_at_once(self, command: SlashCommand[Context], arguments: str) -> None:
         try:
-            await self.run_safely(command.run, self._context, arguments)
+            await self.run_safely(command.call, self._context, arguments)
         finally:
             self._at_once -= 1
             self._wake_if_idle()
@@ -307,7 +307,7 @@ class Repl(Generic[Context]):
             command, arguments = parsed
             self._activity = f"/{command.name}"
             self.ui.echo(prompt.typed)
-            await command.run(self._context, arguments)
+            await command.call(self._context, arguments)
         else:
             await self._run_text(prompt)
 
