@@ -178,13 +178,13 @@ def test_what_became_part_of_a_message_is_forgotten_as_it_was_typed(with_model: 
     with Tmux([str(BIN / "newel")], newel.project, newel.environ) as screen:
         screen.wait_for("Enter sends")
         screen.type("!echo merger", "Enter")
-        screen.wait_for("with your next message)")
+        screen.wait_for("The model gets this with your next message (")  # the hint at typing has other words
         screen.type("/sum-up merger", "Enter")
         screen.wait_for("Done.")
         screen.type("# the merger is secret", "Enter")
         screen.wait_for("Done.", times=2)
         screen.type("!!echo private", "Enter")
-        screen.wait_for("Private:")
+        screen.wait_for("Private: the model does not get this.")
         screen.type("/quit", "Enter")
         screen.wait_for_end()
     history = newel.home / ".newel" / "history"

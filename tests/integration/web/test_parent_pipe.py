@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -104,8 +105,10 @@ def test_a_program_that_takes_the_port_of_a_joined_server_does_not_get_the_token
         with served(newel) as server, begin(newel, "newel", "web", "--join") as joined:
             assert joined.stdout is not None
             assert joined.stdout.readline().strip() == server.line
+            os.kill(joined.pid, signal.SIGSTOP)  # it must not ask between the two
             server.kill()
             with strange_server(int(server.url.rpartition(":")[2])) as stranger:
+                os.kill(joined.pid, signal.SIGCONT)
                 assert joined.wait(20) == 0
     assert "/" in stranger.words
     assert server.token not in stranger.words
