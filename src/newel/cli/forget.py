@@ -121,7 +121,7 @@ async def _forget_all(home: Path, project: str, options: argparse.Namespace) -> 
 
 
 def _remain(worktrees: Sequence[str]) -> str:
-    """What is said of records that stay."""
+    """The message about the records of worktrees, which stay."""
     commands = [f"\n  newel forget --all --cwd {escape_line(shlex.quote(path))}" for path in worktrees]
     return f" What was done in worktrees stays. To delete it:{''.join(commands)}" if commands else ""
 

@@ -65,7 +65,7 @@ class _Actions(argparse._SubParsersAction):  # noqa: SLF001 # pyright: ignore â€
     """The words after a command. The help of each begins with what the help of the command says about it."""
 
     def add_parser(self, name: str, **more: Any) -> Any:
-        about = str(more.get("help", "")).removesuffix(" (default)").removesuffix(" (default)")
+        about = str(more.get("help", "")).removesuffix(" (default)")
         more.setdefault("description", f"{about[:1].upper()}{about[1:]}.")
         return super().add_parser(name, **more)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 

@@ -37,7 +37,6 @@ RETRY_AFTER_S: Final = 20.0
 MAX_OPENINGS: Final = 10
 """How often a job that cannot begin is tried: the server of its repository may be away. Attempts that ended later do not count."""
 
-
 MODEL_POLL_S: Final = 2.0
 MODEL_PATIENCE_S: Final = 600.0
 """How long a job waits here to begin while the model server is away, before another worker may have it."""
@@ -67,8 +66,8 @@ class WorkFolder(Protocol):
         ...
 
 
-TRANSIENT: Final = ConnectionFailed | RateLimited | ServerFailed
-"""Errors of a model server that is away, perhaps because it is being restarted."""
+TRANSIENT: Final = (ConnectionFailed, RateLimited, ServerFailed)
+"""Errors of a model server that is unavailable, perhaps because it is being restarted."""
 
 OpenFolder = Callable[[str, FleetJob, FolderSnapshot | None], AbstractAsyncContextManager[WorkFolder]]
 """Opens the folder of a job by its id, as it was in a snapshot. Raises ``FolderUnavailable``, and other ``NewelError`` for what stays so.
@@ -108,7 +107,7 @@ class FleetRunner:
             raise
         except NewelError as error:
             # Neither a database or a model server that is away nor a full disk says anything about the job.
-            if not isinstance(error, EngineError | TRANSIENT) and not self._is_full():
+            if not isinstance(error, (EngineError, *TRANSIENT)) and not self._is_full():
                 raise
             return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
 
@@ -139,7 +138,7 @@ class FleetRunner:
         while True:
             try:
                 return await stack.enter_async_context(self._open_factory(job, folder))
-            except (ConnectionFailed, RateLimited, ServerFailed) as error:
+            except TRANSIENT as error:
                 if anyio.current_time() - began > MODEL_PATIENCE_S:
                     raise
                 if not is_told:

@@ -88,8 +88,8 @@ class KeyRejected(RequestRejected, code="request_rejected"):
 
 
 class EndpointDescription(msgspec.Struct, frozen=True):
-    """The URL and model of a request, for error messages. ``secret`` never appears in them, unless it is a
-    placeholder. ``api`` is what the server should be,
+    """The URL and model of a request, for error messages. ``secret`` never appears in them, unless it is too
+    short to be a key. ``api`` is what the server should be,
     ``base_hint`` what to check about its address, ``key_hint`` how to set a key.
     """
 

@@ -44,7 +44,7 @@ async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerato
         _arrived.clear()
         for number in STOP:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                # Of a signal, the event loop is told by its own descriptor, whatever handler it has.
+                # The event loop learns of a signal by a descriptor of its own, whichever handler the signal has.
                 signal.signal(number, _note)
                 signal.siginterrupt(number, False)  # as asyncio has it
         async with background_tasks(pass_on) as group:

@@ -267,7 +267,7 @@ async def test_a_failing_tool_is_told_to_the_model_and_the_run_continues(error: 
     ],
 )
 async def test_the_model_is_told_what_failed_in_the_tasks_of_a_tool(error: Exception, told: str) -> None:
-    """It can only repair what it is told, and "unhandled errors in a TaskGroup" tells nothing."""
+    """The model can repair only what it learns of, and "unhandled errors in a TaskGroup" names no error."""
 
     async def work(_: str, __: OnOutput) -> None:
         raise error

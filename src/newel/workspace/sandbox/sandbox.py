@@ -265,15 +265,16 @@ class Sandbox:
         """
         if mounted is not None and not mounted:
             return
+        problem = REPLACED
         try:
             if mounted:
                 self._send({"mounted": mounted}, ())
                 if not self._receive("replaced")[0]["replaced"]:
                     return
-        except (OSError, SandboxError):
-            pass
+        except (OSError, SandboxError) as error:
+            problem = f"The sandbox could not be started: {error}."
         self._stop()
-        raise SandboxError(REPLACED)
+        raise SandboxError(problem)
 
     def _note_launcher(self, descriptors: Sequence[int]) -> None:
         """``descriptors`` has the launcher's pidfd. Raises ``OSError`` where there is no ``/proc``."""
