@@ -144,7 +144,7 @@ class Workbench:
         assert self.process.stdout is not None
         line = self.process.stdout.readline().strip()
         self._errors.seek(0)
-        assert line.startswith("http://"), self._errors.read()
+        assert line.startswith(("http://", "https://")), self._errors.read()
         self.url = line
         self.port = int(line.split("/")[2].rpartition(":")[2])
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 from websockets.sync.client import connect
 
+from newel.contracts.run_index import journal_folder
+from newel.jobs.directory_lock import find_holder
 from tests.browser.bench import ENVIRON, Workbench, answers, message_box, open_chat, open_workbench, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 from tests.served import wait_until
 from tests.stranger import headers_with, strange_server
+from tests.tls_proxy import tls_proxy
 
 Make = Callable[..., Workbench]
 TOKEN = ENVIRON["NEWEL_WEB_TOKEN"]
@@ -148,6 +152,24 @@ def test_the_page_works_where_browsers_offer_no_cryptography(workbench: Make) ->
     open_chat(page)
     say(page, "ping")
     expect(answers(page)).to_contain_text("pong")
+
+
+def test_the_page_works_at_a_public_url_behind_a_proxy_with_tls(tmp_path: Path, browser: Browser) -> None:
+    """Who reaches the workbench from another machine needs TLS, and Newel itself has none."""
+    with tls_proxy() as proxy:
+        public = f"https://127.0.0.1:{proxy.port}"
+        with open_workbench(tmp_path, browser, scenarios(PING), "--public-url", public) as bench:
+            holder = find_holder(journal_folder(bench.newel.home / ".newel", str(bench.newel.project)))
+            assert holder is not None
+            proxy.target = int(holder.place.strip("/").rpartition(":")[2])
+            assert bench.url == f"{public}/#token={TOKEN}"
+            page = bench.page(browser.new_context(ignore_https_errors=True))
+            open_chat(page)
+            say(page, "ping")
+            expect(answers(page)).to_contain_text("pong")
+            assert page.evaluate("isSecureContext")
+            assert bench.complaints == []
+            page.context.close()
 
 
 def test_the_browser_that_newel_opens_is_signed_in_by_a_private_file(

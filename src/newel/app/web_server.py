@@ -48,6 +48,7 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: Path
     bind: str
     port: int
+    public_url: str = ""
     token: str | None = None
     new_token: bool = False
     open_browser: bool = False
@@ -89,11 +90,11 @@ async def serve_workbench(
         token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
         listener = listen(options.bind, options.port)
         stack.callback(listener.close)
-        access = ServerAccess(token=token, host=listener.host, port=listener.port)
-        closing = anyio.Event()
-        workbench = await open_workbench(
-            place, stack, ephemeral=options.ephemeral, address=access.url.partition("#")[0]
+        access = ServerAccess(
+            token=token, host=listener.host, port=listener.port, public_url=options.public_url
         )
+        closing = anyio.Event()
+        workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=access.local_url)
         fleets = PageFleets(settings, workbench.review)
         app = _create_app(settings, workbench, options, access, fleets=fleets, closing=closing)
         gc.freeze()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from newel.app.web_server import WebOptions
 from newel.cli.options import Parser, add_model_options, flags_of, folder
 from newel.web.access_token import TOKEN_VARIABLE
+from newel.web.security import parse_public_url
 
 
 def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int = 8101) -> int:
@@ -27,6 +28,12 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         help=f"listen on this port (default: {port}); 0 takes a free one",
     )
     add("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen on this address (default: 127.0.0.1)")
+    add(
+        "--public-url",
+        default="",
+        metavar="URL",
+        help="the address at which a proxy or a forwarded port offers the workbench, for example https://newel.example.com",
+    )
     add("--open", action="store_true", help="open the browser")
     add("--ephemeral", action="store_true", help="do not save anything")
     add(
@@ -60,6 +67,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
             cwd=folder(parser, options.cwd),
             bind=options.bind,
             port=options.port,
+            public_url=parse_public_url(options.public_url) if options.public_url else "",
             token=os.environ.get(TOKEN_VARIABLE),
             new_token=options.new_token,
             open_browser=options.open,

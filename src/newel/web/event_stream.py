@@ -50,7 +50,7 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(self, produce: Callable[[Events], Awaitable[None]], closing: anyio.Event) -> None:
-        super().__init__()
+        super().__init__(headers={"X-Accel-Buffering": "no"})  # nginx would hold events back
         del self.headers["content-length"]
         self._produce = produce
         self._closing = closing

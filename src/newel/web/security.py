@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import secrets
+import string
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.lowlevel
@@ -23,6 +26,7 @@ import anyio.to_thread
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from newel.agent.errors import ConfigError
 from newel.web.page_login import HEADER, PROOF_SUBPROTOCOL, derive_key, page_proof, server_proof
 from newel.workspace.process.callers import Callers
 
@@ -63,24 +67,40 @@ SECURITY_HEADERS = (
 )
 
 _READS = ("GET", "HEAD")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
 
 OF_CONNECTION = "newel.connection"
 """In a scope's ``state``: facts about the connection that hold for its further requests."""
 
 
 class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """``host`` is the requested name or address, ``port`` the bound port, ``nonce`` that of this start."""
+    """``host`` is the requested name or address, ``port`` the bound port, ``nonce`` that of this start. ``public_url`` is the origin
+    at which a proxy or a forwarded port offers this server (``parse_public_url``).
+    """
 
     token: str
     host: str
     port: int
+    public_url: str = ""
     nonce: str = msgspec.field(default_factory=secrets.token_urlsafe)
 
     @property
     def url(self) -> str:
         """The address of the page. Browsers do not send the token after the ``#``."""
+        address = f"{self.public_url}/" if self.public_url else self.local_url
+        return f"{address}#token={self.token}"
+
+    @property
+    def local_url(self) -> str:
+        """The address for programs on this machine, without the token."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 — not bound here
-        return f"http://{_authority(host, self.port)}/#token={self.token}"
+        return f"http://{_authority(host, self.port)}/"
+
+    @property
+    def public_host(self) -> str:
+        """The ``Host`` of the public URL; empty if there is none."""
+        return self.public_url.partition("://")[2]
 
     def accepts(self, token: str) -> bool:
         return _is_same(token, self.token)
@@ -99,7 +119,13 @@ class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
         if is_loopback(address):
             names |= {"127.0.0.1", "localhost", "::1"}
         hosts = {_authority(name, self.port) for name in names}
-        return frozenset(hosts | {host.removesuffix(":80") for host in hosts} if self.port == 80 else hosts)
+        if self.port == 80:
+            hosts |= {host.removesuffix(":80") for host in hosts}
+        return frozenset(hosts | {self.public_host} if self.public_url else hosts)
+
+    def origin(self, host: str) -> str:
+        """The origin of the page at an accepted ``Host``."""
+        return self.public_url if host == self.public_host else f"http://{host}"
 
 
 def _is_same(given: str, secret: str) -> bool:
@@ -109,6 +135,26 @@ def _is_same(given: str, secret: str) -> bool:
 
 def _authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}".lower()
+
+
+def parse_public_url(text: str) -> str:
+    """The origin of a public URL, as browsers write it. Raises ``ConfigError``."""
+    invalid = ConfigError(
+        f"--public-url takes an address such as https://newel.example.com, without a path, not {text!r}. It is the one at which a "
+        f"proxy or a forwarded port offers the workbench."
+    )
+    try:
+        parts = urlsplit(text)
+        name, port = parts.hostname or "", parts.port
+        host = f"[{ipaddress.IPv6Address(name)}]" if ":" in name else name.encode("idna").decode()
+    except ValueError as error:
+        raise invalid from error
+    has_more = (
+        parts.path not in {"", "/"} or "@" in parts.netloc or set(text) & {"?", "#", *string.whitespace}
+    )
+    if has_more or parts.scheme not in _DEFAULT_PORTS or not _HOST.fullmatch(host):
+        raise invalid
+    return f"{parts.scheme}://{host}" + ("" if port in {None, _DEFAULT_PORTS[parts.scheme]} else f":{port}")
 
 
 def is_loopback(host: str) -> bool:
@@ -256,10 +302,17 @@ def check(request: _RequestInfo, access: ServerAccess) -> None:
     host = (request.header(b"host") or "").lower()
     if host not in access.hosts(request.address):
         raise Refusal(
-            421, "wrong_host", "The Host header does not name this server. Use the URL that it printed."
+            421,
+            "wrong_host",
+            "The Host header does not name this server. Use the URL that it printed. If a proxy or a forwarded port gives it "
+            "another address, start it with --public-url.",
         )
     origin = request.header(b"origin")
-    if origin is not None and origin != f"http://{host}":
+    if origin is not None and origin != access.origin(host):
+        if access.public_url and origin == access.public_url:
+            raise Refusal(
+                403, "wrong_origin", f"The proxy has to pass on the Host header, '{access.public_host}'."
+            )
         raise Refusal(403, "wrong_origin", "Only the page of this server may send this request.")
     if request.header(b"sec-fetch-site") not in {None, "same-origin", "none"} and not request.opens_the_page:
         raise Refusal(403, "wrong_origin", "Only the page of this server may send this request.")

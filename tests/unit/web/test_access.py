@@ -10,7 +10,7 @@ import pytest
 
 from newel.agent.errors import ConfigError
 from newel.web.access_token import choose_token
-from newel.web.security import ServerAccess
+from newel.web.security import ServerAccess, parse_public_url
 from newel.web.server import listen
 
 ANY = "0.0.0.0"  # noqa: S104 — told to functions that bind nothing
@@ -53,6 +53,55 @@ def test_a_weak_or_invalid_token_is_refused(token: str) -> None:
 )
 def test_the_printed_url_can_be_opened(host: str, url: str) -> None:
     assert ServerAccess(token="t", host=host, port=8101).url == url
+
+
+def test_the_printed_url_is_the_public_one() -> None:
+    door = ServerAccess(token="t", host="127.0.0.1", port=8101, public_url="https://newel.example.com")
+    assert door.url == "https://newel.example.com/#token=t"
+    assert door.local_url == "http://127.0.0.1:8101/"
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("https://newel.example.com", "https://newel.example.com"),
+        ("HTTPS://Newel.Example.com:443/", "https://newel.example.com"),
+        ("http://localhost:9000", "http://localhost:9000"),
+        ("http://devbox:80", "http://devbox"),
+        ("https://devbox:80", "https://devbox:80"),
+        ("https://[fd00::1]:8443", "https://[fd00::1]:8443"),
+        ("https://bücher.example", "https://xn--bcher-kva.example"),
+    ],
+)
+def test_a_public_url_is_written_as_browsers_write_it(text: str, url: str) -> None:
+    """Otherwise the Host and Origin that they send would not match, and the page would be refused."""
+    assert parse_public_url(text) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "newel.example.com",
+        "newel.example.com:8443",
+        "ftp://newel.example.com",
+        "https://",
+        "https://newel.example.com/newel",
+        "https://newel.example.com/?a=b",
+        "https://newel.example.com/#token=x",
+        "https://me@newel.example.com",
+        "https://newel.example.com:99999",
+        "https://newel.example.com:port",
+        "https://*.example.com",
+        "https://newel example.com",
+        "https://newel.example.com\n",
+        "https://[fd00::1",
+        "https://" + "a" * 300,
+    ],
+)
+def test_what_is_no_public_url_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigError, match="--public-url takes an address"):
+        parse_public_url(text)
 
 
 def test_a_port_in_use_is_reported_with_a_remedy() -> None:

@@ -228,6 +228,43 @@ async def test_port_80_may_be_omitted() -> None:
     assert answer.status == 200
 
 
+PUBLIC = ServerAccess(token=TOKEN, host="127.0.0.1", port=8101, public_url="https://newel.example.com")
+PUBLIC_HOST = ("host", "newel.example.com")
+PUBLIC_PROOF = page_proof(derive_key(TOKEN, "newel.example.com"), PUBLIC.nonce)
+PUBLIC_PAGE = ("newel-page-proof", PUBLIC_PROOF)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("newel.example.com", "https://newel.example.com", 200),
+        ("newel.example.com", "http://newel.example.com", 403),
+        ("newel.example.com", "https://evil.example.com", 403),
+        ("newel.example.com", "http://127.0.0.1:8101", 403),
+        ("newel.example.com:8101", "https://newel.example.com", 421),
+        ("evil.newel.example.com", "https://newel.example.com", 421),
+    ],
+)
+async def test_the_public_url_is_the_only_other_name_and_its_page_the_only_other_origin(
+    host: str, origin: str, status: int
+) -> None:
+    headers = (("host", host), PUBLIC_PAGE, JSON, ("origin", origin))
+    assert (await ask("POST", "/chat", *headers, door=PUBLIC)).status == status
+
+
+async def test_a_server_with_a_public_url_still_answers_at_its_own_address() -> None:
+    proof = ("newel-page-proof", page_proof(KEY, PUBLIC.nonce))
+    assert (await ask("POST", "/chat", HOST, proof, JSON, ORIGIN, door=PUBLIC)).status == 200
+    assert (await ask("POST", "/chat", HOST, PUBLIC_PAGE, JSON, ORIGIN, door=PUBLIC)).status == 401
+
+
+async def test_a_proxy_that_replaces_the_host_header_is_told_what_to_do() -> None:
+    """Nginx does so unless it is told otherwise, and a page that says only 'refused' sends its user searching for hours."""
+    answer = await ask("POST", "/chat", HOST, PUBLIC_PAGE, JSON, ("origin", PUBLIC.public_url), door=PUBLIC)
+    assert answer.status == 403
+    assert b"proxy has to pass on the Host header" in answer.body
+
+
 @pytest.mark.parametrize(
     "origin",
     [
