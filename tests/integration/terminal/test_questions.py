@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from newel.terminal.renderers.base import TICK_S
 from newel.terminal.ui.line_reader import QUIET_S
 from tests.tmux import Tmux
 
@@ -51,6 +52,17 @@ def test_a_question_waits_for_a_pause_in_typing(at_terminal: Callable[..., Tmux]
         time.sleep(QUIET_S / 10)
     assert not (tmp_path / "project" / "it").exists()
     terminal.wait_for(f"{MARK} {typed}\n")
+
+
+def test_a_question_draws_once_however_long_it_waits(open_terminal: Open) -> None:
+    """A laptop waits for an answer over lunch: the spinner that a question hides must not draw the screen ten times a second."""
+    terminal = open_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
+    terminal.wait_for("Enter answers")
+    drawn = terminal.raw
+    terminal.watch(5 * TICK_S)
+    assert terminal.raw == drawn
+    terminal.send("y\r")
+    terminal.wait_for("Done after 1 results.")
 
 
 def test_a_pasted_yes_answers_nothing(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ class PromptToolkitUI:
             app.renderer.render(app, app.layout)
             output.write_raw(END_UPDATE)
             output.flush()
-        else:
+        elif not self._mode.above(*self.size()):  # it hides the live part
             app.invalidate()
 
     @contextmanager
