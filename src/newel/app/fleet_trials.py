@@ -104,15 +104,14 @@ def secrets_mask(settings: Settings) -> Callable[[bytes], bytes]:
     """Replaces the secrets of this machine's settings and environment by as many stars: files keep their form."""
     from newel.app.secrets import configured_secrets
     from newel.config.fleet import ENGINE, STORE
-    from newel.session.masking import SHORTEST_SECRET
+    from newel.session.masking import spellings
 
     secrets = configured_secrets(settings.home, settings.cwd, os.environ)
     secrets += [os.environ.get(ENGINE), settings.engine.url, os.environ.get(STORE), settings.fleet.store]
-    values = {secret.encode() for secret in secrets if secret and len(secret) >= SHORTEST_SECRET}
-    ordered = sorted(values, key=len, reverse=True)  # one may be a part of another
+    values = [os.fsencode(spelling) for spelling in spellings([secret for secret in secrets if secret])]
 
     def mask(data: bytes) -> bytes:
-        for value in ordered:
+        for value in values:
             data = data.replace(value, b"*" * len(value))
         return data
 

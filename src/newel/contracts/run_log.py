@@ -30,7 +30,7 @@ from newel.agent.messages import (
 )
 from newel.config.settings import mask_secret
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
-from newel.session.masking import KEY, SHORTEST_SECRET
+from newel.session.masking import KEY, spellings
 from newel.text.json import to_json
 
 HEAD, TAIL = 2_000, 6_000
@@ -46,7 +46,7 @@ class RunLog:
 
     def __init__(self, path: Path | str, *, secrets: Sequence[str] = ()) -> None:
         self.path = Path(path)
-        self._secrets = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
+        self._spellings = spellings(secrets)
         self._file: int | None = None
         self._missing = 0
         self._reported = False
@@ -104,8 +104,8 @@ class RunLog:
 
     def _clean(self, text: str) -> str:
         """A text without secrets and control characters, and not too long."""
-        for secret in self._secrets:
-            text = text.replace(secret, mask_secret(secret))
+        for spelling, secret in self._spellings.items():
+            text = text.replace(spelling, mask_secret(secret))
         text = re.sub(KEY, lambda match: mask_secret(match[0]), text)
         return inert(shorten(text, HEAD, TAIL))
 

@@ -30,7 +30,7 @@ from newel.config.settings import mask_secret
 from newel.jobs.engine import FINAL, Engine, EngineError, Job, JournalEntry
 from newel.jobs.sqlite import open_reader
 from newel.review_jobs.journal import ENDINGS, KIND, JobParams, JobState, decode, params_of
-from newel.session.masking import KEY, SHORTEST_SECRET
+from newel.session.masking import KEY, spellings
 from newel.storage.files import PRIVATE_FILE, make_private, project_folder
 from newel.text.json import to_json
 
@@ -51,8 +51,6 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 
 _STRINGS: Final = rb'(?P<path>"(?:file_path|project)":)?(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+")(?P<name>:)?'
 """The strings of compact JSON. A replay needs field names and paths, so these are not masked."""
-_ESCAPES: Final = r"(\\(?:[bfnrt]|u[0-9A-Fa-f]{4}))"
-"""Escaped white space and control characters in JSON that a string contains, as in the results of tools."""
 
 
 class BadTrace(NewelError):
@@ -198,18 +196,16 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def without_keys(text: bytes, secrets: Sequence[str]) -> bytes:
     """Compact JSON with ``secrets``, and anything that looks like a key, masked in its strings."""
+    spelled = spellings(secrets)
 
     def mask(match: re.Match[bytes]) -> bytes:
         if match["path"] or match["name"]:
             return match[0]
         string: str = msgspec.json.decode(match["text"])
         inert = string
-        for secret in secrets:
-            if len(secret) >= SHORTEST_SECRET:
-                inert = inert.replace(secret, mask_secret(secret))
-        # A key starts a word. Split at escapes: in "\\nsk-…" the n is no part of the word.
-        pieces = re.split(_ESCAPES, inert)
-        inert = "".join(re.sub(KEY, lambda key: mask_secret(key[0]), piece) for piece in pieces)
+        for spelling, secret in spelled.items():
+            inert = inert.replace(spelling, mask_secret(secret))
+        inert = re.sub(KEY, lambda key: mask_secret(key[0]), inert)
         return match[0] if inert == string else to_json(inert)
 
     return re.sub(_STRINGS, mask, text)

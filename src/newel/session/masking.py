@@ -11,19 +11,23 @@ import msgspec
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage
 from newel.session.reader import SessionData
+from newel.text.json import to_json
 from newel.workspace.process.environment import is_secret
 
 SHORTEST_SECRET: Final = 6
 """Characters: a shorter value could be part of any word."""
 
+_START: Final = r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4}))"
+"""Of a word, also behind a line break or the like that is escaped, as in JSON."""
+
 KEY: Final = (
-    r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
+    rf"(?=[sprghxA]){_START}(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_-]{{16,}}"
     r"|(?i:bearer) +[A-Za-z0-9._~+/-]{16,}=*"
 )
 """Keys with a known prefix."""
 
 _LONGER: Final = (
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+    rf"|(?=e){_START}eyJ[A-Za-z0-9_-]{{8,}}\.eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]*"
     r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|(?<=://)[^\s/?#:@]*:[^\s/?#@]+(?=@)"
 )
@@ -44,19 +48,25 @@ def secret_values(named: Mapping[str, str]) -> list[str]:
     ]
 
 
+def spellings(secrets: Sequence[str]) -> dict[str, str]:
+    """The secrets by how a text may spell them, plain and as JSON escapes them; the longest first, as one may be a part of another."""
+    values = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+    spelled = {to_json(value).decode()[1:-1]: value for value in values} | {value: value for value in values}
+    return {text: spelled[text] for text in sorted(spelled, key=len, reverse=True)}
+
+
 class Masker:
     """Replaces ``secrets``, and values that look like one, by ``[masked]``. ``found`` are all values that it replaced."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        values = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
-        self._secrets = sorted(values, key=len, reverse=True)  # one may be a prefix of another
+        self._spellings = spellings(secrets)
         self.found: set[str] = set()
 
     def text(self, text: str) -> str:
-        for secret in self._secrets:
-            if secret in text:
+        for spelling, secret in self._spellings.items():
+            if spelling in text:
                 self.found.add(secret)
-                text = text.replace(secret, MASK)
+                text = text.replace(spelling, MASK)
         return _SHAPES.sub(self._mask, text)
 
     def _mask(self, match: re.Match[str]) -> str:

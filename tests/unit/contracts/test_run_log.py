@@ -83,6 +83,18 @@ def test_no_key_reaches_the_log(path: Path) -> None:
     assert "use my-…rd and" in written
 
 
+def test_no_key_reaches_the_log_in_the_arguments_of_a_call(path: Path) -> None:
+    """There, line breaks and quotes are escaped."""
+    own, longer, other = 'my own "secret"', 'my own "secret" word', "sk-proj-0123456789abcdefghijklmnop"
+    with RunLog(path, secrets=[own, longer]) as log:
+        text = f"#\n{other} {longer}"
+        log.write(ToolExecutionStart(tool_call_id="1", tool_name="bash", args={"command": text}))
+    written = path.read_text()
+    assert other not in written
+    assert "secret" not in written
+    assert " word" not in written
+
+
 def test_no_escape_sequence_reaches_the_log(path: Path) -> None:
     with RunLog(path) as log:
         log.write(
