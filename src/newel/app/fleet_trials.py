@@ -93,10 +93,10 @@ class TrialMaker:
 @asynccontextmanager
 async def _without_task(open_agent: OpenAgent, task: Task, place: Path) -> AsyncGenerator[AgentSetup]:
     """The agent, in whose time there is nothing on disk of how its result is checked."""
-    from newel.evals.packed_files import remove
+    from newel.storage.folder_removal import remove_folder
 
     async with open_agent(task, place) as agent:
-        await anyio.to_thread.run_sync(remove, task.folder)
+        await anyio.to_thread.run_sync(remove_folder, task.folder)
         yield agent
 
 

@@ -21,6 +21,7 @@ from newel.agent.errors import NewelError, WorkspaceError
 from newel.evals.links import FILES
 from newel.evals.task import Attempt, Task, TaskCheck, TaskError, check_links
 from newel.storage.files import open_regular, read_regular
+from newel.storage.folder_removal import remove_folder
 from newel.workspace.port import Workspace
 
 SETUP_TIMEOUT_S: Final = 60.0
@@ -196,7 +197,7 @@ def _make_checkable(project: Path) -> None:
             if path.is_symlink():
                 path.unlink(missing_ok=True)
             else:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folder(path)
 
 
 def _write_initial(task: Task, project: Path) -> None:

@@ -6,10 +6,8 @@ nothing but plain files and folders comes out of it.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-import shutil
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -244,11 +242,3 @@ def _write(files: Iterable[PackedFile], folder: Path, *, is_trusted: bool) -> No
             path.chmod(mode | 0o700)
     except (OSError, ValueError) as error:
         raise PackingError(f"They cannot be written: {error}.") from error
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder of a task or a trial, also one in which an agent has closed folders."""
-    for place, _, _ in os.walk(folder):
-        with contextlib.suppress(OSError):
-            os.chmod(place, 0o700)  # noqa: PTH101 — a path of any bytes
-    shutil.rmtree(folder, ignore_errors=True)

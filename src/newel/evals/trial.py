@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from newel.evals.checks import SETUP_TIMEOUT_S, CheckResult, OpenFolder, Reply, 
 from newel.evals.review_driver import MEANWHILE, MEANWHILE_DONE, ReviewPlan
 from newel.evals.task import Task, TaskError
 from newel.storage.files import read_regular, replace_file
+from newel.storage.folder_removal import remove_folder
 from newel.text.json import as_dict, as_list, as_str, decode_json
 from newel.text.toml import to_toml
 from newel.workspace.local import LocalWorkspace
@@ -182,11 +182,9 @@ async def run_trial(
 
 
 def _make_empty(place: Path) -> None:
-    if place.exists():
-        try:
-            shutil.rmtree(place)
-        except (OSError, RecursionError):  # an agent may leave closed folders, and a thousand in one another
-            place.rename(place.with_name(f"{place.name}.left-{new_id()[:8]}"))
+    remove_folder(place)
+    if place.exists():  # some of it belongs to another user
+        place.rename(place.with_name(f"{place.name}.left-{new_id()[:8]}"))
     (place / "home").mkdir(parents=True)
 
 

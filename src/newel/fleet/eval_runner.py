@@ -19,7 +19,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import new_id
-from newel.evals.packed_files import pack_trial, remove, unpack_task
+from newel.evals.packed_files import pack_trial, unpack_task
 from newel.evals.run import OVER_BUDGET
 from newel.evals.task import Task, TaskError, is_name, load_task
 from newel.evals.trial import TrialResult
@@ -28,6 +28,7 @@ from newel.fleet.eval_job import MOST_ATTEMPTS, PIECE, EvalTrialJob, TrialEnd, T
 from newel.fleet.snapshot_repository import check_job
 from newel.jobs.engine import EngineError, JobOutcome, Lease
 from newel.jobs.worker import given_up
+from newel.storage.folder_removal import remove_folder
 from newel.text.json import to_json
 
 RETRY_AFTER_S: Final = 20.0
@@ -80,7 +81,7 @@ class EvalTrialRunner:
             return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(remove, folder)
+                await anyio.to_thread.run_sync(remove_folder, folder)
 
     async def _find_end(self, lease: Lease) -> TrialEnd | None:
         """The last event, if an earlier worker died between it and the end of the job."""
@@ -116,7 +117,7 @@ def remove_old_trials(root: Path) -> None:
     with contextlib.suppress(OSError):
         for folder in root.iterdir():
             if folder.stat().st_mtime < time.time() - _LEFT_S:
-                remove(folder)
+                remove_folder(folder)
 
 
 def _outcome_of(result: TrialResult) -> JobOutcome:
@@ -128,7 +129,7 @@ def _unpack(folder: Path, job: EvalTrialJob) -> Task:
     """Write the task to the folder of its trial. Blocks. Raises ``NewelError``."""
     if not is_name(job.task):
         raise TaskError(f"{job.task[:100]!r} is not the name of a task.")
-    remove(folder)  # of a worker that was killed
+    remove_folder(folder)  # of a worker that was killed
     unpack_task(job.files, folder / job.task)
     task = load_task(folder / job.task)
     if task.digest != job.digest:

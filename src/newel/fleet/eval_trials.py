@@ -15,13 +15,14 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.evals.packed_files import MOST_PACKED, PackingError, pack_task, remove, unpack_trial
+from newel.evals.packed_files import MOST_PACKED, PackingError, pack_task, unpack_trial
 from newel.evals.run import OVER_BUDGET, BudgetSpent, RunPlan
 from newel.evals.task import Task
 from newel.evals.trial import Metrics, TrialResult, invalid
 from newel.fleet.engine import FleetEngine
 from newel.fleet.eval_job import EVAL_TRIAL, PIECE, EvalTrialJob, TrialEnd, TrialPiece, decode_event
 from newel.jobs.engine import FINAL, EngineError, Job
+from newel.storage.folder_removal import remove_folder
 from newel.text.json import to_json
 
 POLL_S: Final = 0.5
@@ -181,7 +182,7 @@ class _WaitingTrial:
 
 
 def _replace_files(packed: bytes, place: Path) -> None:
-    remove(place)  # of a run that was killed meanwhile
+    remove_folder(place)  # of a run that was killed meanwhile
     unpack_trial(packed, place)
 
 

@@ -13,8 +13,8 @@ import anyio.to_thread
 
 from newel.fleet.disk_space import free_space_wanted, missing_space
 from newel.fleet.engine import Retention
-from newel.fleet.job_folder import remove_folder
 from newel.fleet.snapshot_repository import STATE
+from newel.storage.folder_removal import remove_folder
 from newel.text.format import format_size
 
 KEPT: Final = 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,6 +22,7 @@ from newel.fleet.runner import FolderUnavailable
 from newel.fleet.snapshot_repository import SnapshotRef, begins_history, read_ref
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.runs.run_events import FolderSnapshot
+from newel.storage.folder_removal import remove_folder
 from newel.text.json import to_json
 
 RETRY_S: Final = (1.0, 30.0)
@@ -160,7 +160,7 @@ class JobFolders:
                 ref = self._store.put(0, taken.commit, start.repository)
                 return to_json(ref).decode(), taken.report.words()
             finally:
-                shutil.rmtree(start.folder, ignore_errors=True)
+                remove_folder(start.folder)
 
         return await anyio.to_thread.run_sync(take)
 
@@ -173,7 +173,7 @@ class JobFolders:
             return
         if job.repo and not job.start:
             _check_repo(job.repo, allow_local=self._allow_local_repos)
-        shutil.rmtree(folder.folder, ignore_errors=True)  # of a worker that died before its first step
+        remove_folder(folder.folder)  # of a worker that died before its first step
         if job.start:
             folder.begin(read_ref(job.start), self._store)
         elif job.repo:

@@ -51,6 +51,7 @@ from newel.fleet.snapshot_repository import (
 )
 from newel.fleet.snapshot_store import SnapshotStore
 from newel.storage.files import make_private
+from newel.storage.folder_removal import remove_folder
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MAX_FILE: Final = 50_000_000
@@ -127,7 +128,7 @@ class JobFolder:
                 self._check_out(work, shown, self._fetch(url, branch))
                 self._put_in_place(work, home)
         except SnapshotError as error:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_folder(self.folder)
             words = error.words if isinstance(error, GitFailed) else str(error)
             raise SnapshotError(
                 f"{shown} cannot be cloned for job {self.job} ({words}). Check the address, and that this machine may read it: `git ls-remote {shown}`."
@@ -396,10 +397,3 @@ def _read_manifest(data: bytes, ref: SnapshotRef) -> Manifest:
 
 def _pretty(manifest: Manifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest))
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder, and the folders in it that may not be written."""
-    for place, _, _ in os.walk(folder):
-        os.chmod(place, 0o700)  # noqa: PTH101 — a path of any bytes
-    shutil.rmtree(folder, ignore_errors=True)

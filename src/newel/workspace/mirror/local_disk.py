@@ -20,6 +20,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.messages import new_id
 from newel.storage.file_lock import lock
 from newel.storage.files import open_regular
+from newel.storage.folder_removal import remove_folder
 from newel.workspace.git import LocalGit, find_repository
 from newel.workspace.mirror.port import CopyResult, Exclusions, FileContent, Layout, Signature
 from newel.workspace.process.environment import child_env
@@ -201,21 +202,7 @@ def _remove(target: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (IsADirectoryError, PermissionError):
-        _remove_folder(target)
-
-
-def _remove_folder(target: str) -> None:
-    """Remove a folder and its contents as far as possible, including folders without permissions for their owner."""
-    shutil.rmtree(target, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        if stat.S_ISDIR(mode := os.lstat(target).st_mode):
-            _make_accessible(target, mode)
-            for folder, names, _ in os.walk(target):
-                for name in names:
-                    below = f"{folder}/{name}"
-                    if stat.S_ISDIR(mode := os.lstat(below).st_mode):
-                        _make_accessible(below, mode)
-            shutil.rmtree(target, ignore_errors=True)
+        remove_folder(Path(target))
 
 
 # -- copies of dead processes -----------------------------------------------------------------------------
@@ -279,6 +266,6 @@ def _remove_in_background(place: Path) -> None:
     with contextlib.suppress(OSError):
         place.rename(gone)
     if threading.main_thread().is_alive():
-        threading.Thread(target=_remove_folder, args=(str(gone),)).start()
+        threading.Thread(target=remove_folder, args=(gone,)).start()
     else:  # the process is ending and does not wait for new threads
-        _remove_folder(str(gone))
+        remove_folder(gone)
