@@ -126,6 +126,11 @@ def _files_of(path: str) -> Iterator[str]:
     if os.path.islink(path) or not os.path.isdir(path):  # noqa: PTH112, PTH114 — may be any bytes
         yield path
         return
-    for folder, _, names in os.walk(path):
-        if not folder.endswith("/objects") and "/objects/" not in folder:
-            yield from (f"{folder}/{name}" for name in names)
+    folders = [path]
+    while folders:  # a command may have made a thousand in one another
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry.path
+                elif entry.name != "objects":
+                    folders.append(entry.path)
