@@ -114,13 +114,12 @@ class Writer:
             self._connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 — the callers must get any error
             roll_back(self._connection)
-            if len(entries) > 1:
-                for entry in entries:
+            failure = JOURNAL.failure(self._path, error) if isinstance(error, sqlite3.Error) else error
+            for entry in entries:
+                if len(entries) > 1:
                     self._commit([entry])
-            elif isinstance(error, sqlite3.Error):
-                entries[0].fail(JOURNAL.failure(self._path, error))
-            else:
-                entries[0].fail(error)
+                else:
+                    entry.fail(failure)
 
 
 def _complete_all(entries: Sequence[_PendingWrite[Any]]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import stat
 import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 from newel.jobs.directory_lock import LOCK
 from newel.jobs.engine import EngineError, JobOutcome, Lease
+from newel.jobs.group_commit import Writer
 from newel.jobs.queries import APPLICATION_ID, FILE, MIGRATIONS
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
 from newel.storage.sqlite import Format
@@ -44,6 +46,19 @@ async def refused(directory: Path) -> str:
         async with open_engine(directory):
             pass
     return str(error.value)
+
+
+async def test_a_journal_that_cannot_be_written_any_more_is_closed_without_a_traceback(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / FILE
+    with (
+        database(path) as other,
+        contextlib.closing(sqlite3.connect(path, 0, isolation_level=None, check_same_thread=False)) as own,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        writer = Writer(own, str(path), threading.Lock())
+        await writer.aclose()
 
 
 # -- what the next process finds ----------------------------------------------------------------------
