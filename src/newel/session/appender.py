@@ -78,12 +78,8 @@ class Appender:
         """Append lines, all or nothing."""
         try:
             self._repair()
-            data = memoryview(b"\n" + lines if self._unended else lines)
-            while data:
-                data = data[os.write(self._fd, data) :]
+            self._write(b"\n" + lines if self._unended else lines)
         except OSError as error:
-            with contextlib.suppress(OSError):  # otherwise it is truncated before the next line
-                os.ftruncate(self._fd, self._whole)
             raise SessionError(
                 f"The session could not be saved to {self._path}: {error.strerror}. "
                 "Earlier messages are saved; the last message is not."
@@ -121,6 +117,16 @@ class Appender:
             _torn_path(self._path).unlink(missing_ok=True)
         except OSError as error:
             raise SessionError(f"The session {self._path} cannot be deleted: {error.strerror}.") from error
+
+    def _write(self, lines: bytes) -> None:
+        data = memoryview(lines)
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            with contextlib.suppress(OSError):  # otherwise it is truncated before the next line
+                os.ftruncate(self._fd, self._whole)
+            raise
 
     def _repair(self) -> None:
         state = os.fstat(self._fd)

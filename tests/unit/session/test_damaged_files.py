@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from newel.agent.errors import SessionError
 from newel.agent.messages import (
     INTERRUPTED,
     AppMessage,
@@ -196,6 +197,17 @@ def test_a_torn_end_is_saved_beside_the_file_and_removed_only_for_writing(
     assert torn.stat().st_mode & 0o777 == 0o600
     stored = read_session(path)
     assert (texts(stored.history.active()), stored.damage) == (["one", "three"], [])
+
+
+def test_a_torn_end_that_cannot_be_saved_beside_the_file_stays_in_it(directory: Path, opened: Open) -> None:
+    whole = METADATA + line("one") + line("two")[:-9]
+    path = file_of(directory, whole)
+    path.with_name(path.name + ".torn").mkdir()
+    session = opened(continue_=True)
+    with pytest.raises(SessionError, match="Is a directory"):
+        session.append_message(UserMessage("three"))
+    session.close()
+    assert path.read_bytes() == whole
 
 
 def test_a_50_mb_line_loads(directory: Path) -> None:
