@@ -1,6 +1,6 @@
 """Server-sent events, read as the bytes arrive: any split of the bytes gives the same events.
 
-Lines end in LF, CR or CRLF; ``data`` lines of one event are joined by a line feed; comments and fields
+A byte order mark may come first; lines end in LF, CR or CRLF; ``data`` lines of one event are joined by a line feed; comments and fields
 that are not used here are passed over. Where the standard drops an event that the stream's end cut off,
 this reader gives it out: many servers forget the last empty line.
 """
@@ -31,6 +31,7 @@ class EventParser:
         self._data_size = 0
         self._name = ""
         self._after_cr = False
+        self._at_start = True
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that this chunk completes."""
@@ -52,6 +53,9 @@ class EventParser:
         return self._parse([self._lines.flush(), b""])
 
     def _parse(self, lines: list[bytes]) -> list[ServerEvent]:
+        if lines and self._at_start:
+            self._at_start = False
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
         events: list[ServerEvent] = []
         for line in lines:
             if not line:

@@ -43,6 +43,14 @@ def test_any_cut_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[in
     assert read(pieces) == read([stream]) == read([stream[at : at + 1] for at in range(len(stream))])
 
 
+def test_a_byte_order_mark_costs_no_event() -> None:
+    """Some servers begin with one, and the standard allows it. The first event may say what a prompt has cost."""
+    assert read([b"\xef\xbb", b"\xbfdata: 1\n\ndata: \xef\xbb\xbf2\n\n"]) == [
+        ServerEvent(b"1"),
+        ServerEvent(b"\xef\xbb\xbf2"),
+    ]
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_every_line_end_and_comment_is_parsed(end: bytes) -> None:
     """Otherwise the answers of some servers and gateways would be empty."""
