@@ -165,9 +165,9 @@ class AcpSession:
 
     async def announce(self) -> None:
         """Tell the client what it can offer, and what protects it."""
-        if self.agent.sandbox_problem:
-            self._translator.note(self.agent.sandbox_problem)
-        for notice in self.agent.start_notices:
+        if self.agent.info.sandbox_problem:
+            self._translator.note(self.agent.info.sandbox_problem)
+        for notice in self.agent.info.start_notices:
             self._translator.note(notice)
         self.client.update(p.AvailableCommandsUpdate(available_commands=available_commands(self.agent)))
         self._show_usage()
@@ -350,7 +350,7 @@ class AcpSession:
         if problem is not None:
             raise problem
         if self.mode != mode:
-            raise NewelError(self.agent.sandbox_problem)
+            raise NewelError(self.agent.info.sandbox_problem)
 
 
 def _one_of(value: str, choices: tuple[T, ...], what: str) -> T:

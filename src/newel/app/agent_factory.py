@@ -16,8 +16,9 @@ from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
     from newel.agent.agent import AgentTransport
-    from newel.agent.ports import Provider, Tool
+    from newel.agent.ports import Tool
     from newel.app.hooks import AgentHooks
+    from newel.app.known_context import KnownContext
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import OpenFolder, WorkspaceFactory
     from newel.context.attachments import AttachableFiles
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.rules import RuleSet
     from newel.permissions.secret_paths import SecretPaths
-    from newel.session.coding_agent import CodingAgent
+    from newel.session.coding_agent import AgentInfo, CodingAgent
     from newel.session.manager import SessionManager
     from newel.tools.selection import ToolSelection
     from newel.workspace.background import BackgroundCommands
@@ -158,14 +159,7 @@ async def open_agent(
         stack.push_async_callback(agent.close)
         await stack.enter_async_context(_connection_notices(host, agent))
         served = _server_tools(
-            settings,
-            agent,
-            model.provider,
-            elicit,
-            wait=wait_for_tools,
-            offered=offered,
-            more=parts.mcp_servers,
-            host=place.host,
+            settings, agent, model, elicit, parts, wait=wait_for_tools, offered=offered, host=place.host
         )
         await stack.enter_async_context(served)
         stack.push_async_callback(agent.end_run)  # what it works with is there until it has ended
@@ -240,22 +234,23 @@ def _first_session(
 def _server_tools(
     settings: Settings,
     agent: CodingAgent,
-    provider: Provider,
+    in_use: ResolvedModel,
     elicit: Elicit | None,
+    parts: AgentParts,
     *,
     wait: bool,
     offered: ToolSelection | None,
-    more: Sequence[ServerConfig],
     host: ExecutionHost,
 ) -> AbstractAsyncContextManager[None]:
     """The tools of MCP servers, if there are any; see ``add_server_tools``."""
     from newel.mcp import config_files
 
+    more = parts.mcp_servers
     if more or any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
         from newel.app.mcp_servers import add_server_tools
 
         return add_server_tools(
-            settings, agent, provider, elicit, wait=wait, offered=offered, more=more, host=host
+            settings, agent, in_use.provider, elicit, wait=wait, offered=offered, more=more, host=host
         )
     if offered is not None:
         offered.check(())
@@ -278,7 +273,6 @@ async def build_agent(
     from newel.app.agent_tools import extension_tools, own_tools, policy_finder, runs_subagents, with_more
     from newel.app.extensions import extensions_of, with_commands
     from newel.app.run_config import prompt_context, run_config
-    from newel.context.instructions import describe
     from newel.session.coding_agent import CodingAgent
 
     extensions = extensions_of(settings)
@@ -315,10 +309,7 @@ async def build_agent(
         templates=with_commands(known.templates, extensions),
         compactor=compactor,
         approve=settings.approve,
-        sandbox=settings.sandbox.mode or "read-only",
-        sandbox_problem=settings.sandbox_problem,
-        instructions=describe(known.instructions),
-        start_notices=known.notices,
+        info=_info(settings, known),
         skills=known.skills,
         rules=shared.book,
         background=context.background,
@@ -331,6 +322,18 @@ async def build_agent(
 
         subagents = open_subagents(agent, shared, prompts, _compactor)
     return agent
+
+
+def _info(settings: Settings, known: KnownContext) -> AgentInfo:
+    from newel.context.instructions import describe
+    from newel.session.coding_agent import AgentInfo
+
+    return AgentInfo(
+        sandbox=settings.sandbox.mode or "read-only",
+        sandbox_problem=settings.sandbox_problem,
+        instructions=describe(known.instructions),
+        start_notices=known.notices,
+    )
 
 
 async def _shared_parts(
@@ -419,7 +422,7 @@ def _attend(agent: CodingAgent, shared: SharedParts, *, prepares: bool) -> None:
         from newel.app.telemetry import attend_telemetry
 
         attend_telemetry(agent, shared.settings, signals)
-    if prepares and agent.sandbox != "off":
+    if prepares and agent.info.sandbox != "off":
         from newel.app.sandbox import start_early
 
         start_early(agent.agent, context.host, shared.workspaces.works_in.root)

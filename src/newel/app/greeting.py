@@ -33,8 +33,8 @@ def header(agent: CodingAgent, settings: Settings, keymap: Keymap) -> str:
         " ".join(filter(None, (agent.state.model.id, agent.models.where)))
         + (" (/model)" if is_newcomer else ""),
         "" if is_newcomer else f"approve: {agent.approve}",
-        f"sandbox: {agent.sandbox}",
-        agent.instructions,
+        f"sandbox: {agent.info.sandbox}",
+        agent.info.instructions,
         "" if is_recorded else "changes are not recorded",
     ]
     explained = (

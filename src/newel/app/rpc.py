@@ -39,7 +39,7 @@ async def _serve(options: AgentOptions) -> int:
     warn_of_project(settings)
     approver = Approver()
     async with open_agent(settings, options, approver, approver.elicit) as agent:
-        warn_of_sandbox(agent.sandbox_problem)
+        warn_of_sandbox(agent.info.sandbox_problem)
         gc.freeze()  # all that is loaded stays: later collections need not look at it
         from newel.terminal.rpc.server import run_rpc
 

@@ -125,7 +125,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     ) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
         gc.set_threshold(AT_WORK)
-        warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so
+        warn_of_sandbox("" if interactive else agent.info.sandbox_problem)  # where no header says so
         if options.continue_ and not agent.session.has_data():
             print("newel: This folder has no earlier session. A new one begins.", file=sys.stderr)  # noqa: T201 — for the user
         if options.simple:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
+import msgspec
 
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError, SessionError
@@ -66,6 +67,18 @@ class ModelAccess(Protocol):
     async def check_cost(self, model: Model, /) -> None: ...
 
 
+class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What screens show of an agent: its ``sandbox``, why there is none or a partial one although nobody has chosen that
+    (``sandbox_problem``), the AGENTS.md files in force (``instructions``), and what the user should know at the start, such as a skill
+    that is left out (``start_notices``).
+    """
+
+    sandbox: SandboxMode = "off"
+    sandbox_problem: str = ""
+    instructions: str = ""
+    start_notices: Sequence[str] = ()
+
+
 class CannotChangeMode(NewelError):
     """The agent has no other mode, or cannot leave its own while the session is open."""
 
@@ -76,13 +89,10 @@ class CodingAgent(Agent):
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
     ``attachable`` bounds which files a prompt may attach, ``attachable_by_prompts`` which the text of a prompt template may.
-    ``start_notices`` tell the user at the start what is left out, such as a skill.
     ``open_session`` opens a session by its id, or a new one for None. ``models`` are those of the server in use, ``find_model`` finds the
-    model of a mode, ``find_policy`` the policy of an approval mode. Screens show ``approve`` (the approval mode), ``sandbox`` (its mode),
-    ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that) and ``instructions`` (the AGENTS.md files in
-    force). ``rules`` are the permission rules and ``background`` the commands in the background, if there can be any. ``hooks`` returns
-    the hooks that there are, with the results of their last runs, and ``secrets`` the values that an export must mask. ``journal`` is
-    awaited with each event before the session gets it.
+    model of a mode, ``find_policy`` the policy of the approval mode ``approve``. ``rules`` are the permission rules and ``background`` the
+    commands in the background, if there can be any. ``hooks`` returns the hooks that there are, with the results of their last runs, and
+    ``secrets`` the values that an export must mask. ``journal`` is awaited with each event before the session gets it.
     """
 
     earlier: History
@@ -104,13 +114,10 @@ class CodingAgent(Agent):
         compactor: Compactor | None = None,
         journal: Emit | None = None,
         approve: ApprovalMode = "auto",
-        sandbox: SandboxMode = "off",
-        sandbox_problem: str = "",
-        instructions: str = "",
+        info: AgentInfo | None = None,
         works_in: Workspace | None = None,
         attachable: AttachableFiles | None = None,
         attachable_by_prompts: AttachableFiles | None = None,
-        start_notices: Sequence[str] = (),
         skills: SkillBook | None = None,
         rules: RuleBook | None = None,
         background: BackgroundCommands | None = None,
@@ -128,10 +135,7 @@ class CodingAgent(Agent):
         self.templates = templates
         self.compactor = compactor
         self.approve: ApprovalMode = approve
-        self.sandbox: SandboxMode = sandbox
-        self.sandbox_problem = sandbox_problem
-        self.instructions = instructions
-        self.start_notices = start_notices
+        self.info: AgentInfo = info or AgentInfo()
         self.skills = skills
         self.rules = rules
         self.background = background
@@ -252,7 +256,7 @@ class CodingAgent(Agent):
         """
         if mode == self.approve:
             return
-        check_approval_change(self.approve, mode, sandbox_problem=self.sandbox_problem)
+        check_approval_change(self.approve, mode, sandbox_problem=self.info.sandbox_problem)
         if self._find_policy is None:
             raise CannotChangeMode("This agent has only one approval mode.")
         self._change("approve", policy=self._find_policy(mode))

@@ -254,7 +254,7 @@ class RendererSubscription:
 
 def report_start(agent: CodingAgent, renderer: Renderer) -> None:
     """Show the damage found in the file of the agent's session, and what else the user should know at the start."""
-    for notice in agent.start_notices:
+    for notice in agent.info.start_notices:
         renderer.note(notice, "left_out")
     for finding in agent.session.damage:
         renderer.note(f"The session's file is damaged: {finding}", "session_damage")

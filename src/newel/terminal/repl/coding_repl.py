@@ -178,10 +178,10 @@ class CodingRepl(Repl[CommandContext]):
     def _greet(self) -> None:
         if self._header:
             self.ui.renderer.note(self._header)
-        if self._agent.sandbox_problem:
-            problem = self._agent.sandbox_problem
+        if self._agent.info.sandbox_problem:
+            problem = self._agent.info.sandbox_problem
             self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=problem, level="warning"))
-        for notice in self._agent.start_notices:
+        for notice in self._agent.info.start_notices:
             self.ui.renderer.note(notice)
         if self._agent.state.messages:
             show_resumed(self._agent, self.ui.renderer)
@@ -312,8 +312,8 @@ class CodingRepl(Repl[CommandContext]):
         lines += [f"  {_line(message)}  (when it is done)" for message in queue.later]
         lines += super().state_lines(typed)
         lines += self._own_commands.lines()
-        if self._agent.sandbox_problem:
-            lines.append(one_line(self._agent.sandbox_problem, 60))
+        if self._agent.info.sandbox_problem:
+            lines.append(one_line(self._agent.info.sandbox_problem, 60))
         if typed.startswith("!"):
             lines.append(self._own_commands.hint(typed))
         elif self._is_note(typed):

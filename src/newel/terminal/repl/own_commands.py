@@ -59,7 +59,7 @@ class OwnCommands:
         done = await self._run(command)
         text = sanitize(done.stdout) + sanitize(done.stderr)
         if done.exit_code:
-            is_refused = self._agent.sandbox != "off" and done.exit_code < _BY_SIGNAL
+            is_refused = self._agent.info.sandbox != "off" and done.exit_code < _BY_SIGNAL
             hint = " · in the sandbox: your own shell has more rights" if is_refused else ""
             self._ui.renderer.note(exit_summary(done) + hint)
         if not is_private:
@@ -91,7 +91,7 @@ class OwnCommands:
     @property
     def _has_terminal(self) -> bool:
         """A sandbox on a host has none."""
-        return not self._agent.workspace.name.startswith(SCHEME) or self._agent.sandbox == "off"
+        return not self._agent.workspace.name.startswith(SCHEME) or self._agent.info.sandbox == "off"
 
     def _take_back(self, is_private: bool) -> None:
         if not is_private:

@@ -28,7 +28,9 @@ IMPLEMENT = "Implement the plan."
 
 
 def describe_mode(agent: CodingAgent, mode: ApprovalMode) -> str:
-    place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(agent.sandbox, "in a sandbox")
+    place = {"off": "without a sandbox", "partial": "in a partial sandbox"}.get(
+        agent.info.sandbox, "in a sandbox"
+    )
     return _MEANINGS[mode].format(place=place)
 
 

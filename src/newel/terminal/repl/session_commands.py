@@ -50,7 +50,7 @@ async def session(context: CommandContext, argument: str) -> None:
         ("model", " ".join(filter(None, (agent.state.model.id, agent.models.where)))),
         ("thinking", agent.state.thinking_level),
         ("approve", agent.approve),
-        ("sandbox", agent.sandbox),
+        ("sandbox", agent.info.sandbox),
         *(("damage", line) for line in manager.damage),
     ]
     context.say("\n".join(f"{fact:<9} {one_line(value, 1_000)}" for fact, value in facts), "whole")
