@@ -65,7 +65,7 @@ class FleetMaintenance:
         await anyio.to_thread.run_sync(remove_old_trials, self._home / "trials")
         while True:
             self._job_ended = anyio.Event()
-            with contextlib.suppress(EngineError):  # the database is away
+            with contextlib.suppress(EngineError):  # the database is unavailable
                 await self._cleaner.clean(self._running())
             if time.monotonic() >= store_due:
                 await self._clean_store()

@@ -157,7 +157,7 @@ class FleetWorker:
         while not (self._stopping.is_set() or is_draining):
             with anyio.move_on_after(CLAIM_WAIT_S):
                 await self._stopping.wait()
-            with contextlib.suppress(EngineError):  # the database is away
+            with contextlib.suppress(EngineError):  # the database is unavailable
                 is_draining = await engine.is_draining()
         worker.drain()
         if not self._stopping.is_set():

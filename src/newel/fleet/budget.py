@@ -24,7 +24,7 @@ POLL_S: Final = 0.2
 
 class BudgetedProvider:
     """A ``Provider`` whose requests wait for a place at ``server``, of which there are ``slots``, and count for the budget ``name``. A
-    server that is away is no failure of the job, which goes on later: ``EngineError``.
+    server that cannot be reached is no failure of the job, which goes on later: ``EngineError``.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BudgetedProvider:
                 await self._end(id_, cost, tokens)
 
     async def _begin(self, request: str) -> None:
-        """Wait for a place, also while the database is away: a job that has lost it is cancelled."""
+        """Wait for a place, also while the database is unavailable: a job that has lost it is cancelled."""
         while True:
             try:
                 if await self._budgets.begin(request, self._server, self._slots):

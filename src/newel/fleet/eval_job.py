@@ -14,7 +14,7 @@ EVAL_TRIAL: Final = "eval_trial"
 """The kind of these jobs."""
 
 MOST_ATTEMPTS: Final = 10
-"""How often a trial is begun whose workers die, or whose model's server is away."""
+"""How often a trial is begun whose workers die, or whose model's server is unavailable."""
 
 PIECE: Final = 1 << 20
 """Bytes of the files of a trial in one event."""

@@ -59,7 +59,7 @@ class EvalTrialRunner:
     async def __call__(self, lease: Lease) -> JobOutcome:
         try:
             return await self._run(lease)
-        except EngineError as error:  # the database is away: it says nothing about the trial
+        except EngineError as error:  # the database is unavailable: it says nothing about the trial
             return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
 
     async def _run(self, lease: Lease) -> JobOutcome:

@@ -55,7 +55,7 @@ class FleetTrials:
         self._waiting: dict[str, _WaitingTrial] = {}
         self._packed: dict[str, bytes] = {}
         self._writing = anyio.CapacityLimiter(2)  # each takes memory
-        self._is_away = False
+        self._is_unreachable = False
 
     async def prepare(self) -> None:
         """Announce the run, set its budget, and warn if no worker would run its trials. Raises ``EngineError``."""
@@ -158,17 +158,17 @@ class FleetTrials:
             raise UnusableResult(str(error)) from error
 
     async def _until_reached(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The answer of the database, also if it is away for a while: the workers go on."""
+        """The answer of the database, also if it is unavailable for a while: the workers go on."""
         while True:
             try:
                 answer = await call()
             except EngineError as error:
-                if not self._is_away:
+                if not self._is_unreachable:
                     self._report(f"Waiting for the database. {error}")
-                self._is_away = True
+                self._is_unreachable = True
                 await anyio.sleep(_RETRY_S)
                 continue
-            self._is_away = False
+            self._is_unreachable = False
             return answer
 
 

@@ -35,11 +35,11 @@ from newel.runs.run_events import AcceptanceEnd, ContractState, FolderSnapshot, 
 
 RETRY_AFTER_S: Final = 20.0
 MAX_OPENINGS: Final = 10
-"""How often a job that cannot begin is tried: the server of its repository may be away. Attempts that ended later do not count."""
+"""How often a job that cannot begin is tried: the server of its repository may be unavailable. Attempts that ended later do not count."""
 
 MODEL_POLL_S: Final = 2.0
 MODEL_PATIENCE_S: Final = 600.0
-"""How long a job waits here to begin while the model server is away, before another worker may have it."""
+"""How long a job waits here to begin while the model server is unavailable, before another worker may have it."""
 
 
 class FolderUnavailable(NewelError):
@@ -106,7 +106,7 @@ class FleetRunner:
         except (LeaseLost, JobCancelled):
             raise
         except NewelError as error:
-            # Neither a database or a model server that is away nor a full disk says anything about the job.
+            # Neither an unavailable database or model server nor a full disk says anything about the job.
             if not isinstance(error, (EngineError, *TRANSIENT)) and not self._is_full():
                 raise
             return JobOutcome(state="retry", reason=str(error), delay=RETRY_AFTER_S)
@@ -133,7 +133,7 @@ class FleetRunner:
     async def _factory(
         self, stack: AsyncExitStack, lease: Lease, job: FleetJob, folder: WorkFolder
     ) -> AgentFactory:
-        """Wait for a model server that is away: it says nothing about the job, and would end all that are queued. Raises ``NewelError``."""
+        """Wait for an unavailable model server: it says nothing about the job, and would end all that wait. Raises ``NewelError``."""
         began, is_told = anyio.current_time(), False
         while True:
             try:

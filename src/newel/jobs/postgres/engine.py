@@ -87,8 +87,8 @@ async def open_postgres_engine(
 class PostgresEngine:
     """Fulfils ``newel.jobs.engine.Engine`` and ``newel.fleet.engine.FleetEngine``; see there. Use ``open_postgres_engine``.
 
-    A job with a delayed retry blocks its queue, and so does one that is asking; one that is waiting does not. A method waits for a
-    database that is away for ten seconds; ``append`` for as long as its lease. A job that was on a machine is
+    A job with a delayed retry blocks its queue, and so does one that is asking; one that is waiting does not. A method waits for an
+    unavailable database for ten seconds; ``append`` for as long as its lease. A job that was on a machine is
     offered to that machine's workers first, for two seconds.
     """
 
