@@ -202,13 +202,13 @@ class DiskSync:
             raise NotText(f"{review.path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
         return found
 
-    async def name_of(self, path: str, *, itself: bool = False) -> str:
-        """The name of a path in the ledger: that of ``checked_path``, but the path itself for a link under review or with ``itself``.
-        Raises ``OutsideProject``.
+    async def name_of(self, path: str) -> str:
+        """The name of a path in the ledger: that of ``checked_path``, but the path itself for a link under review. Raises
+        ``OutsideProject``.
         """
-        return await self._name(await self._look_up(path), itself=itself)
+        return await self._name(await self._look_up(path))
 
-    async def _name(self, known: _LedgerEntry, *, itself: bool) -> str:
+    async def _name(self, known: _LedgerEntry, *, itself: bool = False) -> str:
         path = known.review.path
         if known.is_below_link:
             return path  # a link replaces a folder: do not follow it

@@ -27,6 +27,7 @@ class RemoteOllama:
     The way is chosen before the first request, and again after a connection or the program has failed.
     """
 
+    name: str = "ollama"
     is_local = True
     supports_schema = True
 
@@ -36,9 +37,7 @@ class RemoteOllama:
         programs: ProgramRunner,
         *,
         port: int = OLLAMA_PORT,
-        name: str = "ollama",
     ) -> None:
-        self.name = name
         self.way: Way | None = None
         """The server in use; None before the first request, and while it is being chosen."""
         self.reason = ""
@@ -46,7 +45,7 @@ class RemoteOllama:
         self._tunnel = tunnel
         self._port = port
         self._place = f"Ollama on {programs.place}"
-        self._run = OllamaCli(programs, name=name)
+        self._run = OllamaCli(programs, name=self.name)
         self._api: Ollama | None = None
         self._api_has_answered = False
         self._socket = ""
@@ -110,11 +109,8 @@ class RemoteOllama:
         """The API behind the current tunnel."""
         socket = await self._tunnel(self._port)
         if self._api is None or socket != self._socket:
-            await self.aclose()
-            self._socket = socket
-            self._api = Ollama(
-                socket=socket,
-                place=self._place,
-                name=self.name,
-            )
+            earlier, self._socket = self._api, socket
+            self._api = Ollama(socket=socket, place=self._place, name=self.name)
+            if earlier is not None:
+                await earlier.aclose()  # last: another request must not connect anew meanwhile
         return self._api
