@@ -55,7 +55,7 @@ class FleetMaintenance:
         self._problem = ""
 
     def note_end(self) -> None:
-        """A job has ended here: its folder may be one too many."""
+        """A job has ended here, as the database knows by now: its folder may be one too many."""
         self._job_ended.set()
 
     async def run(self) -> None:

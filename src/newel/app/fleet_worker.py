@@ -120,21 +120,19 @@ class FleetWorker:
             )
             trials = trial_runner(self._settings, engine)
 
-            async def run_job(lease: Lease) -> JobOutcome:
-                try:
-                    return await self._reported(runner, lease)
-                finally:
-                    maintenance.note_end()
-
             worker = Worker(
                 engine,
-                {FLEET_CONTRACT: run_job, EVAL_TRIAL: partial(self._reported, trials)},
+                {
+                    FLEET_CONTRACT: partial(self._reported, runner),
+                    EVAL_TRIAL: partial(self._reported, trials),
+                },
                 slots=self._slots,
                 name=self.identity.name,
                 claim_wait=CLAIM_WAIT_S,
                 max_attempts=MAX_ATTEMPTS,
                 must_wait=self._disk.is_full,
                 failed=lambda lease, reason: self._report(f"{lease.job[:8]} failed: {reason}"),
+                ended=lambda: maintenance.note_end(),  # noqa: PLW0108 — made below
             )
             maintenance = FleetMaintenance(
                 self._home,

@@ -43,7 +43,7 @@ class Worker:
     claims no more jobs, and ends with those that it has; ``hand_over`` queues these again for another worker. The
     worker renews its leases every ``renew_every`` seconds, and at each cancellation of a job; it notices within ``claim_wait`` seconds that
     it is drained. While ``must_wait`` says so, it claims no jobs. ``failed`` is called with the reason when a job has no handler, has used
-    up its attempts, or its handler raised.
+    up its attempts, or its handler raised, ``ended`` when this worker has no more to do with a job.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class Worker:
         max_attempts: int = MAX_ATTEMPTS,
         must_wait: Callable[[], bool] = lambda: False,
         failed: Callable[[Lease, str], None] = lambda _, __: None,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._handlers = handlers
@@ -67,6 +68,7 @@ class Worker:
         self._max_attempts = max_attempts
         self._must_wait = must_wait
         self._failed = failed
+        self._ended = ended
         self._name = name or f"worker-{new_id()[:8]}"
         self._running: list[_RunningJob] = []
         self._freed = anyio.Event()
@@ -135,6 +137,7 @@ class Worker:
             self._running.remove(job)
             job.ended.set()
             self._freed.set()
+            self._ended()
 
     async def _outcome(self, lease: Lease) -> JobOutcome:
         handler = self._handlers.get(lease.kind)

@@ -67,6 +67,23 @@ async def test_every_job_runs_once_and_no_more_than_slots_at_a_time(
     assert most == 3
 
 
+async def test_a_worker_says_that_a_job_has_ended_when_the_engine_knows_it(engine: Engine) -> None:
+    """Then a machine may remove the job's folder. Before, it is one of a job that goes on."""
+    job = await engine.submit("turn", b"", queue="q")
+    told = anyio.Event()
+
+    async def handle(_: Lease) -> JobOutcome:
+        return DONE
+
+    worker = Worker(engine, {"turn": handle}, slots=1, ended=told.set)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run)
+        await told.wait()
+        found = await engine.get(job)
+        assert (worker.running, found and found.state) == ([], "done")
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_worker_that_must_wait_claims_nothing_and_goes_on_by_itself(engine: Engine) -> None:
     """Otherwise a machine with a full disk takes the jobs of others, and fails them."""
     full = True
