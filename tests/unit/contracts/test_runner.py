@@ -14,7 +14,13 @@ from newel.agent.events import AgentEnd, AgentStart, ErrorEvent, Interrupted, Me
 from newel.agent.messages import AssistantMessage, Usage, UserMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.contracts.judge import NO_VERDICT
-from newel.contracts.progress import MAX_IDLE, MAX_NO_VERDICT, MAX_REPEATED, MAX_SAME_FAILURE
+from newel.contracts.progress import (
+    MAX_IDLE,
+    MAX_NO_VERDICT,
+    MAX_REPEATED,
+    MAX_SAME_FAILURE,
+    ContractProgress,
+)
 from newel.runs.models import Contract
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, RunEvent
 from tests.scripted_provider import Answer, ScriptedProvider
@@ -142,6 +148,14 @@ async def test_a_server_that_reports_no_usage_is_not_used_without_limit(
     state = await work(contract, [uncounted, NO, uncounted, NO])
     assert state.state == "stopped"
     assert "does not report token usage" in state.reason
+
+
+def test_the_time_between_two_processes_does_not_count() -> None:
+    """Otherwise a contract that is resumed the next day ends at its limit of time at once."""
+    times = ["01T08:00:00", "01T08:01:00", "02T08:00:00", "02T08:02:00"]
+    states: list[RunEvent] = [ContractState(state="running", timestamp=f"2026-12-{at}Z") for at in times]
+    states[1::2] = [AcceptanceStart(command="true", timestamp=event.timestamp) for event in states[1::2]]
+    assert ContractProgress(TODO, states).seconds == 180
 
 
 async def never(_: ModelRequest) -> AssistantMessage:
