@@ -383,6 +383,14 @@ async def test_what_newel_adds_to_the_conversation_is_no_reason_to_go_on() -> No
 
 
 @pytest.mark.anyio
+async def test_a_model_that_tries_something_else_after_refusals_goes_on() -> None:
+    """Only refusals in a row show that it is stuck."""
+    again = [calls("a") for _ in range(1 + MAX_REFUSED)]
+    watched = Watched([*again, calls("b"), *again, says("Done.")], [Say()])
+    assert (await watched.agent.prompt("Go")).reason == "done"
+
+
+@pytest.mark.anyio
 async def test_refused_calls_of_one_answer_leave_the_model_its_say() -> None:
     burst = AssistantMessage(content=[ToolCall(str(n), "say", {"text": "a"}) for n in range(20)])
     watched = Watched([calls("a"), calls("a"), burst, says("Done.")], [Say()])
