@@ -95,6 +95,7 @@ class JobService:
         """Start a job. Raises ``NoSuchSession``, ``BadRequest``, ``TooLarge``, ``TooMany``, ``Unprocessable``."""
         self._sessions.store.get(request.session_id)
         await _check_run(request, self._limits, self._dependencies.workspace)
+        await self._check_job_limit(request.session_id)
         revise = await self._prepare_revision(request.revise) if request.revise is not None else None
         return await self._submit(
             JobParams(
@@ -123,9 +124,10 @@ class JobService:
         return HunkName(file_path=review.path, hunk_id=hunk.id)
 
     async def rerun(self, job_id: str) -> JobStarted:
-        """Run a job again on the changed files and show the model the changes; see ``_prepare_rerun``."""
+        """Run a job again on the changed files and show the model the changes; see ``_prepare_rerun``. Raises ``TooMany``, too."""
         journal = await self._registry.get(job_id)
         async with journal.decision_lock:
+            await self._check_job_limit(journal.params.session)
             params = await _prepare_rerun(self._files, journal)
             started = await self._submit(params)
             await journal.notify("rerun.started", job_id=job_id, new_job_id=started.job_id)
@@ -133,10 +135,13 @@ class JobService:
             await self._registry.publish(await self._files.get(path), "reject")
         return started
 
-    async def _submit(self, params: JobParams) -> JobStarted:
-        jobs = await find_jobs(self._engine, params.session)
+    async def _check_job_limit(self, session: str) -> None:
+        """Raises ``TooMany``. Before hunks are rejected for a job, which there would not be then."""
+        jobs = await find_jobs(self._engine, session)
         live = await self._registry.load(job for job in jobs if job.state not in FINAL)
         self._sessions.check_job_limit(sum(not journal.state.is_finished for _, journal in live))
+
+    async def _submit(self, params: JobParams) -> JobStarted:
         await self._sessions.store.activate(params.session)
         job = await self._engine.submit(KIND, to_json(params), queue=queue_of(params.session), key=params.key)
         await self._registry.export_trace(job)

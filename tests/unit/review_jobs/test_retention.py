@@ -10,7 +10,7 @@ from newel.jobs.engine import JobOutcome, LeaseLost
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob, NoSuchSession, TooMany
-from newel.review_jobs.requests import RunRequest
+from newel.review_jobs.requests import HunkName, RunRequest
 from tests.review_bench import ReviewBench, open_bench, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider
 
@@ -54,6 +54,23 @@ async def test_a_session_with_only_open_reviews_takes_no_more_jobs(tmp_path: Pat
         with pytest.raises(TooMany):
             await at.desk.jobs.run(RunRequest(session_id=view.session_id, instruction="More"))
         assert (await at.desk.jobs.get(view.id)).status == "awaiting_review"
+
+
+@pytest.mark.parametrize("how", ["rerun", "revise"])
+async def test_a_hunk_in_conflict_stays_if_its_session_takes_no_more_jobs(tmp_path: Path, how: str) -> None:
+    """It is rejected for the new job, which there is not."""
+    script = (proposes(replace("a.md", 1, "eins\n")), says("Done."))
+    async with open_bench(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=1)) as at:
+        at.write(a=TEXT)
+        view = await at.start()
+        at.write(a="1\ntwo\n")
+        (before,) = (await at.desk.files.state("a.md")).hunks
+        revise = HunkName(file_path="a.md", hunk_id=before.hunk_id)
+        request = RunRequest(session_id=view.session_id, instruction="Again", revise=revise)
+        with pytest.raises(TooMany):
+            await (at.desk.jobs.rerun(view.id) if how == "rerun" else at.desk.jobs.run(request))
+        (after,) = (await at.desk.files.state("a.md")).hunks
+        assert (after.conflict, after.state) == (True, before.state)
 
 
 async def test_active_sessions_are_kept_and_archived_ones_make_room(tmp_path: Path) -> None:
