@@ -113,6 +113,8 @@ class Workbench:
         self._log = log
         self._services = TabServices(engine, hub, factory, log, self.notify, folder, home)
         self._tabs = {tab.id: self._restored(tab, log.stopped_runs.get(tab.id)) for tab in log.tabs.values()}
+        self._opening, self._choosing_default = anyio.Lock(), anyio.Lock()
+        """Two windows, or programs, may want the same."""
         self._subscribers: list[Callable[[TabChange], None]] = []
         self._open_review = open_review
         self._review: ReviewService
@@ -194,29 +196,34 @@ class Workbench:
             if summary is None:
                 raise TabServiceError(f"There is no session {session} of this folder.")
             title = summary.name or plain_line(summary.first_text, 40) or NEW_CHAT
-        for tab in self._tabs.values():
-            if session == tab.state.session and tab.state.kind == "chat":
-                return tab
+        if tab := self._chat_of(session):
+            return tab
         if approve is not None and approve != self.factory.approve:
             check_approval_change(self.factory.approve, approve, sandbox_problem=self.factory.sandbox_problem)
         if agent_mode is not None and model is None:
             model = (await self.factory.find_model(agent_mode)).id
-        return await self._add(
-            kind="chat",
-            title=title,
-            session=session or new_id(),
-            status="idle",
-            model=model,
-            agent_mode=agent_mode,
-            approve=approve,
-            thinking=thinking,
-        )
+        async with self._opening:
+            return self._chat_of(session) or await self._add(
+                kind="chat",
+                title=title,
+                session=session or new_id(),
+                status="idle",
+                model=model,
+                agent_mode=agent_mode,
+                approve=approve,
+                thinking=thinking,
+            )
+
+    def _chat_of(self, session: str | None) -> TabSession | None:
+        tabs = self._tabs.values()
+        return next((tab for tab in tabs if tab.state.kind == "chat" and tab.state.session == session), None)
 
     async def open_agent(self) -> TabSession:
         """An agent without a contract yet."""
-        titles = {tab.title for tab in self.tabs}
-        title = next(name for n in range(1, len(titles) + 2) if (name := f"Agent-{n}") not in titles)
-        return await self._add(kind="agent", title=title, session=new_id(), status="ready")
+        async with self._opening:
+            titles = {tab.title for tab in self.tabs}
+            title = next(name for n in range(1, len(titles) + 2) if (name := f"Agent-{n}") not in titles)
+            return await self._add(kind="agent", title=title, session=new_id(), status="ready")
 
     def _restored(self, tab: Tab, stopped_run: str | None) -> TabSession:
         """A tab of the process before. An approval mode that this one cannot give it, as it was started with another one, is dropped."""
@@ -247,9 +254,10 @@ class Workbench:
 
     async def default_chat(self) -> TabSession:
         """The chat of programs that know no tabs."""
-        if self._log.default_chat not in self._tabs:
-            tab = await self.open_chat()
-            await self._log.append(TabSettings(tab.state.id))
+        async with self._choosing_default:
+            if self._log.default_chat not in self._tabs:
+                tab = await self.open_chat()
+                await self._log.append(TabSettings(tab.state.id))
         return self.tab(self._log.default_chat or "")
 
     # -- runs -------------------------------------------------------------------------------------

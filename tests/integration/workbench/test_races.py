@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import anyio
 import pytest
 
 from newel.agent.messages import UserMessage
+from newel.concurrency import map_concurrently
 from newel.jobs.engine import Engine, Job
 from newel.runs.models import Contract, SequencedEvent
 from newel.session.manager import SessionManager
+from newel.session.reader import read_session
 from newel.workbench.tab_reader import follow
-from newel.workbench.tab_session import TabServiceError
+from newel.workbench.tab_session import TabServiceError, TabSession
 from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until, wait_for_end
 from tests.integration.workbench.test_agents import contract_scenarios
 from tests.support import scenario
@@ -45,6 +47,22 @@ async def test_a_chat_whose_session_is_in_use_says_so_and_answers_later(
             assert (await texts(workbench, tab.id))[-1] == "user: ping while it is held"
         await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-2:] == ["user: ping while it is held", "assistant: pong"]
+
+
+async def test_what_two_windows_open_at_once_is_opened_once(bench_with: Callable[..., Bench]) -> None:
+    """Otherwise a session has two tabs, of which one cannot answer, and programs without tabs talk to two chats."""
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    assert bench.newel("ping").returncode == 0
+    session = read_session(bench.newel.sessions[0]).metadata.id
+    async with bench.open(work=False) as workbench:
+        openers: list[Callable[[], Awaitable[TabSession]]] = [
+            lambda: workbench.open_chat(session=session),
+            workbench.default_chat,
+            workbench.open_agent,
+        ]
+        for opener in openers:
+            await map_concurrently(lambda _, opener=opener: opener(), [1, 2], 2)
+        assert [tab.title for tab in workbench.tabs] == ["ping", "Chat", "Agent-1", "Agent-2"]
 
 
 async def test_a_stop_right_after_sending_keeps_the_message_and_makes_no_request(
