@@ -204,6 +204,12 @@ async def test_a_model_that_repeats_itself_is_warned_and_then_ended(work: Work) 
     assert "try something else" in told(work)[1]
 
 
+async def test_a_call_that_is_repeated_with_other_results_is_work(work: Work) -> None:
+    """Such as a test that fails at another place each time, or a look at a log that grows."""
+    again = [step for _ in range(MAX_REPEATED) for step in (calls("echo >> a; wc -l a"), NO)]
+    assert (await work(TODO, [*again, calls("true"), YES])).state == "completed"
+
+
 async def test_a_check_that_keeps_failing_in_the_same_way_ends_the_run(work: Work) -> None:
     contract = Contract(text="x", accept="echo failed in $RANDOM.$RANDOM s; exit 1")
     script = [step for n in range(9) for step in (calls(f"echo {n}"), YES)]
