@@ -128,13 +128,27 @@ def test_a_signal_answers_what_was_queued(open_rpc: Open, newel: Newel) -> None:
     assert [promised in line["message"] for line in dropped] == [True]
 
 
-def test_a_message_that_no_run_took_is_reported_at_the_end(open_rpc: Open) -> None:
-    """Its command has succeeded, so the program takes it for sent."""
+def test_a_message_that_no_run_took_is_reported_and_stays_in_its_session(
+    open_rpc: Open, newel: Newel
+) -> None:
+    """Its command has succeeded, so the program takes it for sent. In another session, it would tell the model about the wrong work."""
+
+    def dropped() -> list[str]:
+        told = [line["message"] for line in program.lines if line.get("code") == "prompt_dropped"]
+        return [each.split()[3] for each in told]
+
     program = open_rpc()
-    sent = [program.ask(kind, text="hello there")["data"]["messageId"] for kind in ("steer", "follow_up")]
+    begin_tool(program, newel)
+    sent = [program.ask(kind, text="not there")["data"]["messageId"] for kind in ("steer", "follow_up")]
+    program.ask("abort")
+    assert program.ask("new_session")["success"]
+    assert dropped() == sent
+    program.ask("prompt", text="hello there")
+    program.event("agent_end")
+    assert "not there" not in str(newel.requests[-1]["messages"])
+    sent.append(program.ask("steer", text="and then")["data"]["messageId"])
     assert program.end() == 0
-    dropped = [line["message"] for line in program.lines if line.get("code") == "prompt_dropped"]
-    assert [each.split()[3] for each in dropped] == sent
+    assert dropped() == sent
 
 
 PARENT = """

@@ -332,7 +332,7 @@ class Conversation:
                 self._running = None
                 self._leave(turn, "It was aborted.")
             if self._no_more and not self._concurrent:
-                self._report_untaken()
+                self._drop_untaken()
                 self.finished.set()
                 return
             self._more = anyio.Event()
@@ -346,11 +346,12 @@ class Conversation:
             result = PromptRecord(self.agent, self._held).result(problem=reason, exit_code=self.code)
             self.output.guard(partial(self._report.on_result, result))
 
-    def _report_untaken(self) -> None:
-        """Report the messages for a run that came when there was none, or at its very end."""
+    def _drop_untaken(self) -> None:
+        """Drop and report the messages for a run that came when there was none, or that it left. They belong to this session."""
         queue = self.agent.queue
         for message in (*queue.steer, *queue.later):
             if isinstance(message, UserMessage) and not message.is_notice:
+                self.agent.unqueue(message.id)
                 text = one_line(message.text, MAX_QUOTED)
                 about = f"The queued message {message.id} was not sent, because no run took it: {text}"
                 self.error("prompt_dropped", about)
@@ -417,6 +418,7 @@ class Conversation:
                 raise AssertionError  # has a message
             case _:
                 assert_never(command)
+        self._drop_untaken()
         self.output.guard(self.report_session)
         path = agent.session.get_file_path()
         return d.SessionOpened(
