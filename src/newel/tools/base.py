@@ -12,6 +12,7 @@ import msgspec
 
 from newel.agent.errors import InvalidArguments
 from newel.agent.ports import OnOutput, Planned, PlannedCall, ToolResult, ToolSpec
+from newel.text.json import decode_json, to_json
 from newel.tools.aliases import ARGUMENT_ALIASES, COMMENTARY, TOOL_ALIASES
 
 
@@ -106,11 +107,19 @@ class TypedTool(ParsedTool[P]):
 
     async def _execute(self, arguments: P, on_output: OnOutput, /) -> ToolResult:
         result = cast("object", await self.execute(arguments, on_output))
-        if not isinstance(result, ToolResult):  # Python does not check what a tool of the user's returns
-            raise TypeError(
-                f"{type(self).__name__}.execute returned a {type(result).__name__}, not a ToolResult"
-            )
-        return result
+        return checked_result(result, f"{type(self).__name__}.execute")
+
+
+def checked_result(result: object, source: str) -> ToolResult:
+    """A result as a session holds it; Python does not check what a tool of the user's returns. Raises ``TypeError``, which names the
+    ``source``.
+    """
+    if not isinstance(result, ToolResult):
+        raise TypeError(f"{source} returned a {type(result).__name__}, not a ToolResult")
+    try:
+        return decode_json(to_json(result), ToolResult)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"{source} returned a ToolResult that JSON cannot hold: {error}") from error
 
 
 def rename(arguments: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
