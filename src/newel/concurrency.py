@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -47,6 +48,36 @@ async def background_tasks(*tasks: Callable[[], Coroutine[Any, Any, object]]) ->
             group.start_soon(task)
         yield group
         group.cancel_scope.cancel()
+
+
+async def isolated(work: Callable[[], Awaitable[Result]]) -> Result:
+    """Await another's code in a task of its own, so that a cancellation that it brings about itself ends nothing else: it raises
+    ``RuntimeError``. A group of errors is raised as its first one.
+    """
+    results: list[Result] = []
+    failures: list[BaseException] = []
+
+    async def run() -> None:
+        try:
+            results.append(await work())
+        except BaseException as error:
+            failures.append(error)
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                raise
+
+    async with task_group() as group:
+        group.start_soon(run)
+    if results:
+        return results[0]
+    error = first_error(failures[0])
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        raise RuntimeError("a task that it awaited was cancelled").with_traceback(error.__traceback__)
+    raise error
+
+
+def is_async(function: object) -> bool:
+    """Whether a call of ``function`` has to be awaited, as far as that can be told before."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 — of an object
 
 
 async def map_concurrently(

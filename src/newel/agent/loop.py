@@ -36,6 +36,7 @@ from newel.agent.limits import UsageLimiter
 from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ThinkingContent, now, open_calls
 from newel.agent.ports import Emit, ModelRequest, Provider, ProviderEvent, RunConfig
 from newel.agent.tool_executor import ToolExecutor, milliseconds_since
+from newel.concurrency import isolated
 
 MAX_COMPACTIONS = 4
 """Of one request. Each leaves about a quarter of the conversation."""
@@ -215,18 +216,16 @@ class _Run:
 
         await emit(MessageStart(message=start))
         try:
-            answer = await self.provider.complete(
-                ModelRequest(
-                    model=config.model,
-                    system_prompt=config.system_prompt,
-                    messages=config.transform(self.history),
-                    tools=[tool.spec for tool in self.executor.offered],
-                    thinking=config.thinking,
-                    short_prompt=config.short_prompt,
-                    agent_mode=config.agent_mode,
-                ),
-                on_delta,
+            request = ModelRequest(
+                model=config.model,
+                system_prompt=config.system_prompt,
+                messages=config.transform(self.history),
+                tools=[tool.spec for tool in self.executor.offered],
+                thinking=config.thinking,
+                short_prompt=config.short_prompt,
+                agent_mode=config.agent_mode,
             )
+            answer = await isolated(lambda: self.provider.complete(request, on_delta))
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await end(msgspec.structs.replace(start, content=partial.content(), stop_reason="aborted"))

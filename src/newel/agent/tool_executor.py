@@ -16,7 +16,7 @@ from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecuti
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Emit, Limits, NestedOutput, PlannedCall, RunConfig, Tool, ToolResult
-from newel.concurrency import first_error, task_group
+from newel.concurrency import first_error, isolated, task_group
 
 AppendMessage = Callable[[AppMessage], Awaitable[None]]
 Part = TypeVar("Part")
@@ -211,7 +211,7 @@ class ToolExecutor:
             try:
                 call.arguments = tool.parse(request.arguments)
                 if not is_alone:
-                    call.key = await tool.serial_key(call.arguments)
+                    call.key = await isolated(lambda: tool.serial_key(call.arguments))
             except InvalidArguments as error:
                 call.refusal = str(error)
                 call.is_invalid = True
@@ -222,11 +222,12 @@ class ToolExecutor:
 
     async def decide(self, call: _PendingCall) -> None:
         """Ask the policy. A call that it denies loses its tool."""
-        if call.tool is None:
+        if (tool := call.tool) is None:
             return
+        policy = self.config.refreshed().policy
         asked_at = time.monotonic()
         try:
-            verdict = await self.config.refreshed().policy.decide(call.call, call.tool, call.arguments)
+            verdict = await isolated(lambda: policy.decide(call.call, tool, call.arguments))
         finally:
             call.waited = milliseconds_since(asked_at)
         call.planned, call.is_asked = verdict.planned, verdict.asked
@@ -236,7 +237,7 @@ class ToolExecutor:
 
     async def execute(self, call: _PendingCall) -> None:
         request = call.call
-        if call.tool is None:
+        if (tool := call.tool) is None:
             call.result = msgspec.structs.replace(
                 call.make_result(call.refusal, is_error=True), is_invalid=call.is_invalid
             )
@@ -251,14 +252,17 @@ class ToolExecutor:
                 self.limiter.count_event(event)
             await self.emit(ToolExecutionUpdate(tool_call_id=request.id, delta=str(piece), event=event))
 
+        async def perform() -> ToolResult:
+            planned = call.planned or await tool.plan(call.arguments)
+            return await planned.execute(on_output)
+
         call.started = True
         await self.emit(
             ToolExecutionStart(tool_call_id=request.id, tool_name=request.name, args=call.shown_arguments)
         )
         started_at = time.monotonic()
         try:
-            planned = call.planned or await call.tool.plan(call.arguments)
-            answer = await planned.execute(on_output)
+            answer = await isolated(perform)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 duration = milliseconds_since(started_at)

@@ -8,8 +8,9 @@ from typing import Final
 import anyio
 
 from newel.agent.errors import NewelError, WorkspaceError
+from newel.concurrency import isolated
 from newel.extensions.api import ExtensionCommand
-from newel.hooks.user_function import call_function, describe_failure, isolated
+from newel.hooks.user_function import call_function, describe_failure
 
 TIMEOUT_S: Final = 60.0
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, cast
 from newel.agent.errors import ConfigError, NewelError, ProviderError
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
+from newel.concurrency import isolated
 from newel.extensions.api import ExtensionProvider
-from newel.hooks.user_function import describe_failure, isolated
+from newel.hooks.user_function import describe_failure
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:

@@ -13,7 +13,9 @@ import msgspec
 from newel.agent.errors import NewelError, ToolError
 from newel.agent.ports import OnOutput, PlannedCall, Preview, Tool, ToolResult
 from newel.agent.tool_executor import EXCLUSIVE
-from newel.hooks.user_function import LoopWatch, describe_failure, isolated
+from newel.concurrency import isolated
+from newel.hooks.user_function import LoopWatch, describe_failure
+from newel.tools.base import checked_result
 
 FOLDER: Final[ContextVar[Path]] = ContextVar("folder")
 """The folder of the agent whose call runs."""
@@ -104,9 +106,7 @@ def failures_of(file: str) -> Generator[None]:
 
 def _checked(result: object) -> ToolResult:
     """A result that events can hold. Raises ``TypeError``."""
-    if not isinstance(result, ToolResult):
-        raise TypeError(f"the tool returned a {type(result).__name__}, not a ToolResult")
-    checked = msgspec.convert(msgspec.to_builtins(result), ToolResult)
+    checked = checked_result(result, "the tool")
     if len(checked.output) <= MAX_TEXT:
         return checked
     cut = f"\n[… cut: the tool returned {len(checked.output):,} characters …]"

@@ -8,9 +8,10 @@ from typing import Any, Final
 import anyio
 import msgspec
 
+from newel.concurrency import isolated
 from newel.hooks.hook import Hook
 from newel.hooks.hook_output import HookReply, bounded
-from newel.hooks.user_function import LoopWatch, call_function, describe_failure, isolated
+from newel.hooks.user_function import LoopWatch, call_function, describe_failure
 
 WRONG_ANSWER: Final = "it returned {kind}; return None, a string for the model, or a HookReply"
 TOO_SLOW: Final = "it did not finish within {limit:g} s, so Newel stopped waiting for it"

@@ -17,8 +17,6 @@ import anyio
 import anyio.from_thread
 import anyio.lowlevel
 
-from newel.concurrency import first_error, task_group
-
 T = TypeVar("T")
 
 TOO_LONG_S: Final = 1.0
@@ -34,31 +32,6 @@ async def call_function(function: Callable[..., Any], *arguments: Any, **more: A
         return await function(*arguments, **more)
     answer = await _in_thread(lambda: function(*arguments, **more))
     return await cast("Awaitable[Any]", answer) if hasattr(answer, "__await__") else answer
-
-
-async def isolated(work: Callable[[], Awaitable[T]]) -> T:
-    """Await the user's code in a task of its own, so that a cancellation that it brings about itself ends nothing else: it raises
-    ``RuntimeError``. A group of errors is raised as its first one.
-    """
-    results: list[T] = []
-    failures: list[BaseException] = []
-
-    async def run() -> None:
-        try:
-            results.append(await work())
-        except BaseException as error:
-            failures.append(error)
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                raise
-
-    async with task_group() as group:
-        group.start_soon(run)
-    if results:
-        return results[0]
-    error = first_error(failures[0])
-    if isinstance(error, anyio.get_cancelled_exc_class()):
-        raise RuntimeError("a task that it awaited was cancelled").with_traceback(error.__traceback__)
-    raise error
 
 
 class LoopWatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ from newel.agent.messages import (
     new_id,
 )
 from newel.agent.ports import (
+    AllowAll,
     Limits,
     Model,
     ModelRequest,
@@ -275,6 +277,38 @@ async def test_the_model_is_told_what_failed_in_the_tasks_of_a_tool(error: Excep
     watched = Watched([calls("a"), says("I see.")], [Say(work=work)])
     await watched.agent.prompt("Go")
     assert watched.results[0].output == told
+
+
+async def await_cancelled_task(*_: object) -> Any:
+    task = asyncio.create_task(asyncio.sleep(60))
+    task.cancel()
+    await task
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("texts", [("a",), ("a", "b")])
+async def test_a_cancelled_task_that_a_tool_awaits_is_told_to_the_model(texts: tuple[str, ...]) -> None:
+    """Otherwise it ends the run, and the task of the program that has asked, as if the user had."""
+    watched = Watched([calls(*texts), says("I see.")], [Say(work=await_cancelled_task)])
+    end = await watched.agent.prompt("Go")
+    assert end.reason == "done"
+    told = [(result.is_error, result.output) for result in watched.results]
+    assert told == [(True, "RuntimeError: a task that it awaited was cancelled")] * len(texts)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("part", ["the policy", "the provider"])
+async def test_a_cancelled_task_that_another_part_awaits_is_an_error_of_the_run(part: str) -> None:
+    """Otherwise the program that has asked ends without a word."""
+
+    class Cancels(AllowAll):
+        decide = await_cancelled_task
+
+    script = [calls("a", "b")] if part == "the policy" else [await_cancelled_task]
+    watched = Watched(script, [Say()], policy=Cancels())
+    with pytest.raises(RuntimeError, match="a task that it awaited was cancelled"):
+        await watched.agent.prompt("Go")
+    assert [end.reason for end in watched.of(AgentEnd)] == ["error"]
 
 
 @pytest.mark.anyio
