@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import anyio
 import msgspec
 
+from newel.agent.errors import UsageError
 from newel.agent.events import (
     AgentEnd,
     AgentEvent,
@@ -29,7 +30,7 @@ from newel.agent.events import (
 from newel.agent.loop import MessageAccumulator, run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Provider, RunConfig, ThinkingLevel, Tool
-from newel.concurrency import task_group
+from newel.concurrency import is_async, task_group
 
 Finish = Callable[[], Awaitable[None]]
 """Awaited whenever the model is done, and at any other end of a run, before its ``AgentEnd``. It may emit events, and must not
@@ -206,7 +207,13 @@ class Agent:
     # -- events ---------------------------------------------------------------------------------
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call ``subscriber`` with every event from now on. Returns a function that ends the subscription."""
+        """Call ``subscriber`` with every event from now on. Returns a function that ends the subscription. Raises ``UsageError`` for an
+        ``async`` function.
+        """
+        if is_async(subscriber):
+            raise UsageError(
+                "subscribe: nobody would await an `async` function. Give a plain one, or iterate over `stream`."
+            )
         self._subscribers.append(subscriber)
         return lambda: self._unsubscribe(subscriber)
 

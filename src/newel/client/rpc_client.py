@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 import anyio
 import msgspec
 
+from newel.agent.errors import UsageError
 from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd
 from newel.agent.formatting import describe_error
 from newel.agent.messages import AppMessage, Attachment, UserMessage
@@ -30,7 +31,7 @@ from newel.client.streams import (
     RpcEventStream,
     RunResult,
 )
-from newel.concurrency import background_tasks, task_group
+from newel.concurrency import background_tasks, is_async, task_group
 from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.text.json import to_json
@@ -166,8 +167,13 @@ class RpcClient:
         on_event: Callable[[ClientEvent], object] | None = None,
     ) -> RunResult:
         """Send a prompt and wait for the end of its run, whose events go to ``on_event``. Raises ``CommandFailed`` if it does
-        not begin; a run that fails has an ``end`` with the reason. Cancelling it aborts the run.
+        not begin; a run that fails has an ``end`` with the reason. Cancelling it aborts the run, and so does an error of ``on_event``.
+        Raises ``UsageError`` for an ``async`` one.
         """
+        if is_async(on_event):
+            raise UsageError(
+                "on_event: nobody would await an `async` function. Give a plain one, or iterate over `events()`."
+            )
         async with self.events() as events:
             accepted = await self.prompt(text, attachments=attachments, expand=expand)
             messages: list[AppMessage] = []
@@ -179,14 +185,14 @@ class RpcClient:
                         case MessageEnd() if messages:
                             messages.append(event.message)
                         case ErrorEvent(code="prompt_dropped") if accepted.message_id in event.message:
-                            raise CommandFailed("prompt", p.RpcFailure(event.code, event.message))
+                            raise CommandFailed("prompt", p.RpcFailure(event.code, event.message))  # noqa: TRY301 — leaves the method
                         case _:
                             pass
                     if messages and on_event is not None:
                         on_event(event)
                     if messages and isinstance(event, AgentEnd):
                         return RunResult(event, messages)
-            except anyio.get_cancelled_exc_class():
+            except BaseException:
                 if (messages or not accepted.queued) and not events.holds(AgentEnd):
                     with anyio.CancelScope(shield=True), suppress(RpcClientError):
                         await self.abort()

@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
+from newel.agent.errors import UsageError
 from newel.agent.events import AgentEnd, MessageUpdate, TextDelta, ToolExecutionUpdate
 from newel.agent.messages import AssistantMessage
 from newel.client import (
@@ -125,8 +126,17 @@ async def test_a_command_without_a_response_in_time_raises(client: Make) -> None
         assert (await newel.state()).message_count == 0
 
 
-async def test_a_cancelled_run_is_aborted(client: Make, newel: Newel) -> None:
+async def test_a_run_that_is_cancelled_or_that_the_program_cannot_follow_is_aborted(
+    client: Make, newel: Newel
+) -> None:
     """As with `newel.aask`. Else a program's timeout leaves the command running, and the next prompt waits for it."""
+
+    def fail(event: ClientEvent) -> None:
+        if isinstance(event, ToolExecutionUpdate):
+            raise ZeroDivisionError
+
+    async def never_awaited(_: ClientEvent) -> None: ...
+
     async with client() as driven:
         with anyio.fail_after(30):
             with anyio.CancelScope() as scope:
@@ -137,6 +147,12 @@ async def test_a_cancelled_run_is_aborted(client: Make, newel: Newel) -> None:
             assert scope.cancelled_caught
             (tool,) = read_pids(newel.project / "pid")
             assert ends(tool)
+            with pytest.raises(ZeroDivisionError):
+                await driven.run("sleep for long", on_event=fail)
+            (tool,) = read_pids(newel.project / "pid")
+            assert ends(tool)
+            with pytest.raises(UsageError, match="on_event"):
+                await driven.run("hello there", on_event=never_awaited)
             assert (await driven.run("hello there")).text == "Hello from the model."
 
 

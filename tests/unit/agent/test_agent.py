@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from newel.agent.agent import Agent, ProviderTransport
-from newel.agent.errors import ConfigError
+from newel.agent.errors import ConfigError, UsageError
 from newel.agent.events import AgentEnd, AgentEvent, MessageUpdate, StateUpdate
 from newel.agent.messages import (
     AppMessage,
@@ -205,6 +205,18 @@ async def test_an_error_of_a_subscriber_ends_the_run_and_is_raised() -> None:
     end = await agent.prompt("Again")
     assert isinstance(end, AgentEnd)
     assert end.reason == "done"
+
+
+def test_a_subscriber_that_nobody_would_await_is_refused() -> None:
+    """Python would warn once, and no event would arrive."""
+
+    class Handler:
+        async def __call__(self, event: AgentEvent) -> None: ...
+
+    agent, _ = agent_on()
+    for subscriber in (Handler(), Handler().__call__):
+        with pytest.raises(UsageError, match=r"`async` function. Give a plain one, or iterate over `stream`"):
+            agent.subscribe(subscriber)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.anyio
