@@ -163,22 +163,19 @@ def to_json(value: object) -> bytes:
 
 
 def to_printable_json(value: object) -> str:
-    r"""Encode for standard output: what a terminal would not print, such as a character that turns the text around, and what its encoding
-    lacks, is written as ``\uXXXX``.
+    r"""Encode for standard output: what a terminal would not print, such as a character that turns the text around, and what does not pass
+    unchanged, is written as ``\uXXXX``.
     """
-    text, encoding = to_json(value).decode(), sys.stdout.encoding or "utf-8"
-    if text.isprintable() and _has(encoding, text):
+    text = to_json(value).decode()
+    if text.isprintable() and passes_stdout(text):
         return text
     import json
 
     return "".join(
-        char if char.isprintable() and _has(encoding, char) else json.dumps(char)[1:-1] for char in text
+        char if char.isprintable() and passes_stdout(char) else json.dumps(char)[1:-1] for char in text
     )
 
 
-def _has(encoding: str, text: str) -> bool:
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
+def passes_stdout(text: str) -> bool:
+    """Whether a program that reads standard output as UTF-8, as JSON has to be, gets this text. In another encoding, it gets ASCII."""
+    return text.isascii() or (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"

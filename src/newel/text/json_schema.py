@@ -15,6 +15,7 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
 from newel.agent.errors import NewelError, UsageError
 from newel.text.format import one_line
+from newel.text.json import passes_stdout
 from newel.text.sanitize import sanitize
 
 MAX_SCHEMA: Final = 1024 * 1024
@@ -125,8 +126,8 @@ def _describe(error: ValidationError) -> str:
 
 
 def _inert(value: Any, written: str) -> str:
-    """The JSON, with escapes for what a terminal could not show as it is."""
-    if sanitize(written) == written:
+    """The JSON, with escapes for what a terminal could not show as it is, and for what would not pass standard output."""
+    if sanitize(written) == written and passes_stdout(written):
         return written
     return json.dumps(value).replace("\x7f", "\\u007f")
 

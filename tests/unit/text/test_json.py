@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.text.json import decode_at, decode_json, find_object, repair, to_printable_json
+from newel.text.json_schema import compile_schema
 
 
 @pytest.mark.parametrize(
@@ -73,3 +76,15 @@ def test_what_a_terminal_would_act_on_is_written_out_and_the_value_stays(value: 
 
 def test_an_override_of_the_direction_is_written_out() -> None:
     assert to_printable_json({"command": "a\u202eb\x9b"}) == r'{"command":"a\u202eb\u009b"}'
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_json_on_standard_output_is_utf_8_in_every_locale(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """Else a program reads question marks, or nothing, in place of a name or an answer that fits a schema."""
+    value = {"name": "Zo\xeb \u2603 \U0001f600"}
+    answer = f' {{"name": "{value["name"]}"}}'
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+    for text in (to_printable_json(value), compile_schema({"type": "object"}, "shape.json").read(answer)[1]):
+        assert msgspec.json.decode(text.encode(encoding, "replace")) == value
