@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from newel.terminal.ui.echo import EchoSuppressor
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
+READER_GONE = 141
+"""128 + SIGPIPE, as for `git log | head`: the reader has what it wants, and the command may not be done."""
 
 NOT_HERE = """\
 Newel runs on Linux and macOS, and on Windows in WSL: its process groups, file locks and shared SSH connections are not
@@ -132,7 +134,7 @@ def _exit_code(body: Callable[[], int]) -> int:
         sys.unraisablehook = lambda _: None
         # Standard output has gone or is full: discard what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return FAILED if isinstance(error, BrokenPipeError) else _print_error(_explain(error), FAILED)
+        return READER_GONE if isinstance(error, BrokenPipeError) else _print_error(_explain(error), FAILED)
     finally:
         try:
             sys.stderr.flush()

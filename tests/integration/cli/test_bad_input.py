@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -99,6 +101,18 @@ def test_a_full_disk_behind_the_output_is_one_message(with_model: Make, words: l
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "No space left" in done.stderr
+
+
+def test_a_list_whose_reader_has_gone_ends_as_other_programs_do(with_model: Make) -> None:
+    """With 1, a script takes `newel agents log ID | head` for a command that failed."""
+    newel = with_model()
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [BIN / "newel", "sessions"], env=newel.environ, stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_an_invalid_number_is_explained(with_model: Make) -> None:
