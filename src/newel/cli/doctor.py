@@ -134,7 +134,9 @@ def _home(home: Path) -> Iterator[Check]:
             probe.unlink(missing_ok=True)
         yield Check(GOOD, "home", f"{home} is writable")
     except OSError as error:
-        message = f"{home}: {error.strerror}.\nSet NEWEL_HOME to a writable folder, or use --ephemeral."
+        message = (
+            f"{home}: {error.strerror}.\nSet NEWEL_HOME to a writable folder, or use `newel --ephemeral`."
+        )
         yield Check(BAD, "home", message)
     file = home / "config.toml"
     try:

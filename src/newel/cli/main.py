@@ -196,6 +196,10 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
     from newel.app.terminal import run_agent
     from newel.cli.options import NOT_FOR_SIMPLE, check_formats, check_session_options, flags_of, folder
 
+    if name == "newel" and arguments[1:] in (["-h"], ["--help"]) and _may_be_command(arguments):
+        from newel.cli.suggestions import refuse_help
+
+        refuse_help(arguments[0])
     parser = agent_parser(name)
     if any(word.startswith("-c") for word in arguments):
         from newel.cli.suggestions import check_override

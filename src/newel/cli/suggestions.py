@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NoReturn
 
 from newel.agent.errors import UsageError
 from newel.cli import MODULES
@@ -236,6 +236,9 @@ _SETTING_HINTS: Final = {
 _OVERRIDE: Final = r"(?s)(?P<name>[A-Za-z_][\w-]*)(?:\.[\w\"'-]+)*=(?:\S*|[\"'\[{].*)"
 """A setting and its value in TOML: ``model=o3``, ``a.b="c d"``."""
 
+_OWN_OPTION: Final = r"(?<!newel )--[a-z][a-z-]*"
+"""An option in a hint that the command itself has to have: it follows no other command."""
+
 _OF_OPTION: Final = r"(?s)argument (-\S+): (.+)"
 _INVALID: Final = r"(?s)argument (.+): invalid choice: (.+) \(choose from (.+)\)"
 
@@ -262,6 +265,12 @@ def check_words(arguments: Sequence[str]) -> None:
         raise UsageError(f"There is no command '{first}'. Did you mean `newel {near}`? {as_prompt}")
     if sys.stdin.isatty():  # with piped input, a word such as "implement" is a task
         _check_slash(f"/{plain}", as_prompt)
+
+
+def refuse_help(word: str) -> NoReturn:
+    """Raises ``UsageError``: there is no command whose help this could be."""
+    check_words([word])
+    raise UsageError(f"There is no command '{word}'. To list the commands: `newel --help`.")
 
 
 def check_override(arguments: Sequence[str]) -> None:
@@ -319,7 +328,10 @@ def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
     name = name.partition("=")[0]
     longer = [option for option in options if option.startswith(name) and name.startswith("--")]
     near = " or ".join(longer) or _near(name, options)
-    hint = _OPTION_HINTS.get(name, f"Did you mean {near}?" if near else "")
+    hint = _OPTION_HINTS.get(name, "")
+    if not set(re.findall(_OWN_OPTION, hint)) <= {*options}:
+        hint = ""
+    hint = hint or (f"Did you mean {near}?" if near else "")
     return f"There is no option {name}. {hint}".rstrip()
 
 

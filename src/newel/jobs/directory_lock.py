@@ -43,7 +43,7 @@ class DirectoryLock:
             if isinstance(error, BlockingIOError):
                 reason = (
                     f"{directory} is in use by {describe_holder(read_holder(self._fd))}. "
-                    "Use that one, or stop it first; `--ephemeral` starts another that saves nothing."
+                    "Use that one, or stop it first; `newel web --ephemeral` starts another that saves nothing."
                 )
             os.close(self._fd)
             raise EngineError(reason) from error
@@ -79,5 +79,5 @@ def find_holder(directory: Path) -> LockHolder | None:
 
 def unusable_directory(path: Path, error: OSError) -> EngineError:
     return EngineError(
-        f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to a writable folder, or use `--ephemeral`."
+        f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to a writable folder, or use `newel --ephemeral`."
     )

@@ -44,7 +44,7 @@ class Appender:
         except OSError as error:
             raise SessionError(
                 f"The session file {path} cannot be opened for writing: {error.strerror}. "
-                "Use --ephemeral to continue without saving."
+                "`newel --ephemeral` works without saving."
             ) from error
         try:
             lock_unless_held(self._fd, lambda: _noted_holder(path))

@@ -335,7 +335,7 @@ class SessionManager:
         except OSError as error:
             raise SessionError(
                 f"The folder {self._path.parent} cannot be created: {error.strerror}. "
-                "Set NEWEL_HOME to a writable folder, or use --ephemeral."
+                "Set NEWEL_HOME to a writable folder, or use `newel --ephemeral`."
             ) from error
         appender = Appender(self._path, create=True)
         name = encode_line(NameLine(self._name)) if self._name else b""

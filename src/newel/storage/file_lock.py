@@ -18,7 +18,9 @@ import msgspec
 
 from newel.agent.messages import Wire
 
-NO_LOCKS = "Its file system may not support locks; set NEWEL_HOME to a local folder, or use --ephemeral."
+NO_LOCKS = (
+    "Its file system may not support locks; set NEWEL_HOME to a local folder, or use `newel --ephemeral`."
+)
 _MAX_NOTE = 4096
 
 

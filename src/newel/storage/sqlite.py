@@ -20,7 +20,9 @@ BUSY_TIMEOUT_S: Final = 5.0
 """How long a connection waits for another process that is writing."""
 
 _DAMAGED = "it is damaged. Move the folder away to start with a new one; {kept}"
-_UNWRITABLE = "it cannot be written. Check the folder's permissions, set NEWEL_HOME, or use --ephemeral"
+_UNWRITABLE = (
+    "it cannot be written. Check the folder's permissions, set NEWEL_HOME, or use `newel --ephemeral`"
+)
 _PROBLEMS = {
     sqlite3.SQLITE_FULL: "the disk is full. Acknowledged data is safe; free some space and try again",
     sqlite3.SQLITE_IOERR: "the disk reports an error (it may be full, or failing). Acknowledged data is safe; "
@@ -72,7 +74,7 @@ class Format:
         if version > len(self.migrations):
             raise self._error(
                 f"The {self.name} {path} was written by a newer Newel (format {version}; this one supports up to "
-                f"{len(self.migrations)}). Install the newer one, choose another folder with NEWEL_HOME, or use --ephemeral."
+                f"{len(self.migrations)}). Install the newer one, choose another folder with NEWEL_HOME, or use `newel --ephemeral`."
             )
         return version
 

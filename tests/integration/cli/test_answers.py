@@ -240,6 +240,8 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
         (["--out", "x", "hi"], "Did you mean --output-format or --output?"),
         (["-p", "hi", "--max-budget-usd", "1"], "`--max-cost USD`"),
         (["--no-session", "hi"], "`--ephemeral`"),
+        (["agents", "--no-session"], "There is no option --no-session.\nTry "),
+        (["edit", "--help"], "There is no command 'edit'."),
         (["--list-models"], "`newel models`"),
         (["-w"], "`--worktree`"),
         (["--fallback-model", "x", "hi"], "hybrid_auto"),
