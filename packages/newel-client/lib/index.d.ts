@@ -79,7 +79,7 @@ export declare class RpcClient {
     events(): EventStream;
     /**
      * Send a prompt and wait for the end of its run, whose events go to `onEvent`. Throws `CommandFailed` if it does not begin; a
-     * run that fails has an `end` with the reason.
+     * run that fails has an `end` with the reason. An error of `onEvent` aborts the run.
      */
     run(text: string, options?: Omit<Fields<"prompt">, "text"> & {
         onEvent?: (event: RpcEvent) => void;

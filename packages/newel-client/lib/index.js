@@ -171,11 +171,12 @@ export class RpcClient {
     }
     /**
      * Send a prompt and wait for the end of its run, whose events go to `onEvent`. Throws `CommandFailed` if it does not begin; a
-     * run that fails has an `end` with the reason.
+     * run that fails has an `end` with the reason. An error of `onEvent` aborts the run.
      */
     async run(text, options = {}) {
         const { onEvent, ...fields } = options;
         const events = this.events();
+        let isRunning = false;
         try {
             const { messageId } = await this.prompt(text, fields);
             const messages = [];
@@ -186,10 +187,16 @@ export class RpcClient {
                     throw new CommandFailed("prompt", { code: event.code, message: event.message });
                 if (messages.length === 0)
                     continue;
+                isRunning = event.type !== "agent_end";
                 onEvent?.(event);
                 if (event.type === "agent_end")
                     return { end: event, messages, text: textOf(messages) };
             }
+        }
+        catch (error) {
+            if (isRunning)
+                await this.abort().catch(() => { }); // the first error counts
+            throw error;
         }
         finally {
             await events.return();

@@ -100,6 +100,16 @@ test("an approval is asked for and answered", async () => {
   assert.ok(existsSync(join(cwd, "touched")));
 });
 
+test("a run whose events the program cannot handle is aborted", async () => {
+  const newel = start();
+  const fail = (event) => {
+    if (event.type === "tool_execution_update") throw new RangeError("mine");
+  };
+  await assert.rejects(newel.run("sleep for long", { onEvent: fail }), RangeError);
+  await until(async () => !(await newel.state()).isStreaming);
+  assert.equal((await newel.run("hello there")).text, "Hello from the model.");
+});
+
 test("closing the client in a run ends the process and what its tools have started", async () => {
   const newel = start();
   const events = newel.events();
