@@ -26,6 +26,7 @@ from newel.agent.messages import (
 )
 from newel.app.api import AgentFlags, open_coding_agent
 from newel.app.held_answers import hold
+from newel.context.attachments import check_prompt
 from newel.review.project import ProjectReview, RunFile, load_run
 from newel.review.tracking.recording_workspace import RecordingWorkspace, ledger_folder
 from newel.text.sanitize import sanitize
@@ -217,6 +218,7 @@ async def _ask(
 ) -> Answer:
     from newel.terminal.run_result import shortfall
 
+    check_prompt(prompt, ())
     if not prompt.strip() and not attachments:
         raise UsageError("The prompt is empty. Give the agent a task.")
     shape = None if schema is None else _compiled(schema)

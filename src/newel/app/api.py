@@ -161,12 +161,7 @@ def open_coding_agent(
     if checked.host is None and not folder.is_dir():
         raise WorkspaceError(f"{folder} is not a directory. Name one that exists.")
     for tool in tools:
-        if isinstance(tool, type):
-            raise UsageError(
-                f"tools: {tool.__name__} is a class; give an instance of it, `{tool.__name__}()`."
-            )
-        if not hasattr(tool, "spec"):
-            raise UsageError(f"tools: {tool!r} is not a tool; derive yours from `newel.TypedTool`.")
+        _check_tool(tool)
     options = AgentOptions(
         flags=checked,
         cwd=folder,
@@ -177,6 +172,26 @@ def open_coding_agent(
     )
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
     return open_agent(settings, options, ask and _checked_ask(ask), parts=AgentParts(tools=tools))
+
+
+def _check_tool(tool: object) -> None:
+    """Raises ``UsageError`` for what is no tool, or lacks a part of one: Python does not check it."""
+    from newel.tools.base import ParsedTool
+
+    if isinstance(tool, type):
+        raise UsageError(f"tools: {tool.__name__} is a class; give an instance of it, `{tool.__name__}()`.")
+    name = type(tool).__name__
+    if issubclass(type(tool), ParsedTool):
+        parts = ("name", "label", "description", "read_only", "parameters")
+        if missing := [part for part in parts if not hasattr(tool, part)]:
+            raise UsageError(f"tools: {name} has no `{'`, `'.join(missing)}`.")
+    try:
+        is_tool = hasattr(tool, "spec")
+    except TypeError as error:
+        reason = str(error).rpartition("\n")[2]
+        raise UsageError(f"tools: {name} has a parameter that no model can give: {reason}.") from error
+    if not is_tool:
+        raise UsageError(f"tools: {tool!r} is not a tool; derive yours from `newel.TypedTool`.")
 
 
 def _checked_ask(ask: AskApproval) -> AskApproval:

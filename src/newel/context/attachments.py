@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
+from binascii import a2b_base64
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
 import anyio.to_thread
 import msgspec
 
-from newel.agent.errors import ToolError, WorkspaceError
+from newel.agent.errors import ToolError, UsageError, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.file_reader import Head, read_head
+from newel.text.format import one_line
 from newel.workspace.port import Workspace
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
@@ -20,6 +22,8 @@ MAX_ENTRIES = 500
 """Entries in the listing of a folder."""
 MAX_SCANNED = 20_000
 """Entries that are read: a folder may have millions."""
+
+IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 WhyNot = Callable[[str, str], str]
 """Returns why the file at the first path (the second, with links resolved) is not attached: a clause that follows its name, or
@@ -37,6 +41,47 @@ class AttachableFiles(msgspec.Struct, frozen=True):
 
     workspace: Workspace
     why_not: WhyNot = _nothing_against
+
+
+def check_prompt(text: object, attachments: Sequence[object]) -> None:
+    """Reject what a session cannot hold or no server accepts: once in the conversation, it would fail every later request. Raises
+    ``UsageError``.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"The prompt is of the type {type(text).__name__}. Give a str.")
+    for attachment in attachments:
+        if not isinstance(attachment, Attachment):
+            raise UsageError(
+                f"attachments: {attachment!r} is no `Attachment`. `newel.ask` also takes paths of files."
+            )
+        if problem := attachment_problem(attachment):
+            raise UsageError(problem)
+
+
+def attachment_problem(attachment: Attachment) -> str:
+    """Why no server accepts an attachment; empty if it may."""
+    image = attachment.type == "image"
+    if attachment.size < 0:
+        problem = "its size is negative"
+    elif not _is_base64(attachment.content):
+        problem = "its content is not base64"
+    elif not _is_base64(attachment.preview or ""):
+        problem = "its preview is not base64"
+    elif image and not attachment.content:
+        problem = "its content is empty"
+    elif image and attachment.mime_type not in IMAGES:
+        problem = f"its mimeType is not one of {', '.join(IMAGES)}"
+    else:
+        return ""
+    return f"The attachment '{one_line(attachment.file_name)}' cannot be used: {problem}."
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        a2b_base64(text, strict_mode=True)
+    except ValueError:
+        return False
+    return True
 
 
 async def load_attachment(workspace: Workspace, path: str, *, name: str | None = None) -> Attachment:

@@ -11,9 +11,9 @@ import msgspec
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd, ToolExecutionStart
-from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
+from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
-from newel.context.attachments import AttachableFiles
+from newel.context.attachments import AttachableFiles, check_prompt
 from newel.session.file_format import QueuedLine
 from newel.session.history import History
 from newel.session.manager import SessionManager
@@ -193,6 +193,11 @@ class CodingAgent(Agent):
         for notice in self.before_prompt if prompts else ():
             if message := await notice():
                 await self.append_message(message)
+
+    async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
+        """``Agent.prompt``. Raises ``UsageError`` for a prompt that would spoil the session."""
+        check_prompt(text, attachments)
+        return await super().prompt(text, attachments)
 
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None

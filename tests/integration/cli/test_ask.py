@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
 import newel
 from newel.agent.errors import ConnectionFailed, UsageError, WorkspaceError
-from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
+from newel.agent.messages import AssistantMessage, Attachment, ToolResultMessage, UserMessage
 from newel.agent.ports import OnOutput
 from newel.review.model.history import NothingToUndo
 from newel.tools.todo import TodoTool
@@ -26,6 +26,28 @@ from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
 Make = Callable[..., Newel]
+
+
+class ComplexParameters(newel.Parameters, frozen=True):
+    number: complex
+
+
+class NamelessTool(newel.TypedTool[ComplexParameters]):
+    label = description = "incomplete"
+    parameters = ComplexParameters
+
+    async def serial_key(self, arguments: ComplexParameters, /) -> None: ...
+
+    async def preview(self, arguments: ComplexParameters, /) -> str:
+        return "do it"
+
+    async def execute(self, arguments: ComplexParameters, on_output: OnOutput, /) -> Any: ...
+
+
+class ComplexTool(NamelessTool):
+    name = "complex"
+    read_only = True
+
 
 EDITS = scenario("edit", bash("echo a > a.txt; rm b.txt"), {"content": "Edited."})
 
@@ -182,6 +204,11 @@ def test_a_server_that_is_not_there_is_an_error_of_newel(with_model: Make) -> No
             "tools: <built-in function print> is not a tool; derive yours from `newel.TypedTool`",
         ),
         ({"tools": [TodoTool]}, "tools: TodoTool is a class; give an instance of it"),
+        ({"tools": [NamelessTool()]}, "tools: NamelessTool has no `name`, `read_only`"),
+        (
+            {"tools": [ComplexTool()]},
+            "tools: ComplexTool has a parameter that no model can give: type <class 'complex'>",
+        ),
         ({"schema": {"type": "text"}}, "schema is not a valid JSON Schema: [$].type: 'text' is not valid"),
         ({"schema": "shape.json"}, "schema must be a dict"),
         ({"max_turns": 0}, "max_turns is 0"),
@@ -196,6 +223,25 @@ def test_a_wrong_option_is_refused_before_anything_runs(with_model: Make, option
     with pytest.raises(UsageError, match="prompt is empty"):
         newel.ask(" \n")
     assert rig.requests == []
+
+
+@pytest.mark.anyio
+async def test_a_prompt_that_would_spoil_the_session_is_refused(with_model: Make) -> None:
+    """Other libraries take blocks, bytes and paths. In a session's file they would fail every later request, and be lost on a resume."""
+    with_model(EDITS)
+    image = Attachment("image", "a.png", "image/png", 3, "no base64!")
+    async with newel.open_coding_agent(ephemeral=True) as agent:
+        for prompt, words in (
+            ((b"hi",), "The prompt is of the type bytes"),
+            (([{"type": "text", "text": "hi"}],), "The prompt is of the type list"),
+            (("hi", ["a.png"]), "attachments: 'a.png' is no `Attachment`"),
+            (("hi", [image]), "The attachment 'a.png' cannot be used: its content is not base64"),
+        ):
+            with pytest.raises(UsageError, match=words):
+                await agent.prompt(*cast("tuple[Any]", prompt))
+        assert agent.get_messages() == []
+    with pytest.raises(UsageError, match="The prompt is of the type int"):
+        newel.ask(cast("str", 5))
 
 
 @pytest.mark.parametrize("sandbox", ["workspace", "off"])

@@ -11,12 +11,11 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.messages import Attachment, Wire
 from newel.agent.ports import ThinkingLevel
+from newel.context.attachments import attachment_problem
 from newel.providers.routing import AgentModeName, read_agent_mode
 from newel.terminal.rpc import protocol as p
-from newel.text.format import one_line
 from newel.text.json import decode_json
 
-IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Image types that models accept."""
 
 _HALF_A_PAIR = re.compile(r"\\u[dD][89aAbB][0-9a-fA-F]{2}(?!\\u)")
@@ -169,28 +168,6 @@ def explain(error: Exception, line: str) -> str:
 
 
 def check_attachment(attachment: Attachment) -> None:
-    """Reject attachments that no server accepts: once in the conversation, they would fail every later request."""
-    image = attachment.type == "image"
-    if attachment.size < 0:
-        problem = "its size is negative"
-    elif not _is_base64(attachment.content):
-        problem = "its content is not base64"
-    elif not _is_base64(attachment.preview or ""):
-        problem = "its preview is not base64"
-    elif image and not attachment.content:
-        problem = "its content is empty"
-    elif image and attachment.mime_type not in IMAGES:
-        problem = f"its mimeType is not one of {', '.join(IMAGES)}"
-    else:
-        return
-    raise InvalidRpcRequest(f"The attachment '{one_line(attachment.file_name)}' cannot be used: {problem}.")
-
-
-def _is_base64(text: str) -> bool:
-    from binascii import a2b_base64
-
-    try:
-        a2b_base64(text, strict_mode=True)
-    except ValueError:
-        return False
-    return True
+    """Reject attachments that no server accepts."""
+    if problem := attachment_problem(attachment):
+        raise InvalidRpcRequest(problem)

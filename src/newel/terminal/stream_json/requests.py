@@ -9,7 +9,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import ImageContent, TextContent, UserMessage
-from newel.terminal.rpc.requests import IMAGES
+from newel.context.attachments import IMAGES
 from newel.text.json import decode_json
 
 
