@@ -1,14 +1,17 @@
-"""Task groups that raise errors instead of exception groups."""
+"""Task groups that raise errors instead of exception groups, and blocks that any task may leave."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
+
+if TYPE_CHECKING:
+    import asyncio
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -48,6 +51,77 @@ async def background_tasks(*tasks: Callable[[], Coroutine[Any, Any, object]]) ->
             group.start_soon(task)
         yield group
         group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def background_task(work: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
+    """Run ``work`` until the block ends, then cancel it and wait for its end. Raises its error, unless the block raises another.
+
+    Unlike that of a task group, the block may be left in another task than it was entered in: an asynchronous generator that is not read
+    to its end is closed in a task of its own.
+    """
+    import asyncio  # loaded by now
+
+    scope = anyio.CancelScope()
+
+    async def run() -> None:
+        with scope:
+            await work()
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        scope.cancel()
+        error = await _end_of(task, scope)
+    if error is not None:
+        raise error
+
+
+@asynccontextmanager
+async def hosted(opened: AbstractAsyncContextManager[Result]) -> AsyncGenerator[Result]:
+    """Enter and leave a context manager in one task of its own, whichever tasks enter and leave this one. It learns of no error of the
+    block.
+    """
+    import asyncio
+
+    scope, is_left = anyio.CancelScope(), anyio.Event()
+    value: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        with scope:
+            async with opened as entered:
+                value.set_result(entered)
+                await is_left.wait()
+
+    task = asyncio.create_task(run())
+    try:
+        await asyncio.wait([task, value], return_when=asyncio.FIRST_COMPLETED)
+        if value.done():
+            yield value.result()
+    except BaseException:
+        if not value.done():
+            scope.cancel()
+        raise
+    finally:
+        is_left.set()
+        error = await _end_of(task, scope)
+    if error is not None:
+        raise error
+
+
+async def _end_of(task: asyncio.Task[None], scope: anyio.CancelScope) -> BaseException | None:
+    """Wait for the end of a task, whose ``scope`` is cancelled with this one. Returns its error."""
+    import asyncio
+
+    try:
+        await asyncio.wait([task])
+    except BaseException:
+        scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+        raise
+    return None if task.cancelled() else task.exception()
 
 
 async def isolated(work: Callable[[], Awaitable[Result]]) -> Result:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from newel.agent.errors import BadResponse, ConnectionLost
-from newel.concurrency import background_tasks, first_error, task_group
+from newel.concurrency import background_tasks, first_error, hosted, task_group
 
 pytestmark = pytest.mark.anyio
 # ruff: noqa: PT012 — a task group is a block of several lines
@@ -121,3 +124,60 @@ async def test_an_error_keeps_its_cause_and_has_no_cycle_in_its_chain() -> None:
 def test_a_plain_error_is_its_own_first_error() -> None:
     error = BadResponse("")
     assert first_error(error) is error
+
+
+@asynccontextmanager
+async def in_a_scope(said: list[str]) -> AsyncGenerator[str]:
+    """What cannot be left in another task than it was entered in."""
+    with anyio.CancelScope():
+        try:
+            yield "open"
+        finally:
+            said.append("closed")
+
+
+async def test_a_hosted_block_may_be_left_in_another_task() -> None:
+    """A fixture of a test is, and so is a generator that nobody reads to its end."""
+    said: list[str] = []
+    block = hosted(in_a_scope(said))
+    assert await asyncio.create_task(block.__aenter__()) == "open"
+    await asyncio.create_task(block.__aexit__(None, None, None))
+    assert said == ["closed"]
+
+
+async def test_errors_of_a_hosted_block_are_raised() -> None:
+    @asynccontextmanager
+    async def failing(when: str) -> AsyncGenerator[None]:
+        if when == "opening":
+            raise BadResponse("not opened")
+        yield
+        raise BadResponse("not closed")
+
+    for when, words in (("opening", "not opened"), ("closing", "not closed")):
+        with pytest.raises(BadResponse, match=words):
+            async with hosted(failing(when)):
+                pass
+    with pytest.raises(ConnectionLost):
+        async with hosted(failing("closing")):
+            await fail()
+
+
+async def test_a_cancellation_while_a_hosted_block_opens_ends_it() -> None:
+    said: list[str] = []
+
+    @asynccontextmanager
+    async def slow() -> AsyncGenerator[None]:
+        try:
+            await anyio.sleep_forever()
+            yield
+        finally:
+            said.append("given up")
+
+    with anyio.move_on_after(0) as scope:
+        async with hosted(slow()):
+            pass
+    assert scope.cancelled_caught
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.001), hosted(slow()):
+            pass
+    assert said == ["given up", "given up"]

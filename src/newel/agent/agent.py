@@ -30,7 +30,7 @@ from newel.agent.events import (
 from newel.agent.loop import MessageAccumulator, run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Provider, RunConfig, ThinkingLevel, Tool
-from newel.concurrency import is_async, task_group
+from newel.concurrency import background_task, is_async
 
 Finish = Callable[[], Awaitable[None]]
 """Awaited whenever the model is done, and at any other end of a run, before its ``AgentEnd``. It may emit events, and must not
@@ -310,34 +310,26 @@ class Agent:
             async with agent.stream("Fix the bug in server.py") as events:
                 async for event in events: ...
 
-        Leaving the block before the end aborts the run and waits for it. The block raises the errors that ``prompt`` would, once
-        the events are read. Events wait in memory while the block is slow.
+        Leaving the block before the end, in any task, aborts the run and waits for it. The block raises the errors that ``prompt``
+        would, once the events are read. Events wait in memory while the block is slow.
         """
         self._require_idle()
         send, receive = anyio.create_memory_object_stream[AgentEvent](math.inf)
         unsubscribe = self.subscribe(send.send_nowait)
-        failure: Exception | None = None
 
         async def run() -> None:
-            nonlocal failure
             try:
                 await self.prompt(text, attachments)
-            except Exception as error:  # noqa: BLE001 — raised below, after the events that explain it
-                failure = error
             finally:
                 unsubscribe()
                 send.close()
 
         try:
             with send, receive:
-                async with task_group() as tasks:
-                    tasks.start_soon(run)
+                async with background_task(run):
                     yield receive
-                    tasks.cancel_scope.cancel()  # `abort` does nothing if the run has not begun yet
         finally:
             unsubscribe()
-        if failure is not None:
-            raise failure
 
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None

@@ -13,6 +13,7 @@ import msgspec
 from newel.agent.errors import ConfigError, UsageError, WorkspaceError
 from newel.agent.ports import ThinkingLevel, Tool, ToolCallMode
 from newel.app.agent_factory import AgentOptions, AgentParts, open_agent
+from newel.concurrency import hosted
 from newel.config.jexida import Through
 from newel.config.settings import Approve, Flags, RendererName, load_settings
 from newel.providers.families import Api, speaks_chat
@@ -171,7 +172,7 @@ def open_coding_agent(
         system_prompt=system_prompt,
     )
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    return open_agent(settings, options, ask and _checked_ask(ask), parts=AgentParts(tools=tools))
+    return hosted(open_agent(settings, options, ask and _checked_ask(ask), parts=AgentParts(tools=tools)))
 
 
 def _check_tool(tool: object) -> None:

@@ -31,7 +31,7 @@ from newel.client.streams import (
     RpcEventStream,
     RunResult,
 )
-from newel.concurrency import background_tasks, is_async, task_group
+from newel.concurrency import background_tasks, hosted, is_async, task_group
 from newel.terminal.rpc import data as d
 from newel.terminal.rpc import protocol as p
 from newel.text.json import to_json
@@ -136,7 +136,7 @@ class RpcClient:
             )
         except OSError as error:
             raise RpcClientError(f"Newel cannot be started: {describe_error(error)}") from error
-        await self._stack.enter_async_context(background_tasks(self._read))
+        await self._stack.enter_async_context(hosted(background_tasks(self._read)))
         return self
 
     async def __aexit__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from newel.agent.ports import OnOutput
 from newel.review.model.history import NothingToUndo
 from newel.tools.todo import TodoTool
 from newel.workspace.sandbox.policy import SandboxMode
+from tests.requirements import require_program
 from tests.served import wait_until
 from tests.support import Newel, bash, scenario
 
@@ -223,6 +225,17 @@ def test_a_wrong_option_is_refused_before_anything_runs(with_model: Make, option
     with pytest.raises(UsageError, match="prompt is empty"):
         newel.ask(" \n")
     assert rig.requests == []
+
+
+@pytest.mark.anyio
+async def test_an_agent_may_be_closed_in_another_task(with_model: Make) -> None:
+    """As the fixtures of a test are, and a generator that nobody reads to its end."""
+    require_program("bwrap", "bubblewrap")
+    with_model(scenario("hi", {"content": "Hello."}))
+    opened = newel.open_coding_agent(ephemeral=True, sandbox="workspace")
+    agent = await asyncio.create_task(opened.__aenter__())
+    assert (await agent.prompt("hi")).reason == "done"
+    await asyncio.create_task(opened.__aexit__(None, None, None))
 
 
 @pytest.mark.anyio

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+from collections.abc import AsyncGenerator
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from newel.agent.agent import Agent, ProviderTransport
 from newel.agent.errors import ConfigError, UsageError
-from newel.agent.events import AgentEnd, AgentEvent, MessageUpdate, StateUpdate
+from newel.agent.events import AgentEnd, AgentEvent, MessageUpdate, StateUpdate, TextDelta
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -250,6 +253,37 @@ async def test_leaving_a_stream_early_aborts_the_run(read: int) -> None:
     assert not agent.state.is_streaming
     agent.transport = ProviderTransport(ScriptedProvider([says("Yes.")]))
     assert (await agent.prompt("Hi")).reason == "done"
+
+
+@pytest.mark.anyio
+async def test_a_generator_around_a_stream_that_is_not_read_to_its_end_aborts_the_run() -> None:
+    """As a server answers. Python closes the generator in another task; that must not cancel the one that has read it."""
+    ended = anyio.Event()
+
+    class Slow:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            try:
+                await on_delta(TextDelta("Well"))
+                await anyio.sleep_forever()
+            finally:
+                ended.set()
+            raise AssertionError
+
+    agent = Agent(ProviderTransport(Slow()), RunConfig(model=Model("m"), transform=Transformer()))
+
+    async def answer() -> AsyncGenerator[AgentEvent]:
+        async with agent.stream("Hi") as stream:
+            async for event in stream:
+                yield event
+
+    with anyio.fail_after(5):
+        async for event in answer():
+            if isinstance(event, MessageUpdate):
+                break
+        gc.collect()
+        await ended.wait()
+        while agent.state.is_streaming:
+            await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.anyio
