@@ -11,7 +11,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import ToolError, UsageError, WorkspaceError
-from newel.agent.messages import Attachment
+from newel.agent.messages import AppMessage, Attachment
 from newel.context.file_reader import Head, read_head
 from newel.text.format import one_line
 from newel.workspace.port import Workspace
@@ -56,6 +56,12 @@ def check_prompt(text: object, attachments: Sequence[object]) -> None:
             )
         if problem := attachment_problem(attachment):
             raise UsageError(problem)
+
+
+def check_message(message: object) -> None:
+    """Reject what is no message, as ``check_prompt`` does."""
+    if not isinstance(message, AppMessage):
+        raise UsageError(f"{message!r} is no message. Give a `UserMessage`.")
 
 
 def attachment_problem(attachment: Attachment) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import anyio
 import msgspec
@@ -13,7 +13,7 @@ from newel.agent.errors import NewelError, SessionError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
-from newel.context.attachments import AttachableFiles, check_prompt
+from newel.context.attachments import AttachableFiles, check_message, check_prompt
 from newel.session.file_format import QueuedLine
 from newel.session.history import History
 from newel.session.manager import SessionManager
@@ -198,6 +198,11 @@ class CodingAgent(Agent):
         """``Agent.prompt``. Raises ``UsageError`` for a prompt that would spoil the session."""
         check_prompt(text, attachments)
         return await super().prompt(text, attachments)
+
+    async def queue_message(self, message: AppMessage, mode: Literal["steer", "follow_up"] = "steer") -> None:
+        """``Agent.queue_message``. Raises ``UsageError`` for a text: the run that takes it would fail."""
+        check_message(message)
+        await super().queue_message(message, mode)
 
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None

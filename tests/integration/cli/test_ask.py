@@ -252,7 +252,9 @@ async def test_a_prompt_that_would_spoil_the_session_is_refused(with_model: Make
         ):
             with pytest.raises(UsageError, match=words):
                 await agent.prompt(*cast("tuple[Any]", prompt))
-        assert agent.get_messages() == []
+        with pytest.raises(UsageError, match=r"'hi' is no message\. Give a `UserMessage`"):
+            await agent.queue_message(cast("UserMessage", "hi"))
+        assert (agent.get_messages(), agent.queue.steer) == ([], [])
     with pytest.raises(UsageError, match="The prompt is of the type int"):
         newel.ask(cast("str", 5))
 
