@@ -47,11 +47,10 @@ ALWAYS: Final = (
     "RequestTTY=no",  # a terminal would alter input and output
     "ControlPersist=no",  # the master would outlive Newel
     "RemoteCommand=none",
-    "IgnoreUnknown=SessionType,StdinNull,ForkAfterAuthentication",  # unknown to older versions of ssh
-    "SessionType=default",
-    "StdinNull=no",
-    "ForkAfterAuthentication=no",
 )
+
+_SINCE_8_7: Final = ("SessionType=default", "StdinNull=no", "ForkAfterAuthentication=no")
+"""An older ssh rejects these. ``IgnoreUnknown`` for them would replace the user's own, which their configuration may need."""
 
 _NO_FALLBACK: Final = ("ProxyJump=none", "ProxyCommand=false")
 """A session whose connection is gone fails, rather than open a connection of its own."""
@@ -73,13 +72,15 @@ class SshCommand:
             "SSH_ASKPASS_REQUIRE": "never",
             "PATH": own_path(environ=environ),
         }
+        if config and config != "none":
+            config = str(Path(config).absolute())  # ssh runs in another folder
         self._program = ["ssh", *(["-F", config] if config else [])]
         self._folder = _make_folder(environ)
         alive = (
             f"ServerAliveInterval={max(1, lost_after // KEEPALIVES)}",
             f"ServerAliveCountMax={KEEPALIVES}",
         )
-        self._always = (*alive, *ALWAYS)
+        self._always = [*alive, *ALWAYS]
         self._number = 0
         self._socket = ""
 
@@ -126,6 +127,7 @@ class SshCommand:
         # Of several values of an option ssh uses the first.
         first = {key: value for key, _, value in reversed(pairs)}
         self.keys = tuple(value for key, _, value in pairs if key == "identityfile")
+        self._always += (option for option in _SINCE_8_7 if option.partition("=")[0].lower() in first)
         return msgspec.structs.replace(
             self.asked, host=first["hostname"], user=first["user"], port=int(first["port"])
         )

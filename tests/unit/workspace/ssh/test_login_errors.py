@@ -219,8 +219,12 @@ def agent() -> Generator[Path]:
 async def test_a_configuration_for_other_sessions_does_no_harm(
     configured: Callable[..., Path], tmp_path: Path, agent: Path
 ) -> None:
-    """Terminals, commands, ports and agents of the user's own sessions."""
+    """Terminals, commands, ports and agents of the user's own sessions, and options of another system's ssh; in a file that is named
+    from the current folder.
+    """
     hostile = (
+        "IgnoreUnknown UseKeychain",
+        "UseKeychain yes",
         "RequestTTY force",
         "RemoteCommand echo mine",
         "SessionType none",
@@ -240,8 +244,8 @@ async def test_a_configuration_for_other_sessions_does_no_harm(
         "BatchMode no",
         "EscapeChar a",
     )
-    config = configured("\n".join([*hostile, ""]))
-    async with open_host(Target("own", path=str(tmp_path)), config=str(config)) as workspace:
+    config = os.path.relpath(configured("\n".join([*hostile, ""])))  # noqa: ASYNC240 — no file is touched
+    async with open_host(Target("own", path=str(tmp_path)), config=config) as workspace:
         await workspace.write_bytes(f"{tmp_path}/f", b"a.\na.\r\n~.\n")
         assert await workspace.read_bytes(f"{tmp_path}/f") == b"a.\na.\r\n~.\n"
         assert (await workspace.run("echo $SSH_AUTH_SOCK$DISPLAY; tty")).stdout == "\nnot a tty\n"
