@@ -375,15 +375,23 @@ newel_identities() { # paths: prints device and inode of those that exist
   return 0
 }
 
-newel_serve() { # Request: a line with a key, with a + if input follows; a line of sh text; the input. The answer ends with the key and status
-  while IFS= read -r newel_key && IFS= read -r newel_line; do
+newel_serve() { # secret. Request: a line with the secret and a key, and + if input follows; a line of sh text; the input. The answer ends with the key and status
+  newel_secret=$1
+  while IFS= read -r newel_key; do
+    case $newel_key in "$newel_secret"*) ;; *) return ;; esac # what a request has left of its input is not evaluated
+    IFS= read -r newel_line || return
+    newel_key=${newel_key#"$newel_secret"}
     case $newel_key in
       *+)
-        newel_key=${newel_key%+}
         eval "$newel_line"
+        newel_s=$?
+        printf '\n%s %d\n' "${newel_key%+}" $newel_s
+        [ $newel_s -ne 15 ] || exec cat >/dev/null # it is not used again, but may carry the connection
         ;;
-      *) eval "$newel_line" </dev/null ;;
+      *)
+        eval "$newel_line" </dev/null
+        printf '\n%s %d\n' "$newel_key" "$?"
+        ;;
     esac
-    printf '\n%s %d\n' "$newel_key" "$?"
   done
 }

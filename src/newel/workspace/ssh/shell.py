@@ -4,6 +4,9 @@ A request is a line with an unguessable key and a line of sh text. The text's ou
 key and the exit status. So the length of an answer need not be known in advance, no file can contain the end marker, and
 a file that shrinks while it is read does no harm. Several requests may be sent at once, for the time of one round trip:
 the shell reads a line when it has answered the one before.
+
+The key follows a secret of the shell. A line without it is input that an earlier request has left, as a write does on a full
+disk, and no text: the shell ends without evaluating it.
 """
 
 from __future__ import annotations
@@ -81,6 +84,7 @@ class HostShell:
         self._watched: anyio.Event | None = None
         self._has_hung_up = False
         self._in_step = True
+        self._secret = secrets.token_hex(16)
         self._active_at: float | None = None
         self.info = b""
 
@@ -115,7 +119,8 @@ class HostShell:
         """Define the functions of ``host.sh`` in the shell and read ``info`` about the path ``root``. Raises ``ShellEnded``."""
         key = secrets.token_hex(16)
         text = os.fsencode(
-            f"{_script()}\nprintf '\\n%s\\n' {key}\nnewel_facts {quote(root)}\nprintf '\\n%s 0\\n' {key}\nnewel_serve"
+            f"{_script()}\nprintf '\\n%s\\n' {key}\nnewel_facts {quote(root)}\nprintf '\\n%s 0\\n' {key}\n"
+            f"newel_serve {self._secret}"
         )
         answers: list[HostAnswer] = []
         try:
@@ -134,7 +139,7 @@ class HostShell:
         ``settle``: a cancelled request that is sent whole is waited for, so that it is over when this returns.
         """
         answers: list[HostAnswer] = []
-        key, head = _request(script, has_input=bool(stdin))
+        key, head = self._request(script, has_input=bool(stdin))
         await self._exchange(head + stdin, [key], answers, limit, settle=settle)
         if answers[0].status == UNREAD and stdin:
             self._in_step = False
@@ -146,9 +151,16 @@ class HostShell:
         """Send several requests at once, and append each of the ``answers`` as it arrives. Otherwise as ``ask``; ``limit`` is for one
         answer.
         """
-        requests = [_request(script) for script in scripts]
+        requests = [self._request(script) for script in scripts]
         sent = b"".join(head for _, head in requests)
         await self._exchange(sent, [key for key, _ in requests], answers, limit)
+
+    def _request(self, script: str, *, has_input: bool = False) -> tuple[str, bytes]:
+        """A new key, and what is sent of a request before its input."""
+        if "\n" in script:
+            raise ValueError("a request is one line: quote its arguments")
+        key = secrets.token_hex(16)
+        return key, os.fsencode(f"{self._secret}{key}{'+' if has_input else ''}\n{script}\n")
 
     async def watch(self) -> None:
         """Read ssh's standard error until it ends or ``close`` is called."""
@@ -292,14 +304,6 @@ async def _limit_settling(settling: anyio.CancelScope) -> None:
         await anyio.sleep_forever()
     finally:
         settling.deadline = anyio.current_time() + SETTLE_GRACE
-
-
-def _request(script: str, *, has_input: bool = False) -> tuple[str, bytes]:
-    """A new key, and what is sent of a request before its input."""
-    if "\n" in script:
-        raise ValueError("a request is one line: quote its arguments")
-    key = secrets.token_hex(16)
-    return key, os.fsencode(f"{key}{'+' if has_input else ''}\n{script}\n")
 
 
 def _unblock(pipe: IO[bytes] | None) -> IO[bytes]:

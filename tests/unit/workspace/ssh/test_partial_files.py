@@ -1,4 +1,4 @@
-"""If these fail, half-written files pile up, or a cleanup deletes one that is still being written."""
+"""If these fail, half-written files pile up, a cleanup deletes one that is still being written, or the host runs one as commands."""
 
 from __future__ import annotations
 
@@ -76,3 +76,17 @@ def test_partial_files_of_another_user_stay(tmp_path: Path) -> None:
         os.utime(path, (then, then))
     write(tmp_path / "f", b"x")
     assert sorted(path.name for path in tmp_path.iterdir()) == [LEFT.replace("0", "1"), "f"]
+
+
+def test_what_a_full_disk_leaves_of_a_file_is_not_run(tmp_path: Path) -> None:
+    """It is in the shell's input, where the next request would be. A user who has a script written does not want it run."""
+    content = f"touch {tmp_path}/ran\n".encode() * 10_000
+    words = ("newel_write", "f", OTHER, str(len(content)), "0" * 64, "any", "-", str(tmp_path))
+    requests = b"secret-1+\n%b\n%bsecret-2\necho out of step\n" % (
+        " ".join(map(quote, words)).encode(),
+        content,
+    )
+    command = ["env", "LC_ALL=C", "sh", "-c", f"{HOST}\nulimit -f 64\nnewel_serve secret-"]
+    said = subprocess.run(command, input=requests, capture_output=True, check=False).stdout
+    assert said.endswith(b"\n1 15\n")
+    assert list(tmp_path.iterdir()) == []
