@@ -211,7 +211,11 @@ async def remove_empty(
         for before in checkpoint.files if checkpoint.folders else ():
             if before.path in emptied and not before.blob:
                 emptied[before.path].update(checkpoint.folders)
+    candidates: set[str] = set()
     for path, folders in emptied.items():
         folders |= {folder for folder in parents(path) if not opened.isdisjoint(parents(folder))}
-        for folder in takewhile(folders.difference(excluded).__contains__, parents(path)):
-            await workspace.remove_folder(below(workspace, folder))
+        candidates.update(takewhile(folders.difference(excluded).__contains__, parents(path)))
+    for folder in sorted(
+        candidates, key=lambda folder: -folder.count("/")
+    ):  # once each: a host may be far away
+        await workspace.remove_folder(below(workspace, folder))
