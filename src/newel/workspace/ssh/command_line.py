@@ -49,7 +49,12 @@ ALWAYS: Final = (
     "RemoteCommand=none",
 )
 
-_SINCE_8_7: Final = ("SessionType=default", "StdinNull=no", "ForkAfterAuthentication=no")
+_IF_KNOWN: Final = (
+    "SessionType=default",
+    "StdinNull=no",
+    "ForkAfterAuthentication=no",
+    "LogVerbose=packet.c:sshpkt_vfatal():*",  # why a connection ended, which the log level hides
+)
 """An older ssh rejects these. ``IgnoreUnknown`` for them would replace the user's own, which their configuration may need."""
 
 _NO_FALLBACK: Final = ("ProxyJump=none", "ProxyCommand=false")
@@ -127,7 +132,7 @@ class SshCommand:
         # Of several values of an option ssh uses the first.
         first = {key: value for key, _, value in reversed(pairs)}
         self.keys = tuple(value for key, _, value in pairs if key == "identityfile")
-        self._always += (option for option in _SINCE_8_7 if option.partition("=")[0].lower() in first)
+        self._always += (option for option in _IF_KNOWN if option.partition("=")[0].lower() in first)
         return msgspec.structs.replace(
             self.asked, host=first["hostname"], user=first["user"], port=int(first["port"])
         )

@@ -85,6 +85,12 @@ _PROBLEMS: Final = {
         "{host} does not allow more sessions on one connection.",
         "Raise MaxSessions in its sshd_config; Newel needs one session, and one for each running command.",
     ),
+    r"UNKNOWN port": SshProblem(
+        "network",
+        "{host} closed the connection, or the ProxyJump or ProxyCommand on the way to it did.",
+        "ssh printed: {output}",
+        is_transient=True,
+    ),
     r"Connection (closed|reset)|Broken pipe|closed by remote host|kex_exchange_identification": SshProblem(
         "network",
         "{host} closed the connection.",
@@ -140,6 +146,6 @@ def _fingerprint(stderr: str) -> str:
 
 
 def _last_line(stderr: str) -> str:
-    """The end of the output, on one line, without control characters."""
-    line = " ".join(stderr.split())
+    """The end of the output, on one line, without control characters and the places of messages in ssh's source."""
+    line = " ".join(re.sub(r"^\S+\.c:\S+ \(pid=\d+\): ", "", stderr, flags=re.MULTILINE).split())
     return "".join(sign for sign in line if sign.isprintable())[-400:]

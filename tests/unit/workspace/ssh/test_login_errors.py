@@ -89,6 +89,19 @@ class TestReasons:
         error = await refused(configured("ProxyCommand sh -c 'echo HTTP/1.1 400 Bad Request'\n"))
         assert error.kind == "network"
 
+    async def test_a_failed_program_on_the_way_is_reported_with_its_error(
+        self, configured: Callable[..., Path]
+    ) -> None:
+        error = await refused(configured("ProxyCommand no-such-program %h\n"))
+        assert "no-such-program" in str(error)
+
+    async def test_a_host_with_other_algorithms_is_reported(self, configured: Callable[..., Path]) -> None:
+        """As old appliances have."""
+        error = await refused(configured("HostKeyAlgorithms ssh-rsa\n"))
+        assert error.kind == "config"
+        assert "no matching host key type found. Their offer: ssh-ed25519" in str(error)
+        assert "pid=" not in str(error)
+
     async def test_a_missing_remote_path_is_reported(self, sshd: Sshd) -> None:
         error = await refused(sshd.config, "host:/no/such/path")
         assert error.kind == "path"
