@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk
@@ -98,15 +99,24 @@ def _around(paths: Sequence[str], policy: SandboxPolicy) -> list[str]:
 
 # -- what is mounted on itself ---------------------------------------------------------------------------
 
+REPLACED: Final = "The sandbox was not used, because a folder of the project was replaced while it started. Run the command again."
+
+Identity = TypeVar("Identity")
+
 Identities = dict[str, tuple[int, int]]
 """Device and inode by path."""
 
 
+def mountable(policy: SandboxPolicy) -> list[str]:
+    """What may be mounted on itself, if it exists and is no link."""
+    closed = [*policy.protected, *policy.hidden]
+    return [*policy.writable, *policy.readable, *closed, *_around(closed, policy)]
+
+
 def mount_sources(policy: SandboxPolicy) -> Identities:
     """What may be mounted on itself, as it is now; without links, which never are."""
-    closed = [*policy.protected, *policy.hidden]
     found: Identities = {}
-    for path in [*policy.writable, *policy.readable, *closed, *_around(closed, policy)]:
+    for path in mountable(policy):
         try:
             state = os.lstat(path)
         except OSError:
@@ -116,7 +126,9 @@ def mount_sources(policy: SandboxPolicy) -> Identities:
     return found
 
 
-def find_mounted(arguments: Sequence[str], policy: SandboxPolicy, sources: Identities) -> Identities | None:
+def find_mounted(
+    arguments: Sequence[str], policy: SandboxPolicy, sources: Mapping[str, Identity]
+) -> dict[str, Identity] | None:
     """What these arguments mount on itself where commands can change something, as it was when ``sources`` were found: bubblewrap follows
     a link that has come since, so it has to be compared inside. None if something else was there then.
     """

@@ -25,7 +25,7 @@ from newel.workspace.process.launcher import DirectLauncher, ProcessLauncher, St
 from newel.workspace.process.process_mark import number_of_mark
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.process.python_program import in_memory
-from newel.workspace.sandbox.bubblewrap import Identities, find_mounted, mount_sources
+from newel.workspace.sandbox.bubblewrap import REPLACED, Identities, find_mounted, mount_sources
 from newel.workspace.sandbox.confinement import (
     BubblewrapConfinement,
     CannotStart,
@@ -59,9 +59,6 @@ STARTED_UNSEEN: Final = (
     "The command was started, but could not be followed (too many open files), so the sandbox was ended with it. Look at what it has done, and "
     "run it again."
 )
-
-
-REPLACED: Final = "The sandbox was not used, because a folder of the project was replaced while it started. Run the command again."
 
 
 class CommandSandbox(ProcessLauncher[StartedProcess], Protocol):

@@ -368,9 +368,10 @@ newel_places() { # paths: prints the kind (as newel_list, for a link its target'
   return 0
 }
 
-newel_identities() { # paths: prints device and inode of those that exist
+newel_identities() { # paths: prints device and inode of each, with an l before those of a link, or none
   for newel_f; do
-    if [ -e "$newel_f" ] || [ -L "$newel_f" ]; then stat -c '%d:%i' -- "$newel_f"; else echo -; fi
+    if [ -L "$newel_f" ]; then printf l; fi
+    if [ -e "$newel_f" ] || [ -L "$newel_f" ]; then stat -c '%d:%i' -- "$newel_f"; else echo none; fi
   done
   return 0
 }

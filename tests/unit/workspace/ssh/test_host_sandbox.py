@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
@@ -23,9 +24,9 @@ from newel.app.sandbox_choice import why_not_on
 from newel.config.settings import Flags, Settings, load_settings
 from newel.workspace.port import CommandResult
 from newel.workspace.sandbox.policy import SandboxMode
-from newel.workspace.ssh.connection import connected
-from newel.workspace.ssh.process import HostSandboxEnded
-from newel.workspace.ssh.sandbox.host_sandbox import START_S, HostSandboxes
+from newel.workspace.ssh.connection import SshConnection, connected
+from newel.workspace.ssh.process import Client, HostSandboxEnded
+from newel.workspace.ssh.sandbox.host_sandbox import START_S, HostSandbox, HostSandboxes, SandboxPlan
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.processes import ends, is_alive, until_listening
@@ -326,6 +327,51 @@ async def test_a_protected_file_that_the_user_saves_stays_protected(place: Place
         place.server.give(settings)
         assert (await host.run("echo evil >> .envrc")).exit_code != 0
     assert settings.read_text() == "two\n"
+
+
+async def test_a_folder_that_the_user_replaces_is_worked_in(place: Place) -> None:
+    """Otherwise commands go on in the old one, which nobody sees any more."""
+    shutil.rmtree(place.project)
+    place.project.mkdir()
+    place.server.give(place.project)
+    async with opened(place) as host:
+        await host.run("true")
+        place.project.rename(place.home / "old")
+        place.project.mkdir()
+        place.server.give(place.project)
+        assert (await host.run("echo x > made")).exit_code == 0
+    assert [path.name for path in place.project.iterdir()] == ["made"]
+
+
+async def test_a_sandbox_with_another_folder_than_was_judged_is_not_used(place: Place) -> None:
+    """A process in the sandbox of another conversation can swap a folder for a link into the home folder, which bubblewrap follows."""
+    judged, other = place.project / ".github", place.project / "other"
+    for folder in (judged / "workflows", other / "workflows"):
+        folder.mkdir(parents=True)
+
+    class SwappedMeanwhile:
+        """The connection; when the files have been looked at, another process swaps the folder."""
+
+        def __init__(self, connection: SshConnection) -> None:
+            self._connection = connection
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._connection, name)
+
+        async def client(self) -> Client:
+            judged.rename(place.project / "away")
+            other.rename(judged)
+            return await self._connection.client()
+
+    async with opened(place) as host:
+        plan = await host.sandboxes.of(str(place.project)).plan()
+
+        async def find_plan() -> SandboxPlan:
+            return plan
+
+        sandbox = HostSandbox(cast("SshConnection", SwappedMeanwhile(host.workspace.connection)), find_plan)
+        with pytest.raises(WorkspaceError, match="was replaced while it started"):
+            await sandbox.ready()
 
 
 def make_linked_tree(place: Place) -> tuple[Path, Path]:

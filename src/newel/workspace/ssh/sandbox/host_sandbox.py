@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ import msgspec
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
 from newel.workspace.process.output import OutputLimits
-from newel.workspace.sandbox.bubblewrap import options
+from newel.workspace.sandbox.bubblewrap import REPLACED, find_mounted, mountable, options
 from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolicy
 from newel.workspace.sandbox.sandbox_disk import literal
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
@@ -234,8 +234,8 @@ class HostSandbox:
             return running
 
     async def _has_changed(self, running: _RunningSandbox) -> bool:
-        """Whether a protected file was replaced outside, and with it what was mounted on it."""
-        return running.protected != await self._identities(running.plan)
+        """Whether a folder or a protected file was replaced outside, and with it what was mounted on it."""
+        return running.mounted != await self._identities(_mounted(running.plan.policy))
 
     async def _end(self) -> None:
         running, self._running = self._running, None
@@ -244,8 +244,13 @@ class HostSandbox:
 
     async def _start(self) -> _RunningSandbox:
         plan = await self._find_plan()
-        protected = await self._identities(plan)
-        running = _RunningSandbox(plan, protected, await self._connection.client())
+        found = await self._identities(mountable(plan.policy))
+        sources = {path: text for path, text in found.items() if text[:1].isdigit()}
+        compared = find_mounted(plan.options, plan.policy, sources)
+        if compared is None:
+            raise HostSandboxError(REPLACED)
+        mounted = {path: found.get(path, "") for path in _mounted(plan.policy)}
+        running = _RunningSandbox(plan, mounted, compared, await self._connection.client())
         self._connection.attach(running.keep)
         with anyio.move_on_after(START_S):
             await running.began.wait()
@@ -255,22 +260,36 @@ class HostSandbox:
             raise running.error  # it says nothing about the sandbox
         with anyio.CancelScope(shield=True):
             await running.end()
+        if running.is_other:
+            raise HostSandboxError(REPLACED)
         raise CannotStartOnHost(
             f"The sandbox on {self._connection.host} could not be started: {running.reason or 'it does not answer'}."
         )
 
-    async def _identities(self, plan: SandboxPlan) -> bytes:
-        """Device and inode of the protected paths that exist."""
-        words = " ".join(map(quote, plan.policy.protected))
-        return (await self._connection.ask(f"newel_identities {words}")).data
+    async def _identities(self, paths: Iterable[str]) -> dict[str, str]:
+        """Device and inode of each path, with an l before those of a link, or none."""
+        paths = list(dict.fromkeys(paths))
+        answer = await self._connection.ask(f"newel_identities {' '.join(map(quote, paths))}")
+        return dict(zip(paths, answer.data.decode(errors="replace").split(), strict=False))
+
+
+def _mounted(policy: SandboxPolicy) -> list[str]:
+    """The paths at which commands see what was there at the start."""
+    return [*policy.writable, *policy.protected]
 
 
 class _RunningSandbox:
-    """A sandbox on its host, from its start to its end. ``began`` is set once it is ready, or has ended."""
+    """A sandbox on its host, from its start to its end. ``began`` is set once it is ready, or has ended. ``mounted`` and ``compared``
+    are identities: of what commands see, and of what is compared inside before any command runs. ``is_other``: they differed.
+    """
 
-    def __init__(self, plan: SandboxPlan, protected: bytes, client: Client) -> None:
+    def __init__(
+        self, plan: SandboxPlan, mounted: Mapping[str, str], compared: Mapping[str, str], client: Client
+    ) -> None:
         self.plan = plan
-        self.protected = protected
+        self.mounted = mounted
+        self._compared = compared
+        self.is_other = False
         exchange = f"/tmp/.newel-sandbox-{secrets.token_hex(16)}"  # noqa: S108 — made there, for its user only
         limits = [f"--{OPTIONS[name]}={most}" for name, most in plan.policy.limits.items() if name in OPTIONS]
         self.inside = SandboxRef(exchange=exchange, limits=limits)
@@ -311,6 +330,7 @@ class _RunningSandbox:
             await self._ended.wait()
 
     async def _hear(self, data: bytes) -> None:
+        self.is_other = data.startswith(b"other")
         if data.startswith(b"ready"):
             self.is_ready = True
             self.began.set()
@@ -318,7 +338,8 @@ class _RunningSandbox:
     def _parameters(self) -> list[str]:
         facts = self.plan.facts
         octal = "".join(f"\\0{byte:03o}" for byte in seccomp_filter(facts.machine))
-        return [self.inside.exchange, facts.bubblewrap, octal, text_of("sandbox/launcher.sh")]
+        compared = ["\n".join(self._compared.values()), *self._compared]
+        return [self.inside.exchange, facts.bubblewrap, octal, text_of("sandbox/launcher.sh"), *compared]
 
     def _options(self) -> list[str]:
         policy = self.plan.policy

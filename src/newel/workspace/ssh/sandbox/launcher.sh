@@ -1,11 +1,17 @@
 # The first program in a sandbox on a host: starts commands by their names. POSIX sh; sent as an argument of `sh -c`.
-# Parameter: the folder, read-only here, in which run.sh puts for each command NAME:
+# Parameters: the folder, read-only here, in which run.sh puts for each command NAME:
 #   NAME.order   sh text that becomes the command
 #   NAME.out     a FIFO for its standard output; NAME.err for its standard error
 #   NAME.status  a FIFO for "begun", and for the exit code
-# A line in the FIFO `orders` is a name.
+# A line in the FIFO `orders` is a name. The second parameter is what `stat` must print for the others, which are mounted here.
 exec 2>/dev/null 3<>"$1/orders"
 trap : HUP INT QUIT TERM # handled here, and so not ignored by what is started
+at=$1 judged=$2
+shift 2
+if [ $# -gt 0 ] && [ "$(PATH=/usr/bin:/bin:/run/current-system/sw/bin stat -c %d:%i -- "$@")" != "$judged" ]; then
+    echo other
+    exit
+fi
 echo ready
 exec >/dev/null
 while :; do
@@ -25,5 +31,5 @@ while :; do
             )
             echo $? >&4
         } | kill -s KILL $$
-    ' sh "$1" "$name" 3<&-
+    ' sh "$at" "$name" 3<&-
 done
