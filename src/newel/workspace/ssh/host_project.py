@@ -88,7 +88,7 @@ class HostViewedFiles:
 
     def stamps(self, paths: Sequence[str], /) -> list[tuple[int, ...] | None]:
         answer = self._shell.ask(f"newel_stats {' '.join(map(quote, paths))}")
-        infos = port.infos(answer.data)
+        infos = port.infos(answer.data, len(paths))
         if infos is None:
             raise WorkspaceError("A file was deleted on the host while it was looked at.")
         return [None if info is None else (info.size, info.mode, info.modified_ns) for info in infos]

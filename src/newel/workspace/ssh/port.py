@@ -169,9 +169,12 @@ def info(data: bytes) -> FileInfo:
         )
 
 
-def infos(data: bytes) -> list[FileInfo | None] | None:
-    """Parse ``newel_stats``; None if a file was deleted between its two steps."""
+def infos(data: bytes, count: int) -> list[FileInfo | None] | None:
+    """Parse ``newel_stats`` of that many files; None if one was deleted between its two steps."""
     flags, *lines = data.splitlines() or [b""]
+    with _map_errors(data):
+        if len(flags) != count or flags.strip(b"01"):
+            raise ValueError("it is not about the files that were asked for")
     if len(lines) != flags.count(b"1"):
         return None
     rest = iter(lines)

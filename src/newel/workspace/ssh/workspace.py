@@ -127,7 +127,7 @@ class SshWorkspace:
         results: list[FileInfo | None] = []
         for start in range(0, len(sought), PATHS_PER_REQUEST):
             some = sought[start : start + PATHS_PER_REQUEST]
-            together = port.infos((await self._ask("newel_stats", *some)).data)
+            together = port.infos((await self._ask("newel_stats", *some)).data, len(some))
             results += together or [await self._stat_or_none(path) for path in some]
         return results
 
@@ -316,7 +316,7 @@ class SshWorkspace:
             case RefusalStatus.LEADS_ELSEWHERE:
                 raise leads_elsewhere(path)
             case RefusalStatus.NOT_EXPECTED:
-                raise stale(path, answer.data.decode(), expect or ANY)
+                raise stale(path, answer.data.decode(errors="replace"), expect or ANY)
             case RefusalStatus.NOT_PERMITTED:
                 raise cannot(doing, path, "Permission denied")
             case _:

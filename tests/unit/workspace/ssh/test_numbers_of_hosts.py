@@ -1,4 +1,4 @@
-"""If these fail, a host ends Newel, and with it every tab of a workbench, by a number that no host has."""
+"""If these fail, a host ends Newel, and with it every tab of a workbench, by a number that no host has, or an answer of another length."""
 
 from __future__ import annotations
 
@@ -53,6 +53,12 @@ def test_a_number_that_no_file_has_is_a_malformed_answer(
 ) -> None:
     with pytest.raises(WorkspaceError, match="malformed"):
         parse(answer.encode())
+
+
+@pytest.mark.parametrize("answer", ["", "1", "101\n{0}\n{0}", "1\n{0}", "12\n{0}"])
+def test_an_answer_about_another_number_of_files_is_malformed(answer: str) -> None:
+    with pytest.raises(WorkspaceError, match="malformed"):
+        port.infos(answer.format("81a4 1 1").encode(), 2)
 
 
 @pytest.mark.parametrize("variant", STAT_VARIANTS)

@@ -337,7 +337,7 @@ class RootedShell:
 
     def clock_offset_ns(self) -> int:
         """A lower bound for the host's clock minus ours, in nanoseconds."""
-        [host_time] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
+        host_time = next((time_of(facts) for facts, _ in records(self.ask(CLOCK).data)), None)
         if host_time is None:
             raise WorkspaceError("The host did not report its time.")
         return host_time - time.time_ns()
