@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from newel.app.notices import AgentNotices
     from newel.permissions.approval import AskApproval
     from newel.workspace.execution_host import ExecutionHost
-    from newel.workspace.sandbox.policy import SandboxPolicy
+    from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
     from newel.workspace.ssh.connection import SshConnection
     from newel.workspace.ssh.sandbox.host_disk import HostDisk
     from newel.workspace.ssh.sandbox.host_sandbox import FindHostPolicy, HostFacts, HostSandboxes
@@ -96,7 +96,6 @@ async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, att
 
 async def place_on(connection: SshConnection, settings: Settings, *, attended: bool) -> AgentPlace:
     """The folder of a connection; see ``open_agent_place``. Raises ``ConfigError`` and ``WorkspaceError``."""
-    from newel.app.sandbox import describe_on_host
     from newel.workspace.ssh.workspace import SshHost
 
     sandboxes = sandboxes_on(connection, wanted(settings))
@@ -107,11 +106,22 @@ async def place_on(connection: SshConnection, settings: Settings, *, attended: b
         await sandboxes.close()
         place = SshHost(connection)
     else:
-        place = SshHost(connection, sandboxes=sandboxes, sandbox=describe_on_host(mode, asks=attended))
+        place = SshHost(connection, sandboxes=sandboxes, sandbox=_describe(mode, asks=attended))
     return AgentPlace(
         host=place,
         settings=chosen,
         decide=lambda other: decide(other, why, NO_PARTIAL_THERE, attended=attended),
+    )
+
+
+def _describe(mode: SandboxMode | None, *, asks: bool) -> str:
+    """For the model, about the commands on a host."""
+    from newel.app.sandbox import ABOUT_HOST, ASKS_TO_LEAVE, LEFT_TO_USER
+
+    is_read_only = mode != "workspace"
+    return ABOUT_HOST.format(
+        writable="nothing" if is_read_only else "only the project",
+        outside=ASKS_TO_LEAVE if asks and not is_read_only else LEFT_TO_USER,
     )
 
 

@@ -103,7 +103,7 @@ def hook_rows(loaded: LoadedHooks, results: Mapping[Hook, HookResult] | None = N
 def load_hooks(settings: Settings, project: Path | None) -> LoadedHooks:
     """The hooks of the user, and of the folder ``project``, if it is given. Never raises."""
     files = user_files(home=settings.home, claude_settings=settings.hooks.claude_settings)
-    read = [_from_settings(settings), read_hook_files(files, "user")]
+    read = [hooks_of_settings(settings), read_hook_files(files, "user")]
     of_project: list[ProjectHooks] = []
     trust = HookTrust(settings.home)
     for file in project_files(project, of_user=files) if project else []:
@@ -129,7 +129,8 @@ def unused_claude_hooks(settings: Settings) -> str:
     )
 
 
-def _from_settings(settings: Settings) -> HookSet:
+def hooks_of_settings(settings: Settings) -> HookSet:
+    """The hooks of ``config.toml``."""
     from newel.text.toml import line_of_key
 
     entries = settings.hooks.entries()

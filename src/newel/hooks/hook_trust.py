@@ -22,6 +22,7 @@ from newel.agent.messages import now
 from newel.hooks.hook import Hook
 from newel.storage.files import open_regular
 from newel.workspace.disk.state_file import load_state, update_state
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 FILE: Final = "hooks_trust.json"
 
@@ -40,6 +41,25 @@ _MAX_PATH: Final = 4_096
 """Characters. To resolve a text with many thousand slashes takes minutes."""
 _MAX_SCRIPT: Final = 64 << 20
 """Bytes of a file whose content is compared. A larger one, or one that cannot be read, is another one after each change of its times."""
+_DATA: Final = (
+    *(
+        ".cfg",
+        ".conf",
+        ".css",
+        ".csv",
+        ".html",
+        ".ini",
+        ".json",
+        ".json5",
+        ".jsonc",
+        ".lock",
+        ".log",
+        ".md",
+        ".mod",
+    ),
+    *(".properties", ".rst", ".sum", ".svg", ".toml", ".txt", ".xml", ".yaml", ".yml"),
+)
+"""Files that an agent has to change for its work, such as ``package.json``, and that are no program for a shell or an interpreter."""
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -103,6 +123,15 @@ def scripts_of(hook: Hook, project: Path) -> Iterator[Path]:
     variable.
     """
     yield from (script for _, script in _named(hook, project, ""))
+
+
+def programs_of(hook: Hook, project: Path, folder: str) -> Iterator[str]:
+    """The real paths of what a hook that runs in ``folder`` may start: the files that it names, without those that hold data, and
+    installed packages, which an agent may have to replace.
+    """
+    for name, file in _named(hook, project, folder):
+        if file.suffix.lower() not in _DATA and BUILD_DIRS.isdisjoint(Path(name).parts):
+            yield str(file)
 
 
 def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]:

@@ -16,6 +16,7 @@ import pytest
 
 from newel.app.network_questions import MAX_QUESTIONS
 from tests.driver import Driver
+from tests.hook_scripts import group, hook, of_project
 from tests.ordinary_user import run_as_user
 from tests.processes import pids_with
 from tests.requirements import require_program
@@ -278,7 +279,7 @@ def test_settings_of_tools_are_protected_behind_links(with_model: WithModel) -> 
 @pytest.mark.parametrize("repository", ["none", "above"])
 def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, repository: str) -> None:
     """What is mounted on a file moves away with the folder that it is in, and leaves room for another file of its name."""
-    names = (".github/workflows/ci.yml", "config/live/main.toml", "cfg/rc")
+    names = (".github/workflows/ci.yml", "config/live/main.toml", "cfg/rc", "checks/run.sh")
     commands = [
         f"mv {folder} away{at}; mkdir -p {folder}; mkdir -p $(dirname {name}); echo evil > {name}"
         for at, (folder, name) in enumerate((name.split("/")[0], name) for name in names)
@@ -296,8 +297,10 @@ def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, re
     for name in names:
         (newel.project / name).parent.mkdir(parents=True)
         (newel.project / name).write_text("mine\n")
+    of_project(newel, Stop=[group(hook("sh checks/run.sh"))])  # a script that runs outside of the sandbox
+    assert newel("hooks", "trust", "--yes").returncode == 0
     newel("--sandbox", "workspace", "go")
-    assert [(newel.project / name).read_text() for name in names] == ["mine\n"] * 3
+    assert [(newel.project / name).read_text() for name in names] == ["mine\n"] * 4
     assert (newel.project / "config/new").read_text() == "x\n"
 
 

@@ -1,0 +1,36 @@
+"""The programs that hooks name: commands in a sandbox must not change them, because hooks run outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from newel.hooks import project_files, user_files
+
+if TYPE_CHECKING:
+    from newel.config.settings import Settings
+
+
+def programs_of_hooks(settings: Settings, project: Path, folder: str) -> Sequence[str]:
+    """The programs of the project, such as scripts, that hooks name if they run in ``folder``: the user's hooks, and those of files that
+    the user has trusted, even if they have changed since. A process could otherwise swap a script between the comparison of its content
+    and its start. Never raises.
+    """
+    own = settings.hooks
+    of_user = user_files(home=settings.home, claude_settings=own.claude_settings)
+    of_project = project_files(project, of_user=of_user)
+    if own.disabled or not (own.entries() or any(file.exists() for file in (*of_user, *of_project))):
+        return ()
+    from newel.app.hooks import hooks_of_settings
+    from newel.hooks.hook_files import read_hook_files
+    from newel.hooks.hook_trust import HookTrust, programs_of
+
+    trust = HookTrust(settings.home)
+    trusted = [file for file in of_project if trust.has_trusted(file)]
+    sets = (
+        hooks_of_settings(settings),
+        read_hook_files(of_user, "user"),
+        read_hook_files(trusted, "project"),
+    )
+    return [program for each in sets for hook in each.hooks for program in programs_of(hook, project, folder)]
