@@ -467,7 +467,7 @@ async def _serve_proxy(
     with temporary_folder() as folder:
         path = Path(folder) / "proxy.sock"
         async with background_tasks() as group:
-            await group.start(partial(serve_proxy, path, lambda: [*configured, *kept()], allows))
+            await group.start(partial(serve_proxy, path, configured, kept, allows))
             task_status.started(str(path))
             await anyio.sleep_forever()
 

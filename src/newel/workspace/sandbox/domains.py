@@ -84,6 +84,23 @@ def parse_host(text: str) -> str:
     return name
 
 
+_INTRANET: Final = frozenset(
+    {"corp", "home", "home.arpa", "internal", "intranet", "lan", "local", "localdomain", "private"}
+)
+"""Names below these are not on the internet: they are reserved, or will not be assigned."""
+
+
+def is_intranet_name(host: str) -> bool:
+    """Whether a host is an address, or a name that the internet does not have: nobody far away can decide where it leads to."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return True
+    parts = host.rsplit(".", 2)
+    if not parts[-1][:1].isalpha():
+        return False  # an address in another notation, which nobody would recognize
+    return len(parts) == 1 or parts[-1] in _INTRANET or ".".join(parts[-2:]) in _INTRANET
+
+
 METADATA: Final = frozenset(
     map(
         ipaddress.ip_address,

@@ -19,7 +19,14 @@ import anyio
 from anyio.abc import ByteStream, Listener, SocketStream
 
 from newel.concurrency import task_group
-from newel.workspace.sandbox.domains import WEB_PORTS, Domain, IPAddress, is_reachable, parse_host
+from newel.workspace.sandbox.domains import (
+    WEB_PORTS,
+    Domain,
+    IPAddress,
+    is_intranet_name,
+    is_reachable,
+    parse_host,
+)
 from newel.workspace.sandbox.reach import NotReachable, Resolve, find_reachable, resolve
 
 Allows = Callable[[str], Awaitable[bool]]
@@ -83,9 +90,9 @@ async def allow_none(_: str) -> bool:
 
 
 class NetworkProxy:
-    """Connects to the servers that ``domains`` match (it is called for each request: the user may
-    revoke what they have allowed), and to those that ``allows`` allows (it gets a name, with a port other than those of the web, and may
-    ask the user).
+    """Connects to the servers that ``domains`` of the settings match, to those that answers have ``kept`` (it is called for each request:
+    the user may revoke them), and to those that ``allows`` allows (it gets a name, with a port other than those of the web, and may ask
+    the user). An answer opens a private network only by a name that cannot be one on the internet, whose owner may lead it anywhere later.
 
     ``is_reachable`` judges an address; tests, whose servers are on this machine, have another one.
     """
@@ -94,11 +101,13 @@ class NetworkProxy:
         self,
         domains: Callable[[], Sequence[Domain]],
         *,
+        kept: Callable[[], Sequence[Domain]] = tuple,
         allows: Allows = allow_none,
         resolve: Resolve = resolve,
         is_reachable: ReachabilityCheck = is_reachable,
     ) -> None:
         self._domains = domains
+        self._kept = kept
         self._allows = allows
         self._resolve = resolve
         self._is_reachable = is_reachable
@@ -135,10 +144,13 @@ class NetworkProxy:
 
     async def _connect(self, target: _ProxyTarget) -> ByteStream:
         """Connect to a server that is allowed. Raises ``_RequestRefused``."""
-        rules = [domain for domain in self._domains() if domain.matches(target.host, target.port)]
-        if not (rules or await self._allows(target.rule)):
+        rules, kept = (
+            [domain for domain in domains() if domain.matches(target.host, target.port)]
+            for domains in (self._domains, self._kept)
+        )
+        if not (rules or kept or await self._allows(target.rule)):
             raise _RequestRefused(NOT_ALLOWED, REFUSED.format(host=target.host, rule=target.rule))
-        is_named = not rules or any(rule.name != "*" for rule in rules)
+        is_named = any(rule.name != "*" for rule in rules) or (not rules and is_intranet_name(target.host))
         try:
             with anyio.fail_after(CONNECT_S):
                 may_reach = partial(self._is_reachable, is_named=is_named)

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 async def serve_proxy(
-    path: Path, domains: Callable[[], Sequence[Domain]], allows: Allows, *, task_status: TaskStatus[None]
+    path: Path,
+    domains: Sequence[Domain],
+    kept: Callable[[], Sequence[Domain]],
+    allows: Allows,
+    *,
+    task_status: TaskStatus[None],
 ) -> None:
     """Serve on the socket ``path`` until it is cancelled, as ``NetworkProxy`` does; it has started when the socket is there."""
     async with await anyio.create_unix_listener(path, mode=0o600) as listener:
@@ -23,4 +28,4 @@ async def serve_proxy(
         await anyio.wait_readable(listener.extra(SocketAttribute.raw_socket))
         from newel.workspace.sandbox.network_proxy import NetworkProxy
 
-        await NetworkProxy(domains, allows=allows).serve(listener)
+        await NetworkProxy(lambda: domains, kept=kept, allows=allows).serve(listener)

@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 
 from newel.concurrency import background_tasks
-from newel.workspace.sandbox.domains import Domain, IPAddress, is_reachable
+from newel.workspace.sandbox.domains import Domain, IPAddress, is_reachable, parse_host
 from newel.workspace.sandbox.network_proxy import MAX_HEAD, NetworkProxy, allow_none
 from newel.workspace.sandbox.proxy_socket import serve_proxy
 
@@ -196,7 +196,7 @@ async def test_a_server_that_cannot_be_reached_is_named_with_the_reason(tmp_path
 async def test_the_socket_is_closed_to_other_users(tmp_path: Path) -> None:
     path = tmp_path / "proxy.sock"
     async with background_tasks() as group:
-        await group.start(serve_proxy, path, tuple, allow_none)
+        await group.start(serve_proxy, path, (), tuple, allow_none)
         assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -209,3 +209,36 @@ async def test_a_server_that_the_user_allows_is_reached(tmp_path: Path, server: 
         other = await proxy.say(f"GET http://other.test:{server}/a HTTP/1.1\r\n\r\n".encode())
     assert b"/a" in answer
     assert other.startswith(b"HTTP/1.1 403 Not allowed by the sandbox\r\n")
+
+
+@pytest.mark.parametrize(
+    ("host", "opens"),
+    [
+        ("10.0.0.7", True),
+        ("[fd00::7]", True),
+        ("wiki", True),
+        ("git.corp", True),
+        ("nas.home.arpa", True),
+        ("evil.example", False),  # its owner decides where it leads to, also after the answer
+        ("3232235777", False),  # nobody recognizes 192.168.1.1
+        ("0xc0.0xa80101", False),
+    ],
+)
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_an_answer_opens_the_private_network_only_by_a_name_that_says_so(
+    tmp_path: Path, host: str, opens: bool, is_kept: bool
+) -> None:
+    """Who says yes to a server on the internet has not opened the router to commands."""
+    named: list[bool] = []
+
+    def reachable(_: IPAddress, *, is_named: bool) -> bool:
+        named.append(is_named)
+        return True
+
+    async def allows(_: str) -> bool:
+        return not is_kept
+
+    kept = [Domain(parse_host(host), 1)] if is_kept else []
+    async with serving(tmp_path, allows=allows, kept=lambda: kept, is_reachable=reachable) as proxy:
+        await proxy.say(f"CONNECT {host}:1 HTTP/1.1\r\n\r\n".encode())
+    assert named == [opens]
