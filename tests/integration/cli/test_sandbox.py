@@ -276,7 +276,7 @@ def test_settings_of_tools_are_protected_behind_links(with_model: WithModel) -> 
     assert "sandbox" in results(newel)[2]
 
 
-@pytest.mark.parametrize("repository", ["none", "above"])
+@pytest.mark.parametrize("repository", ["own", "above"])
 def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, repository: str) -> None:
     """What is mounted on a file moves away with the folder that it is in, and leaves room for another file of its name."""
     names = (".github/workflows/ci.yml", "config/live/main.toml", "cfg/rc", "checks/run.sh")
@@ -287,10 +287,14 @@ def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, re
     commands.append(
         "mv config/live l; mkdir config/live; echo evil > config/live/main.toml; echo x > config/new"
     )
+    commands.append("git init -q lib; mv lib away; git init -q lib")  # git obeys the settings of a submodule
     newel = with_model(scenario("go", *map(bash, commands), DONE))
-    if repository == "above":  # which is read in the sandbox
-        git = require_program("git")
-        subprocess.run([git, "init", "-q"], cwd=newel.project.parent, check=True)
+    git = require_program("git")
+    place = newel.project.parent if repository == "above" else newel.project  # the one above is only read
+    subprocess.run([git, "init", "-q"], cwd=place, check=True)
+    submodule = f"160000,{'1' * 40},lib"
+    subprocess.run([git, "update-index", "--add", "--cacheinfo", submodule], cwd=place, check=True)
+    (newel.project / "lib").mkdir()
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel/config.toml").write_text('[permissions]\ndeny = ["write(config/live/main.toml)"]\n')
     (newel.project / ".envrc").symlink_to("cfg/rc")
@@ -302,6 +306,7 @@ def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, re
     newel("--sandbox", "workspace", "go")
     assert [(newel.project / name).read_text() for name in names] == ["mine\n"] * 4
     assert (newel.project / "config/new").read_text() == "x\n"
+    assert (newel.project / "lib/.git").exists() == (repository == "above")
 
 
 def test_what_is_hidden_is_not_found_elsewhere_by_the_next_sandbox(with_model: WithModel) -> None:

@@ -45,9 +45,9 @@ def find_sandbox_repository(
         is_whole = disk.is_file(f"{link}/config") and not disk.exists(f"{link}/commondir")
         return SandboxRepository(top=top, folder=link, common=link) if is_whole else None
     with contextlib.suppress(ValueError):
-        folder = _named(link, top, disk, prefix="gitdir: ")
-        common = _named(f"{folder}/commondir", folder, disk)
-        names_it = _named(f"{folder}/gitdir", folder, disk) == link
+        folder = read_pointer(link, top, disk, prefix="gitdir: ")
+        common = read_pointer(f"{folder}/commondir", folder, disk)
+        names_it = read_pointer(f"{folder}/gitdir", folder, disk) == link
         is_linked = posixpath.dirname(folder) == f"{common}/worktrees"
         if names_it and is_linked and disk.is_file(f"{common}/config"):
             return SandboxRepository(top=top, folder=folder, common=common)
@@ -98,7 +98,7 @@ def _find_top(folder: str, disk: SandboxDisk) -> str | None:
     return next((place for place in places if posixpath.join(place, ".git") in found), None)
 
 
-def _named(file: str, base: str, disk: SandboxDisk, *, prefix: str = "") -> str:
+def read_pointer(file: str, base: str, disk: SandboxDisk, *, prefix: str = "") -> str:
     """The real path that a file holds. Raises ``ValueError``."""
     text = os.fsdecode(disk.read(file, MAX_POINTER)).rstrip("\n")
     named = text.removeprefix(prefix)
