@@ -27,7 +27,7 @@ from newel.mcp.server_config import ServerConfig, expand
 from newel.mcp.tool_call import call_tool
 from newel.mcp.transport_http import HttpTransport
 from newel.mcp.transport_stdio import ShutdownTimeouts, StdioTransport
-from newel.mcp.trust import Trust
+from newel.mcp.trust import MAX_REMEMBERED, Trust
 from newel.mcp.types import Caller, Sample, ServerState, ServerStatus, ToolInfo, ToolStatus, offered_name
 from newel.workspace.process.launcher import DIRECT, FindServerLauncher
 from newel.workspace.process.own_programs import with_project_last
@@ -84,6 +84,7 @@ class Server:
         self.reason = ""
         self.tools: list[ToolInfo] = []
         self.withheld: list[str] = []
+        self._remembered: frozenset[str] = frozenset()
         self.omitted: list[str] = []
         self.tools_off = context.trust.tools_off(config)
         self._context = context
@@ -281,6 +282,7 @@ class Server:
         """Offer the tools whose descriptions the user has accepted."""
         pins = self._context.trust.pins
         self.tools = await anyio.to_thread.run_sync(pins.accepted, self.config, listed.tools)
+        self._remembered = await anyio.to_thread.run_sync(pins.remembered, self.config)
         offered = {info.name for info in self.tools}
         self.withheld = [info.name for info in listed.tools if info.name not in offered]
         self.omitted = listed.omitted
@@ -288,10 +290,16 @@ class Server:
     def _notice(self) -> str:
         """The notice to the user about tools that are not offered."""
         notices: list[str] = []
-        if self.withheld:
+        changed = [name for name in self.withheld if name in self._remembered]
+        if changed:
             notices.append(
-                f"Withheld, because their descriptions changed: {_quoted(self.withheld)}. "
+                f"Withheld, because their descriptions changed: {_quoted(changed)}. "
                 f"Review the change and accept it: `newel mcp trust {self.config.name}`"
+            )
+        if beyond := [name for name in self.withheld if name not in self._remembered]:
+            notices.append(
+                f"Withheld, because the server has offered {MAX_REMEMBERED:,} other names before: {_quoted(beyond)}. To forget them, "
+                f"remove the server and add it again: `newel mcp remove {self.config.name}`"
             )
         if self.omitted:
             limits = f"{sdk.MAX_TOOLS} tools, {sdk.MAX_SCHEMA // 1024} KiB of a schema, {sdk.MAX_NAME} characters of a name"

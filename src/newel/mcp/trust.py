@@ -32,11 +32,14 @@ MAX_SCHEMA: Final = 32_000
 changed.
 """
 
+MAX_REMEMBERED: Final = 1_000
+"""Tools of one server, twice as many as it may offer at a time."""
+
 _DIGEST: Final = "sha256:"
 
 _UNLIMITED: Final = None
-"""No limit of the file's size: if one server made it too large to read, the decisions on all servers would be lost. The
-output of each server is limited.
+"""No limit of the file's size: if one server made it too large to read, the decisions on all servers would be lost. What is remembered
+of each server is limited.
 """
 
 
@@ -79,16 +82,19 @@ class Pins:
         self._path = home / "mcp_tools.json"
 
     def accepted(self, server: ServerConfig, tools: Sequence[ToolInfo]) -> list[ToolInfo]:
-        """The tools that match their accepted versions; new tools are accepted by this. If the disk cannot be
-        written, new tools are not remembered, and a changed tool is still withheld.
+        """The tools that match their accepted versions; new tools are accepted by this, until ``MAX_REMEMBERED`` are. If the disk
+        cannot be written, new tools are not remembered, and a changed tool is still withheld.
         """
         pins = {info.name: Pin.of(info) for info in tools}
         saved = self._of(server)
-        if any(_differs(saved.get(name), pin) for name, pin in pins.items()):
+        is_full = len(saved) >= MAX_REMEMBERED
+        if any(_differs(saved.get(name), pin) for name, pin in pins.items() if name in saved or not is_full):
 
             def save(file: _PinFile) -> None:
                 entries = file.servers.setdefault(server.key, {})
                 for name, pin in pins.items():
+                    if name not in entries and len(entries) >= MAX_REMEMBERED:
+                        continue
                     pinned = entries.setdefault(name, PinnedTool(pin))
                     pinned.offered = None if pinned.accepted.is_same(pin) else pin
 
@@ -98,8 +104,12 @@ class Pins:
         return [
             info
             for info in tools
-            if (pinned := saved.get(info.name)) is None or pinned.accepted.is_same(pins[info.name])
+            if _is_accepted(saved.get(info.name), pins[info.name], is_full=len(saved) >= MAX_REMEMBERED)
         ]
+
+    def remembered(self, server: ServerConfig) -> frozenset[str]:
+        """The names of the tools that have been accepted."""
+        return frozenset(self._of(server))
 
     def withheld(self, server: ServerConfig) -> dict[str, PinnedTool]:
         """The withheld tools by name."""
@@ -159,6 +169,10 @@ def _changed_lines(before: str, after: str) -> Iterator[str]:
     diff = difflib.unified_diff(before.split("\n"), after.split("\n"), n=2, lineterm="")
     # Only the first two lines are file names: a similar line further down is the server's.
     yield from (line for line in islice(diff, 2, None) if not line.startswith("@@"))
+
+
+def _is_accepted(pinned: PinnedTool | None, pin: Pin, *, is_full: bool) -> bool:
+    return not is_full if pinned is None else pinned.accepted.is_same(pin)
 
 
 def _differs(pinned: PinnedTool | None, pin: Pin) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.trust import Pins
+from newel.mcp.trust import MAX_REMEMBERED, Pins
 from newel.mcp.types import ToolInfo
 
 SERVER = ServerConfig(name="s", origin=Path("/p/.mcp.json"), level="user", command="run")
@@ -29,3 +29,18 @@ def test_a_verbose_server_cannot_displace_accepted_pins(tmp_path: Path) -> None:
     for server, number in ((SERVER, 500), (other, 1)):
         assert len(pins.accepted(server, tools(number, "Two."))) == number - 1
         assert list(Pins(tmp_path).withheld(server)) == ["t0"]
+
+
+def test_a_server_that_renames_its_tools_fills_no_disk_and_loses_no_pin(tmp_path: Path) -> None:
+    """Nor can it have a tool forgotten, to offer it with another description."""
+    pins = Pins(tmp_path)
+    first = [ToolInfo(name=f"t{at}", description="One.", parameters={}) for at in range(MAX_REMEMBERED)]
+    assert len(pins.accepted(SERVER, first)) == MAX_REMEMBERED
+    size = (tmp_path / "mcp_tools.json").stat().st_size
+    renamed = [msgspec.structs.replace(first[0], name=f"u{at}") for at in range(100)]
+    assert pins.accepted(SERVER, [first[0], *renamed]) == [first[0]]
+    assert (tmp_path / "mcp_tools.json").stat().st_size == size
+    assert not pins.accepted(SERVER, [msgspec.structs.replace(first[0], description="Two.")])
+    assert list(pins.withheld(SERVER)) == ["t0"]
+    pins.forget(SERVER.origin, SERVER.name)
+    assert pins.accepted(SERVER, renamed) == renamed
