@@ -125,6 +125,8 @@ class HookRunner:
             verdict.changed = list(changed)
         except NewelError as error:  # of the folder: a copy that cannot be made
             await self.report(f"The {event} hooks did not run. {error}")
+            if event == "PreToolUse":  # nobody has judged the call
+                verdict.add(hooks[0], HookReply(decision="deny", reason=f"It could not run. {error}"))
         if verdict.stop is not None and event not in KEEPS_ON:
             await self.report(sanitize(verdict.stop))
             self.end_run()
