@@ -246,7 +246,8 @@ def _server_tools(
     from newel.mcp import config_files
 
     more = parts.mcp_servers
-    if more or any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
+    files = config_files(home=settings.home, cwd=settings.cwd)
+    if more or any(os.path.lexists(file) for file in files):
         from newel.app.mcp_servers import add_server_tools
 
         return add_server_tools(
@@ -371,7 +372,11 @@ def _agent_hooks(
         return None
     files = user_files(home=settings.home, claude_settings=own.claude_settings)
     of_project = project_files(project, of_user=files) if project else []
-    if not functions and not own.entries() and not any(file.exists() for file in (*files, *of_project)):
+    if (
+        not functions
+        and not own.entries()
+        and not any(os.path.lexists(file) for file in (*files, *of_project))
+    ):
         return None
     from newel.app.hooks import open_agent_hooks
 

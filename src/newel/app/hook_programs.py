@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ def programs_of_hooks(settings: Settings, project: Path, folder: str) -> Sequenc
     own = settings.hooks
     of_user = user_files(home=settings.home, claude_settings=own.claude_settings)
     of_project = project_files(project, of_user=of_user)
-    if own.disabled or not (own.entries() or any(file.exists() for file in (*of_user, *of_project))):
+    if own.disabled or not (own.entries() or any(os.path.lexists(file) for file in (*of_user, *of_project))):
         return ()
     from newel.app.hooks import hooks_of_settings
     from newel.hooks.hook_files import read_hook_files

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
@@ -15,6 +14,7 @@ from newel.agent.ports import ToolResult
 from newel.hooks.hook_runner import HookPlace, HookRunner, HookVerdict
 from newel.hooks.tool_names import absolute, hook_input, hook_names, hook_response
 from newel.permissions.secret_paths import looks_secret
+from newel.storage.files import real_path
 from newel.text.sanitize import escape_line
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class CallHooks:
         return absolute(path, root=self._place.root, home=self._place.home)
 
     def _real(self, path: str) -> str:
-        return os.path.realpath(self._absolute(path))
+        return real_path(self._absolute(path))
 
     def _given(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         place = self._place

@@ -20,7 +20,7 @@ import msgspec
 
 from newel.agent.messages import now
 from newel.hooks.hook import Hook
-from newel.storage.files import open_regular
+from newel.storage.files import open_regular, real_path
 from newel.workspace.disk.state_file import load_state, update_state
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
@@ -90,13 +90,13 @@ class HookTrust:
 
     def has_trusted(self, file: Path) -> bool:
         """Whether the last decision about hooks of a file was to trust them, whatever it says now."""
-        real = os.path.realpath(file)
+        real = real_path(file)
         decisions = load_state(self._path, _HookTrustFile).decisions.values()
         return any(each.trusted and each.file == real for each in decisions)
 
     def decide(self, file: Path, key: str, *, trusted: bool | None) -> None:
         """Save a decision about the ``fingerprint`` that the user has seen; None removes it. Raises ``ConfigError``."""
-        real = os.path.realpath(file)
+        real = real_path(file)
 
         def change(state: _HookTrustFile) -> None:
             others = {name: each for name, each in state.decisions.items() if each.file != real}
@@ -111,7 +111,7 @@ def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = 
     """SHA-256 of the real path of a file, what it says about hooks, and the scripts that they name, as they are now, if they run in
     ``folder``: a copy, or a worktree, may have other scripts than the project.
     """
-    what: list[Any] = [os.path.realpath(file)]
+    what: list[Any] = [real_path(file)]
     for hook in hooks:
         what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])
         what += [[name, _digest(script)] for name, script in _named(hook, project, folder)]
@@ -136,11 +136,11 @@ def programs_of(hook: Hook, project: Path, folder: str) -> Iterator[str]:
 
 def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]:
     """Each script with its path below the project or the folder, whichever a shell in the folder would open."""
-    root = os.path.realpath(project)
-    place = os.path.realpath(folder or root)
+    root = real_path(project)
+    place = real_path(folder or root)
     words = [word for text in (hook.command, *(hook.args or ())) for word in _words(text)]
     for word in dict.fromkeys(word for word in words if len(word) <= _MAX_PATH):
-        path = os.path.realpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
+        path = real_path(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
         base = next((base for base in (place, root) if path.startswith(base + os.sep)), "")
         is_file = os.path.isfile(path)  # noqa: PTH113 — a text
         if base and (is_file or word.startswith(_ROOT)):

@@ -38,6 +38,16 @@ def read_regular(path: Path, most: int | None = MOST) -> bytes:
         return data
 
 
+def real_path(path: str | Path) -> str:
+    """A path without links. Those that cannot be followed, of other users' processes below ``/proc``, are where it ends: a project may have
+    one anywhere, and no start may fail by it. Raises nothing.
+    """
+    try:
+        return os.path.realpath(path)
+    except OSError as error:
+        return str(error.filename or path)
+
+
 def replace_file(path: Path, data: bytes | bytearray, *, sync: bool = False) -> None:
     """Write a private file in place of an earlier one: readers see the old content or the new one. ``sync`` waits for the
     disk. Removes the temporary files that killed processes left of it. Raises ``OSError``, and then leaves everything as

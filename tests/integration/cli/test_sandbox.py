@@ -267,6 +267,8 @@ def test_settings_of_tools_are_protected_behind_links(with_model: WithModel) -> 
     (newel.project / "cfg/vscode").mkdir(parents=True)
     (newel.project / ".vscode").symlink_to("cfg/vscode")
     (newel.project / ".envrc").symlink_to("cfg/rc")
+    for name in (".idea", ".claude", "AGENTS.md"):
+        (newel.project / name).symlink_to("/proc/1/root/x")  # which only root may follow
     for name in ("cfg/vscode/tasks.json", "cfg/rc"):
         (newel.project / name).write_text("mine\n")
     done = newel("--sandbox", "workspace", "go")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from newel.hooks.hook import Hook
-from newel.hooks.hook_trust import programs_of
+from newel.hooks.hook_trust import fingerprint, programs_of
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,10 @@ def test_programs_are_what_a_hook_may_start(tmp_path: Path, command: str, progra
         (tmp_path / name).write_text("")
     hook = Hook(event="Stop", command=command, file=tmp_path / "hooks.json", line=1, level="project")
     assert list(programs_of(hook, tmp_path, "")) == [str(tmp_path / name) for name in programs]
+
+
+def test_a_link_of_another_users_process_stops_no_start(tmp_path: Path) -> None:
+    """A cloned project may name one."""
+    file = tmp_path / "hooks.json"
+    hook = Hook(event="Stop", command="cat /proc/1/root/x", file=file, line=1, level="project")
+    assert len(fingerprint(file, [hook], tmp_path)) == 64

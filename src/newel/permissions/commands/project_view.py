@@ -15,6 +15,7 @@ import anyio
 from newel.agent.errors import NewelError
 from newel.permissions.commands.reading import GIT_SETTINGS
 from newel.permissions.secret_paths import SecretPaths
+from newel.storage.files import real_path
 from newel.workspace.git import RunGit, run_git
 from newel.workspace.port import Workspace
 from newel.workspace.process.own_programs import own_path
@@ -99,19 +100,19 @@ class LocalViewedFiles:
         waiting = [folder for folder in folders if Path(folder).is_dir()]
         while waiting:
             for entry in list(os.scandir(waiting.pop())):
-                yield os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                yield real_path(entry.path) if entry.is_symlink() else entry.path
                 if entry.is_dir(follow_symlinks=False) and entry.name not in BUILD_DIRS:
                     waiting.append(entry.path)
 
     def led_to(self, folder: str, skipped: Collection[str], /) -> Iterator[str]:
-        yield os.path.realpath(folder)
+        yield real_path(folder)
         waiting = [folder]
         while waiting:
             for entry in list(os.scandir(waiting.pop())):
                 if entry.name in skipped and entry.path == f"{folder}/{entry.name}":
                     continue
                 if entry.is_symlink():
-                    yield os.path.realpath(entry.path)
+                    yield real_path(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from newel.storage.files import real_path
+
 _PATH: Final = re.compile(
     r"(?<![^\s'\"`;|&<>()=])[^\s'\"`;|&<>()=]*/[^\s'\"`;|&<>()]+|(?<!\S)~(?!\S)|\$\w+|\$\{\w+\}"
 )
@@ -90,7 +92,7 @@ class OutsideWatch:
                 return
             word = os.path.expandvars(os.path.expanduser(match[0]))  # noqa: PTH111 — an unknown home stays as it is
             if "/" in word and "\0" not in word:
-                yield os.path.realpath(os.path.join(self._root, word))  # noqa: PTH118 — may be any bytes
+                yield real_path(os.path.join(self._root, word))  # noqa: PTH118 — may be any bytes
 
     def _shown(self, path: str) -> str:
         home = self._home.rstrip("/") + "/"

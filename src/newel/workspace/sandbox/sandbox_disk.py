@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from newel.storage.files import real_path
+
 
 class SandboxDisk(Protocol):
     """Absolute paths are looked at; several at once where that is cheaper. May raise ``WorkspaceError`` for a machine far away."""
@@ -62,7 +64,7 @@ class LocalDisk:
         return os.path.isfile(path)  # noqa: PTH113 — as above
 
     def real(self, path: str) -> str:
-        real = os.path.realpath(path)
+        real = real_path(path)
         return f"{path}/" if real == path and os.path.islink(path) else real  # noqa: PTH114 — as above
 
     def read(self, path: str, size: int) -> bytes:

@@ -26,6 +26,10 @@ def test_a_place_that_a_command_names_is_noticed(project: Path, tmp_path: Path, 
     assert str(place) in watch.changed()
 
 
+def test_a_link_of_another_users_process_stops_no_command(project: Path) -> None:
+    OutsideWatch(str(project)).look("ls -l /proc/1/exe; cat /proc/1/root/etc/hostname")
+
+
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("text", ["a", "$", "{", "~"])
 def test_a_long_word_is_looked_through_at_once(project: Path, text: str) -> None:
