@@ -145,7 +145,7 @@ def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) 
 )
 def test_the_hooks_that_git_is_told_of_stay(with_model: WithModel, where: str, value: str) -> None:
     """The user's next commit runs them, outside."""
-    change = bash("echo evil >> .githooks/pre-commit; echo x > ordinary.txt")
+    change = bash("echo evil >> .githooks/pre-commit; echo evil >> clean.py; echo x > ordinary.txt")
     newel = with_model(
         scenario("go", change, tool("write", file_path=".githooks/pre-push", content="evil"), DONE)
     )
@@ -156,8 +156,11 @@ def test_the_hooks_that_git_is_told_of_stay(with_model: WithModel, where: str, v
     words = ["git", "config", f"--{where}", "core.hooksPath", value.format(project=newel.project)]
     environ = {**newel.environ, "HOME": str(newel.home)}
     subprocess.run(words, cwd=newel.project, check=True, env=environ)
+    (newel.project / "clean.py").write_text("mine\n")
+    words[3:] = ["filter.strip.clean", "python3 clean.py %f"]  # which `git status` starts
+    subprocess.run(words, cwd=newel.project, check=True, env=environ)
     newel("--sandbox", "workspace", "go")
-    assert hook.read_text() == "mine\n"
+    assert hook.read_text() == (newel.project / "clean.py").read_text() == "mine\n"
     assert not (newel.project / ".githooks/pre-push").exists()
     assert (newel.project / "ordinary.txt").exists()
 

@@ -68,11 +68,11 @@ def test_empty_rules_may_be_a_link_to_the_null_device(project: Path) -> None:
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("text", [b"\n", b"]\n", b"path ", b"path = \n"])
+@pytest.mark.parametrize("text", [b"\n", b"]\n", b"path ", b"path = \n", b"clean = \\", b"]clean=x"])
 def test_no_settings_take_long(text: bytes) -> None:
     """They are looked through before each call of git."""
     found = find_named_files(["config"], "/home/me", lambda _: text * (MAX_SETTINGS // len(text)))
-    assert found == NamedFiles([], [], [])
+    assert found == NamedFiles([], [], [], [])
 
 
 def test_a_repository_that_is_a_pipe_is_not_read(project: Path) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from newel.workspace.git import run_git
 from newel.workspace.git_settings import MAX_SETTINGS, find_named_files
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MAX_POINTER: Final = 4096
 """Bytes of a file that names a folder of git."""
@@ -57,8 +58,8 @@ def find_sandbox_repository(
 def find_git_settings(
     repository: SandboxRepository, folder: str, home: str, environ: Mapping[str, str], disk: SandboxDisk
 ) -> list[str]:
-    """What git obeys in a folder, besides its own: folders of hooks, and files of settings, as the settings of the system, of the user and
-    of the repository name them. What git alone can tell, ``ask_for_hook_folders`` finds.
+    """What git obeys in a folder, besides its own: folders of hooks, files of settings, and programs such as filters, as the settings of
+    the system, of the user and of the repository name them. What git alone can tell, ``ask_for_hook_folders`` finds.
     """
     of_user = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
     settings = [
@@ -68,7 +69,11 @@ def find_git_settings(
         *(f"{repository.common}/config", f"{repository.folder}/config.worktree"),
     ]
     named = find_named_files(settings, home, lambda file: disk.read(file, MAX_SETTINGS))
-    return _in_folder(folder, repository, [*named.hooks, *settings, *named.included])
+    programs = _in_folder(folder, repository, named.programs)
+    return [
+        *_in_folder(folder, repository, [*named.hooks, *settings, *named.included]),
+        *(path for path in programs if BUILD_DIRS.isdisjoint(path.split("/")) and not disk.is_folder(path)),
+    ]
 
 
 def ask_for_hook_folders(repository: SandboxRepository, folder: str) -> list[str]:
