@@ -2,7 +2,8 @@
 
 Trust is bound to all that a file says about hooks, and to the content of each file of the project that a command names. If one of them
 changes, the hooks do not run until the user has decided again: an agent that may write ``scripts/format.sh`` could else leave its sandbox
-by a hook that runs it.
+by a hook that runs it. Of a file that a command only writes (``>> log``), the real path counts: a hook changes the content itself, and a
+link could lead out of the project.
 """
 
 from __future__ import annotations
@@ -35,29 +36,19 @@ _REST: Final = re.compile(rf"(?:[$`)~][^\s/$`)~]*/|(?<=\s)-\w(?=\.))({_WORD.patt
 """A path behind what only a shell, or a program, can resolve: ``$PWD/check.sh``, ``$(git rev-parse --show-toplevel)/check.sh``,
 ``-r./check.js``.
 """
+_OUTPUT: Final = re.compile(
+    r"""(?s)'[^']*'|"(?:\\.|[^"\\])*"|\\.|<>|>>?\|?[ \t]*(?P<target>(?:"[^"`$\\]*"|'[^']*'|[^\s;|&<>()'"`\\$])+)"""
+)
+"""Quoted text, or a redirection of the output into a file whose name is known."""
 _ROOT: Final = "\0"
 """Stands for the project's folder, which may have a space in its name."""
 _MAX_PATH: Final = 4_096
 """Characters. To resolve a text with many thousand slashes takes minutes."""
 _MAX_SCRIPT: Final = 64 << 20
 """Bytes of a file whose content is compared. A larger one, or one that cannot be read, is another one after each change of its times."""
-_DATA: Final = (
-    *(
-        ".cfg",
-        ".conf",
-        ".css",
-        ".csv",
-        ".html",
-        ".ini",
-        ".json",
-        ".json5",
-        ".jsonc",
-        ".lock",
-        ".log",
-        ".md",
-        ".mod",
-    ),
-    *(".properties", ".rst", ".sum", ".svg", ".toml", ".txt", ".xml", ".yaml", ".yml"),
+
+_DATA: Final = frozenset(
+    ".cfg .conf .css .csv .html .ini .json .json5 .jsonc .lock .log .md .mod .properties .rst .sum .svg .toml .txt .xml .yaml .yml".split()
 )
 """Files that an agent has to change for its work, such as ``package.json``, and that are no program for a shell or an interpreter."""
 
@@ -115,6 +106,7 @@ def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = 
     for hook in hooks:
         what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])
         what += [[name, _digest(script)] for name, script in _named(hook, project, folder)]
+        what += [[">", path] for path in _written(hook, project, folder)]
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
 
 
@@ -136,15 +128,54 @@ def programs_of(hook: Hook, project: Path, folder: str) -> Iterator[str]:
 
 def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]:
     """Each script with its path below the project or the folder, whichever a shell in the folder would open."""
-    root = real_path(project)
-    place = real_path(folder or root)
-    words = [word for text in (hook.command, *(hook.args or ())) for word in _words(text)]
+    root, place = _folders(project, folder)
+    words = [word for text in _texts(hook)[0] for word in _words(text)]
     for word in dict.fromkeys(word for word in words if len(word) <= _MAX_PATH):
         path = real_path(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
-        base = next((base for base in (place, root) if path.startswith(base + os.sep)), "")
+        base = _base_of(path, place, root)
         is_file = os.path.isfile(path)  # noqa: PTH113 — a text
         if base and (is_file or word.startswith(_ROOT)):
             yield os.path.relpath(path, base), Path(path)
+
+
+def _written(hook: Hook, project: Path, folder: str) -> Iterator[str]:
+    """The real path of each file of the project that the output of a command goes to: below the project or the folder, else whole."""
+    root, place = _folders(project, folder)
+    for word in _texts(hook)[1]:
+        path = os.path.normpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
+        if len(word) <= _MAX_PATH and _base_of(path, place, root):
+            path = real_path(path)
+            base = _base_of(path, place, root)
+            yield os.path.relpath(path, base) if base else path
+
+
+def _folders(project: Path, folder: str) -> tuple[str, str]:
+    root = real_path(project)
+    return root, real_path(folder or root)
+
+
+def _base_of(path: str, *bases: str) -> str:
+    return next((base for base in bases if path.startswith(base + os.sep)), "")
+
+
+def _texts(hook: Hook) -> tuple[list[str], list[str]]:
+    """The texts of a hook that may name scripts, and the files that a shell redirects the output of its command to. A file that is in both
+    may be run.
+    """
+    command = PROJECT.sub(_ROOT, hook.command)
+    written: list[str] = []
+
+    def cut(match: re.Match[str]) -> str:
+        if (target := match["target"]) is None:
+            return match[0]
+        written.append(re.sub("[\"']", "", target))
+        return " "
+
+    if hook.args is None and ">" in command:
+        with contextlib.suppress(ValueError):  # a quote without its end
+            shlex.split(command)
+            command = _OUTPUT.sub(cut, command)
+    return [command, *(hook.args or ())], written
 
 
 def _words(text: str) -> Iterator[str]:

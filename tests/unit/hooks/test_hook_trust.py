@@ -1,13 +1,78 @@
-"""If these fail, a command in the sandbox leaves it by the script of a hook, or cannot do its work because of a hook."""
+"""If these fail, hooks of a project stop for no reason, or a command leaves the sandbox by what they run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from newel.hooks.hook import Hook
-from newel.hooks.hook_trust import fingerprint, programs_of
+from newel.hooks.hook_trust import fingerprint, programs_of, scripts_of
+
+LOGGING = [
+    'jq -r .tool_input.command >> "$CLAUDE_PROJECT_DIR"/out/log',
+    '"$CLAUDE_PROJECT_DIR"/check.sh >"${CLAUDE_PROJECT_DIR}/out/log" 2>&1',
+    "cat > out/log",
+    "./check.sh 2>>'out/log'; true",
+    "date &>out/log",
+]
+"""As the documentation of Claude Code and many projects write them."""
+
+
+def _logging(project: Path, command: str) -> Callable[[], str]:
+    (project / "out").mkdir(parents=True)
+    (project / "check.sh").write_text("true\n")
+    hook = Hook(event="Stop", command=command, file=project / "hooks.json", line=1, level="project")
+    return lambda: fingerprint(hook.file, [hook], project)
+
+
+@pytest.mark.parametrize("command", LOGGING)
+def test_a_hook_that_writes_a_log_stays_trusted(tmp_path: Path, command: str) -> None:
+    """Else its own first line switches off all hooks of the project, the guards among them."""
+    project = tmp_path / "project"
+    key = _logging(project, command)
+    before = key()
+    for text in ("one\n", "one\ntwo\n"):
+        (project / "out/log").write_text(text)
+        assert key() == before
+    hook = Hook(event="Stop", command=command, file=project / "hooks.json", line=1, level="project")
+    assert project / "out/log" not in scripts_of(hook, project)  # the question would call it a script
+
+
+@pytest.mark.parametrize("command", LOGGING)
+@pytest.mark.parametrize("link", ["out", "out/log"])
+def test_a_log_that_leads_elsewhere_is_another_one(tmp_path: Path, command: str, link: str) -> None:
+    """Hooks write outside of the sandbox: an agent could let one write to ``~/.bashrc``."""
+    project, elsewhere = tmp_path / "project", tmp_path / "home"
+    elsewhere.mkdir()
+    (elsewhere / "log").touch()
+    key = _logging(project, command)
+    before = key()
+    if link == "out":
+        (project / "out").rmdir()
+    (project / link).symlink_to(elsewhere if link == "out" else elsewhere / "log")
+    assert key() != before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat > run.sh; sh run.sh",
+        "sh -c '. ./\"$0\"' '>' run.sh",
+        "sh -c '. ./\"$0\"' \\> run.sh",
+        "cat <> run.sh | sh",
+        "sh < run.sh > log",
+        "echo it's > run.sh",  # not read to its end: nothing is left out
+    ],
+)
+def test_what_a_hook_may_run_is_no_log(tmp_path: Path, command: str) -> None:
+    """An agent could leave its sandbox by such a script."""
+    (tmp_path / "run.sh").write_text("true\n")
+    hook = Hook(event="Stop", command=command, file=tmp_path / "hooks.json", line=1, level="project")
+    before = fingerprint(hook.file, [hook], tmp_path)
+    (tmp_path / "run.sh").write_text("touch escaped\n")
+    assert fingerprint(hook.file, [hook], tmp_path) != before
 
 
 @pytest.mark.parametrize(
