@@ -204,10 +204,12 @@ def test_a_killed_newel_leaves_no_command(open_terminal: Open, tmp_path: Path) -
 
 
 def test_without_a_terminal_the_output_is_shared_as_well(run_program: Callable[..., Any]) -> None:
-    done = run_program("console", given="!echo fo''und\n!!echo hid''den\nlook\n")
-    said = done.stdout.rpartition("You said:")[2]
+    """What came after the last message is named at the end: who resumes the conversation would else think that the model knows it."""
+    done = run_program("console", given="!echo fo''und\n!!echo hid''den\nlook\n!echo la''te\n!!echo o''wn\n")
+    said, _, end = done.stdout.rpartition("You said:")[2].partition("late\n")
     assert "found" in said, done.stdout
     assert "hidden" not in said
+    assert "Not sent to the model, and not kept: `!echo la''te`.\n" in end
 
 
 def test_a_change_of_folder_is_said_to_do_nothing(open_terminal: Callable[..., Any]) -> None:

@@ -202,6 +202,8 @@ class CodingRepl(Repl[CommandContext]):
 
     def _part(self) -> None:
         session = self._agent.session
+        if unsent := self._own_commands.farewell():
+            self.ui.renderer.note(unsent)
         if not self._resumes_here:
             return
         if session.get_file_path() is not None and session.has_data() and sys.stdout.isatty():

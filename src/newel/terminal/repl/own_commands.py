@@ -88,6 +88,11 @@ class OwnCommands:
         """Lines for beside the input."""
         return [f"  {one_line(shared.file_name, 40)}  (with your next message)" for shared in self._shared]
 
+    def farewell(self) -> str:
+        """That the conversation ends before a message has taken these along; empty if there are none."""
+        names = ", ".join(f"`{one_line(shared.file_name, 60)}`" for shared in self._shared)
+        return f"Not sent to the model, and not kept: {names}." if names else ""
+
     @property
     def _has_terminal(self) -> bool:
         """A sandbox on a host has none."""
