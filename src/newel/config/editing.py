@@ -52,10 +52,18 @@ def read_name(text: str) -> Name:
     """The parts of a setting's name, such as ``limits.maxCost``. Raises ``UsageError`` for what is none."""
     path = split_name(text)
     if path is None or not _exists(path):
-        near = get_close_matches(text, setting_names(), n=1, cutoff=0.6)
-        hint = f" Did you mean `{near[0]}`?" if near else " `newel config get` lists them."
+        names = setting_names()
+        near = [name for name in names if _last_part(name) == _last_part(text)]
+        near = near or get_close_matches(text, names, n=1, cutoff=0.6)
+        listed = " or ".join(f"`{name}`" for name in near[:3])
+        hint = f" Did you mean {listed}?" if near else " `newel docs settings` lists all."
         raise UsageError(f"There is no setting {text[:80]}.{hint}")
     return path
+
+
+def _last_part(name: str) -> str:
+    """The name of a setting without its table, however other tools write it."""
+    return name.rpartition(".")[2].replace("_", "").replace("-", "").casefold()
 
 
 def setting_names() -> list[str]:
