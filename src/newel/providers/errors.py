@@ -268,6 +268,8 @@ def _key_error(status: int, detail: str, endpoint: EndpointDescription) -> KeyRe
 
 def _rejection_message(status: int, detail: str, endpoint: EndpointDescription) -> str:
     url, model = endpoint.url, endpoint.model
+    if status in _MISSING and not model:
+        return f"{url} was not found ({status}){detail} Check the base URL; {endpoint.base_hint}."
     if status in _MISSING:
         return (
             f"{url} was not found, or the server does not have the model '{model}' ({status}){detail} "

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from newel.agent.errors import RequestRejected
+from mock_llm_server import running
+from newel.agent.errors import ConnectionFailed, RequestRejected
 from newel.agent.messages import UserMessage
 from tests.integration.providers.raw import DONE, HELLO, Connect, RawServer, Serve, ask, sse, tunnels
 
@@ -104,3 +105,15 @@ async def test_nobody_is_advised_to_disable_tls_for_a_remote_server(
         await ask(connect(f"https://{NAME}/v1"))
     assert "http://" not in str(refused.value)
     assert server.requests == []
+
+
+async def test_a_server_without_tls_is_named_at_once(connect: Connect) -> None:
+    """Otherwise who mistypes https:// waits for five attempts, and reads of a wrong version number."""
+    with (
+        running() as server,
+        pytest.raises(
+            ConnectionFailed, match=r"answers without TLS.*Begin the base URL with http://\."
+        ) as failed,
+    ):
+        await ask(connect(f"{server.url.replace('http://', 'https://')}/v1"))
+    assert not failed.value.retryable

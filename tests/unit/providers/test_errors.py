@@ -131,6 +131,8 @@ def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
     wrong = error_from_response(404, {}, openai("not found"), WHERE)
     assert "the model 'gpt-9' (404): not found" in str(wrong)
     assert "most end in /v1" in str(wrong)
+    listing = error_from_response(404, {}, b"", msgspec.structs.replace(WHERE, model=""))
+    assert "model" not in str(listing)  # nobody has asked for one
 
 
 @pytest.mark.parametrize(

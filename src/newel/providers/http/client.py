@@ -42,6 +42,9 @@ _GZIP = b"\x1f\x8b"
 _MAGIC = 2
 """Bytes that identify the format."""
 
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+"""What OpenSSL, depending on its version, calls an answer that is no TLS."""
+
 
 def decompressor(encoding: str) -> Callable[[bytes], Iterable[bytes]]:
     """Return a function from a piece of the body to its decoded pieces, at least one, which may be empty.
@@ -410,13 +413,23 @@ def _connect_error(url: str, error: Exception, remedy: str, *, is_local: bool) -
             "Otherwise the connection may be intercepted."
         )
         return RequestRejected(f"The certificate of {url} is not trusted: {as_sentence(reason)} {remedy}")
+    if any(name in reason for name in _NO_TLS):
+        address = (
+            "Begin the base URL with http://." if is_local else "Check the address, and who answers there."
+        )
+        return _lasting(f"{url} answers without TLS, so nothing was sent. {address}")
     if is_local and _is_refused(error):
-        failed = ConnectionFailed(
+        return _lasting(
             f"No connection to {url}: nothing listens there. Start the server, or correct the base URL."
         )
-        failed.retryable = False  # a local server must be started: do not keep the user waiting
-        return failed
     return ConnectionFailed(f"No connection to {url}: {as_sentence(reason)} {remedy}")
+
+
+def _lasting(message: str) -> ConnectionFailed:
+    """The error for a server that has to be started, or an address to be corrected: the user need not wait for more attempts."""
+    failed = ConnectionFailed(message)
+    failed.retryable = False
+    return failed
 
 
 def _is_refused(error: BaseException | None) -> bool:
