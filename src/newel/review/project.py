@@ -21,7 +21,7 @@ from newel.review import last_run
 from newel.review.checkpoints import Checkpoints, FileVersions, RollbackPlan, UnknownCheckpoint
 from newel.review.last_run import LastRun
 from newel.review.model.file_kinds import Change, described
-from newel.review.model.file_lines import Kind
+from newel.review.model.file_lines import Kind, is_blob
 from newel.review.model.file_review import FileReview, ReviewError, buffer, root_of, stems_from
 from newel.review.model.history import HistoryEntry, NothingToUndo, made_by
 from newel.review.model.patch import file_patch
@@ -39,6 +39,7 @@ from newel.review.serialize import (
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerError
 from newel.review.undo_order import UndoOrder, is_undo
+from newel.text.format import join_names
 from newel.workspace.tracked import TrackedWorkspace
 
 
@@ -152,11 +153,20 @@ class ProjectReview:
             )
         verb = "redo" if is_undo(checkpoint) else "undo"
         hint = _undo_hint(order.before(checkpoint), verb)
-        if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
+        if changed := await anyio.to_thread.run_sync(self._changed_files, checkpoint):
+            nothing = f"Nothing of the run “{name}” is left to {verb}"
+            whole = [
+                path
+                for path, file in changed.items()
+                if is_blob(file.proposed) and file.current not in {(), file.base}
+            ]
+            if whole:
+                raise NothingToUndo(
+                    f"{nothing}: {join_names(whole)} {'is' if len(whole) == 1 else 'are'} stored as a whole, and changed since. "
+                    f"To restore the files as they were before, later changes included: `newel rollback {checkpoint.id}`.{hint}"
+                )
             rejected = ", or were pending: `newel keep HUNK` restores one" if verb == "redo" else ""
-            raise NothingToUndo(
-                f"Nothing of the run “{name}” is left to {verb}. Its changes were overwritten since{rejected}.{hint}"
-            )
+            raise NothingToUndo(f"{nothing}. Its changes were overwritten since{rejected}.{hint}")
         raise NothingToUndo(f"No change of the run “{name}” is recorded.{self._not_covered()}{hint}")
 
     def _hunks_to_undo(
@@ -174,8 +184,8 @@ class ProjectReview:
         """Whether a plan undoes an undo. Blocks."""
         return is_undo(self.checkpoints.get(plan.checkpoint))
 
-    def _changed_files(self, checkpoint: Checkpoint) -> bool:
-        """Whether a run changed files on disk."""
+    def _changed_files(self, checkpoint: Checkpoint) -> dict[str, FileVersions]:
+        """The files that a run changed on disk, by their paths."""
         wrote = [
             entry
             for entry in self.ledger.entries(run=checkpoint.run)
@@ -186,9 +196,10 @@ class ProjectReview:
             entry.of for path in {entry.path for entry in wrote} for entry in self.ledger.entries(path=path)
         }
         if all(entry.id in dropped for entry in wrote):
-            return False
-        files = (self.checkpoints.versions(checkpoint, before.path) for before in checkpoint.files)
-        return any(file.proposed != file.base for file in files)
+            return {}
+        versions = partial(self.checkpoints.versions, checkpoint)
+        files = {before.path: versions(before.path) for before in checkpoint.files}
+        return {path: file for path, file in files.items() if file.proposed != file.base}
 
     async def refresh(self, *checkpoints: Checkpoint) -> RefreshResult:
         """Update the files of runs from the disk. Raises ``LedgerError``."""

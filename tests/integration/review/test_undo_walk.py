@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -128,3 +129,21 @@ def test_no_undo_removes_a_line_that_somebody_else_has_written(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         anyio.run(walk_with_edits, Path(folder), runs, edits)
+
+
+@pytest.mark.anyio
+async def test_a_file_that_is_no_text_says_why_it_cannot_be_undone(tmp_path: Path) -> None:
+    """Else the user reads that the run's change was overwritten, while it is there, and finds no way to undo it."""
+    async with after_runs(tmp_path, ["printf 'caf\\351\\n' > latin"]) as (review, _):
+        latin = tmp_path / "project/latin"
+        latin.write_bytes(latin.read_bytes() + b"mine\n")
+        [conflict] = (await review.undo()).conflicts
+        assert conflict.reason.endswith("the file is stored as a whole, and changed since.")
+        (tmp_path / "project/number").write_text("mine\n")
+        with pytest.raises(NothingToUndo) as refused:
+            await review.undo()
+        checkpoint = review.ledger.checkpoints()[0].id
+        assert str(refused.value).endswith(
+            f"is left to undo: latin is stored as a whole, and changed since. To restore the files as they were before, later "
+            f"changes included: `newel rollback {checkpoint}`."
+        )

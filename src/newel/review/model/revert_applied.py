@@ -44,7 +44,9 @@ def in_the_way(review: FileReview, ids: Iterable[str]) -> dict[str, str]:
     places = LineRangeSet(len(review.base), ((hunk.a, hunk.b) for hunk in visible))
     problems: dict[str, str] = {}
     for applied_hunk in undone:
-        if not applied_hunk.intact:
+        if not applied_hunk.intact and (is_blob(applied_hunk.before) or is_blob(review.base)):
+            problem = "the file is stored as a whole, and changed since"
+        elif not applied_hunk.intact:
             problem = "its lines were changed since"
         elif has_others and _is_whole(applied_hunk.before):
             problem = "it would replace the whole file, and others have changed the file since"
