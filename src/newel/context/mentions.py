@@ -1,4 +1,4 @@
-"""Attaches the files that a prompt names: ``@src/app.py``, ``@"a name with spaces"``, the path of an image.
+"""Attaches the files that a prompt names: ``@src/app.py``, ``@src/app.py:7``, ``@"a name with spaces"``, the path of an image.
 
 Only for text that the user typed. Text from elsewhere (a pipe, a page, a tool) could name a file that its author wants to
 exfiltrate.
@@ -24,8 +24,10 @@ MAX_TOTAL_BYTES = 64 * 1024 * 1024
 """Bytes of all attachments of a prompt together, in base64."""
 
 # Not after a letter or a digit: that is an address (me@example.org).
-_MENTION = r"""(?<![\w@./+-])@(?:"(?P<quoted>[^"\n]+)"|(?P<plain>[^\s"'`@]+))"""
+_MENTION = r"""(?<![\w@./+-])@(?:"(?P<quoted>[^"\n]+)"|(?P<plain>(?:\\ |[^\s"'`@])+))"""
 _PUNCTUATION = ".,;:!?)]}>*"
+_LINES = r"(?::\d+(?:[-:]\d+)?|#L?\d+(?:-L?\d+)?)\Z"
+"""The lines of a file, as compilers, editors and web sites write them."""
 _MAX_NAMES = 16
 """Names tried for one mention: it may end in ten thousand dots."""
 
@@ -54,9 +56,9 @@ class Expansion(NamedTuple):
 async def expand_mentions(text: str, attachable: AttachableFiles, *, bare_images: bool = True) -> Expansion:
     """Attach what a prompt mentions. Relative paths start at the workspace's root, ``~`` is the home there. Never raises.
 
-    ``@path`` attaches a file or the listing of a folder; trailing punctuation is not part of it. The bare path of an existing
-    image attaches the image, with ``bare_images``. What ``attachable`` refuses, and what looks like a path and does not exist, is noted
-    (``@property`` is not). Each file is attached once.
+    ``@path`` attaches a file or the listing of a folder; trailing punctuation and line numbers are not part of it. The bare path of
+    an existing image attaches the image, with ``bare_images``. What ``attachable`` refuses, and what looks like a path and does not
+    exist, is noted (``@property`` is not). Each file is attached once.
     """
     collector = _Collector(attachable)
     try:
@@ -168,13 +170,15 @@ class _Collector:
 
 
 def _possible_names(mention: re.Match[str]) -> list[str]:
-    """The names that a mention may mean: all of it, or without some of its trailing punctuation."""
+    """The names that a mention may mean: all of it, or without some of its trailing punctuation, or without lines, too."""
     if quoted := mention["quoted"]:
         return [quoted]
-    plain = mention["plain"]
+    plain = mention["plain"].replace("\\ ", " ")
     shortest = len(plain.rstrip(_PUNCTUATION)) or len(plain)
     ends = range(len(plain), shortest, -1)[: _MAX_NAMES - 1]
-    return [plain[:end] for end in (*ends, shortest)]
+    names = [plain[:end] for end in (*ends, shortest)]
+    file = re.sub(_LINES, "", names[-1])
+    return [*names, file] if file and file != names[-1] else names
 
 
 def _image_name(match: re.Match[str]) -> str | None:

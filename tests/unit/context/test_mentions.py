@@ -72,6 +72,12 @@ def test_a_long_text_that_only_looks_like_names_of_images_is_read_at_once(folder
         ("@src", ["src"]),
         ("@src/", ["src"]),
         ("@src/app.py and @./src/app.py", ["app.py"]),
+        ("@src/app.py:1", ["app.py"]),
+        ("@src/app.py:1-9, @src/app.py:1:5", ["app.py"]),
+        ("(@src/app.py#L1-L9).", ["app.py"]),
+        ("@src/app.py#1-9", ["app.py"]),
+        ("@two\\ words.txt", ["two words.txt"]),
+        ("@localhost:80", []),
         ("@shot.png", ["shot.png"]),
         ("what is in shot.png?", ["shot.png"]),
         ("what is in (shot.png).", ["shot.png"]),
@@ -89,6 +95,16 @@ def test_words_that_are_mentions(folder: Path, text: str, expected: list[str]) -
     result = expanded(text, folder)
     assert [attachment.file_name for attachment in result.attachments] == expected
     assert result.notes == []
+
+
+def test_the_model_learns_which_lines_are_meant(folder: Path) -> None:
+    """Else it reads of the whole file, though the user has pointed at a line, as compilers and other agents write it."""
+    assert expanded("fix @src/app.py:1-9", folder).text == "fix src/app.py:1-9"
+    (folder / "log:7").touch()
+    assert names("@log:7", folder) == ["log:7"]
+    assert expanded("@src/gone.py:7", folder).notes == [
+        "@src/gone.py was not attached: there is no such file."
+    ]
 
 
 def test_absolute_paths_and_files_elsewhere_can_be_mentioned(folder: Path) -> None:
