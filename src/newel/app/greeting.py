@@ -9,10 +9,12 @@ from typing import Final
 from newel.config.keymap import Keymap
 from newel.config.settings import Settings
 from newel.hooks import CLAUDE_SETTINGS
+from newel.permissions.rules import RuleSet
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.repl.permission_commands import describe_mode
 from newel.text.format import short_folder
+from newel.text.sanitize import escape_line
 from newel.version import VERSION
 
 NEW_UNTIL: Final = 5
@@ -22,8 +24,8 @@ _CHANGES_FILES: Final = ("auto", "ask")
 
 
 def header(agent: CodingAgent, settings: Settings, keymap: Keymap) -> str:
-    """The version, folder, model and settings on one line; for newcomers what the approval mode means, and which hooks of theirs do not
-    run; below, damage to the session's file.
+    """The version, folder, model and settings on one line; for newcomers what the approval mode means, and what of their settings
+    of Claude Code does not apply; below, damage to the session's file.
     """
     is_recorded = isinstance(agent.workspace, RecordingWorkspace)
     is_newcomer = len(list(islice((settings.home / "sessions").glob("*/*.jsonl"), NEW_UNTIL))) < NEW_UNTIL
@@ -38,21 +40,25 @@ def header(agent: CodingAgent, settings: Settings, keymap: Keymap) -> str:
         "" if is_recorded else "changes are not recorded",
     ]
     explained = (
-        [explain_mode(agent, keymap, is_recorded=is_recorded), *_unused_hooks(settings)]
+        [explain_mode(agent, keymap, is_recorded=is_recorded), *_unused_claude_settings(settings)]
         if is_newcomer
         else []
     )
     return "\n".join([" · ".join(fact for fact in facts if fact), *explained, *agent.session.damage])
 
 
-def _unused_hooks(settings: Settings) -> list[str]:
-    """Most users of Claude Code expect their hooks to run; without its file, nothing is loaded."""
-    if not (Path.home() / CLAUDE_SETTINGS).is_file():
+def _unused_claude_settings(settings: Settings) -> list[str]:
+    """Most users of Claude Code expect their hooks and rules to apply; without its file, nothing is loaded."""
+    file = Path.home() / CLAUDE_SETTINGS
+    if not file.is_file():
         return []
     from newel.app.hooks import unused_claude_hooks
+    from newel.app.project_notices import claude_rules_notice
 
-    unused = unused_claude_hooks(settings)
-    return [unused] if unused else []
+    has_rules = settings.rules != RuleSet()
+    own = f"[permissions] of {escape_line(str(settings.home / 'config.toml'))}"
+    rules = "" if has_rules else claude_rules_notice(file, own)
+    return [notice for notice in (unused_claude_hooks(settings), rules) if notice]
 
 
 def explain_mode(agent: CodingAgent, keymap: Keymap, *, is_recorded: bool) -> str:

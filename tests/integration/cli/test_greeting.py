@@ -53,16 +53,21 @@ def with_a_hook_of_claude_code(newel: Newel) -> Newel:
     hook = {"type": "command", "command": "true"}
     (newel.home / ".claude").mkdir()
     (newel.home / ".claude" / "settings.json").write_text(
-        json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}})
+        json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}, "permissions": {"deny": ["Bash(curl:*)"]}})
     )
     return newel
 
 
-def test_who_comes_from_claude_code_reads_that_their_hooks_do_not_run(with_model: Make) -> None:
+def test_who_comes_from_claude_code_reads_that_their_hooks_and_rules_do_not_apply(with_model: Make) -> None:
     newel = with_a_hook_of_claude_code(with_model())
-    assert HOOKS_DO_NOT_RUN in first_lines(newel)
-    (newel.home / ".newel" / "config.toml").write_text("[hooks]\nclaude_settings = true\n")
-    assert "hooks" not in first_lines(newel)
+    config = newel.home / ".newel" / "config.toml"
+    lines = first_lines(newel)
+    assert HOOKS_DO_NOT_RUN in lines
+    assert f'write them into [permissions] of {config}: deny = ["Bash(curl:*)"]' in " ".join(lines.split())
+    config.write_text("[hooks]\nclaude_settings = true\n[permissions]\ndeny = ['bash(curl *)']\n")
+    lines = first_lines(newel)
+    assert "hooks" not in lines
+    assert "curl" not in lines
 
 
 def test_after_some_sessions_one_line_is_enough(with_model: Make) -> None:
