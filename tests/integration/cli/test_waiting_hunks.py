@@ -43,8 +43,14 @@ def test_a_new_conversation_shows_what_an_earlier_one_left(newel: Newel) -> None
     newel("--approve", "review", "go")
     with Tmux([str(BIN / "newel")], newel.project, {**os.environ, **newel.environ}) as terminal:
         terminal.wait_for("2 hunks to review")
+        terminal.type("", "C-l")
         terminal.resize(40, 24)
         wait_until_gone(terminal)  # no room for it
+        terminal.type("/keep", "Enter")
+        terminal.wait_for("Error: Name a hunk")
+        # What is redrawn at the top of the screen leaves no copies in the scroll-back of tmux.
+        assert "to review" not in terminal.text
+        assert "keep pending changes" not in terminal.text
 
 
 def wait_until_gone(terminal: Tmux) -> None:

@@ -29,7 +29,6 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import AnyFormattedText
 from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings
-from prompt_toolkit.output.vt100 import Vt100_Output
 
 from newel.config.keymap import Keymap
 from newel.config.terminal import EditingKeys
@@ -60,7 +59,7 @@ from newel.terminal.ui.keyboard import begin_keys, early_keys, end_keys
 from newel.terminal.ui.layout import Rows, build_layout
 from newel.terminal.ui.picker import Picker
 from newel.terminal.ui.suspension import Suspension
-from newel.terminal.ui.terminal_app import TerminalApp
+from newel.terminal.ui.terminal_app import TerminalApp, TerminalOutput
 from newel.terminal.ui.terminal_ui import THEMES, InputHandler
 from newel.terminal.ui.theme_mode import ThemeMode
 from newel.terminal.ui.typing_pause import TypingPause, read_keys
@@ -102,7 +101,7 @@ class PromptToolkitUI:
         keymap: Keymap | None = None,
     ) -> None:
         self._keymap = keymap or Keymap()
-        self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
+        self._output = TerminalOutput.from_pty(out, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self._styles = styles
         self.renderer = renderer(self)

@@ -11,6 +11,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import DynamicStyle, Style
 from rich.color import Color
 
@@ -72,6 +73,12 @@ def color_depth(styles: Styles) -> ColorDepth:
         "256": ColorDepth.DEPTH_8_BIT,
         "truecolor": ColorDepth.DEPTH_24_BIT,
     }[styles.colours]
+
+
+class TerminalOutput(Vt100_Output):
+    def erase_down(self) -> None:
+        """The cursor is in the first column. From the first place of the screen, tmux would put what it erases into its scroll-back."""
+        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
 
 
 class TerminalApp(Application[None]):
