@@ -80,12 +80,12 @@ class CommandTable(Generic[Context]):
             for command in self._commands
         }
 
-    def unknown(self, text: str, keymap: Keymap | None = None) -> UsageError:
-        """The error for text that begins with ``/`` and calls none of these. Hints name the keys of ``keymap``."""
+    def unknown(self, text: str, keymap: Keymap | None = None, others: Iterable[str] = ()) -> UsageError:
+        """The error for text that begins with ``/`` and calls none of these, nor any of ``others``. Hints name the keys of ``keymap``."""
         name = text.split(maxsplit=1)[0].removeprefix("/")
         if hint := self._hints.get(name.lower()):
             return UsageError(f"There is no command /{name}. {(keymap or Keymap()).fill(hint)}")
-        hint = did_you_mean("/", closest(name, self._by_name))
+        hint = did_you_mean("/", closest(name, [*self._by_name, *others]))
         return UsageError(f"There is no command /{one_line(name, 60)}.{hint} /help lists them.")
 
     def help(self, more: Sequence[tuple[str, str]], columns: int) -> str:

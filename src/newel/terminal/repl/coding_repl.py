@@ -363,7 +363,7 @@ class CodingRepl(Repl[CommandContext]):
             await self._own_commands.run(text)
         elif command and find_template(self._agent.templates, command[0]) is None:
             self.ui.echo(text)
-            raise COMMANDS.unknown(text, self._keymap)
+            raise COMMANDS.unknown(text, self._keymap, reachable_names(self._agent.templates, COMMANDS))
         elif hint := NOT_SENT.get(text.lower()):
             self.ui.echo(text)
             self.ui.renderer.note(hint)
