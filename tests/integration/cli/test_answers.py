@@ -252,6 +252,7 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
         (["--agents", "{}", "hi"], "`newel agent CONTRACT`"),
         (["--no-tools", "hi"], "`--tools none`"),
         (["--ide"], "`newel acp`"),
+        (["--dark-mode"], "terminal.theme"),
     ],
 )
 def test_an_option_of_another_tool_gets_a_hint_at_newels(
