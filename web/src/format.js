@@ -1,5 +1,7 @@
 // Text and numbers as the page shows them. Pure functions.
 
+import { dictionary } from "./dictionary.js";
+
 const CALL_WIDTH = 80; // characters of a tool call's line, the ellipsis included
 const LAST_LINE = 160; // characters of the line below a running subagent
 const SUMMARY_WIDTH = 40; // characters of a command's last output line
@@ -58,11 +60,11 @@ const oneLine = (text) => onOneLine(plain(text));
 const onOneLine = (text) => text.replace(/(?<!\s)\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
 
 const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
-const OWN_MAIN = { task: ["description"] };
+const OWN_MAIN = dictionary({ task: ["description"] });
 /** Arguments of write and edit that the diff below the line shows, and others that only the unfolded call shows. */
 const CHANGED_TEXT = ["content", "edits", "old_string", "new_string"];
-const UNFOLDED = { write: CHANGED_TEXT, edit: CHANGED_TEXT, task: ["prompt"] };
-const LISTED = { todo: ["items"] };
+const UNFOLDED = dictionary({ write: CHANGED_TEXT, edit: CHANGED_TEXT, task: ["prompt"] });
+const LISTED = dictionary({ todo: ["items"] });
 
 /** A tool call on one line: its name and parameters, at most 80 characters. */
 export function formatCall(name, args) {

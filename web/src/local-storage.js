@@ -14,12 +14,26 @@ function storage(kind) {
 const local = storage("localStorage");
 const session = storage("sessionStorage");
 
-function read(place, key) {
+function parse(text) {
   try {
-    return JSON.parse(place.getItem(PREFIX + key));
+    return JSON.parse(text);
   } catch {
     return null;
   }
+}
+
+function read(place, key) {
+  try {
+    return parse(place.getItem(PREFIX + key));
+  } catch {
+    return null; // storage is disabled
+  }
+}
+
+/** The texts of a stored list; anything else that may be there, such as what another program has left, is ignored. */
+function readList(place, key) {
+  const value = read(place, key);
+  return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
 }
 
 function write(place, key, value) {
@@ -31,13 +45,13 @@ function write(place, key, value) {
   }
 }
 
-export const localStore = { get: (key) => read(local, key), set: (key, value) => write(local, key, value) };
-export const sessionStore = { get: (key) => read(session, key), set: (key, value) => write(session, key, value) };
+export const localStore = { get: (key) => read(local, key), list: (key) => readList(local, key), set: (key, value) => write(local, key, value) };
+export const sessionStore = { get: (key) => read(session, key), list: (key) => readList(session, key), set: (key, value) => write(session, key, value) };
 
 /** What of the storage that all windows share another window has removed: {key, old}; null for anything else. */
 export function removedBy({ key, oldValue, newValue }) {
   if (!key?.startsWith(PREFIX) || oldValue === null || newValue !== null) return null;
-  return { key: key.slice(PREFIX.length), old: JSON.parse(oldValue) };
+  return { key: key.slice(PREFIX.length), old: parse(oldValue) };
 }
 
 const OF_TABS = /^newel:(?:draft|edits|files|place|seen|form|told):(.+)$/;

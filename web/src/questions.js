@@ -1,6 +1,7 @@
 // Questions for the user, with the exact action they are about. The default answer is no.
 
 import { fill, h, icon, isFocusLost, onceClicked, setAttr } from "./dom.js";
+import { dictionary } from "./dictionary.js";
 import { wholeDiffView } from "./diff.js";
 import { truncate, reveal } from "./format.js";
 
@@ -82,7 +83,7 @@ const button = (words, onclick, props = {}) => h("button", { type: "button", onc
 
 const MAX_TITLE = 80; // characters of the action that a title shows
 const CHANGES = new Set(["Edit File", "Write File"]); // the tools that show a diff: a command may look like one
-const ACTIONS = { "Execute Shell Command": "Run", "Edit File": "Edit", "Write File": "Write" }; // in Newel's words; those of other tools are theirs
+const ACTIONS = dictionary({ "Execute Shell Command": "Run", "Edit File": "Edit", "Write File": "Write" }); // in Newel's words; those of other tools are theirs
 const OUTSIDE = "(outside of the sandbox: ";
 const NOTES = [OUTSIDE, "(your rule asks: ", "(a hook asks (", "(what it runs is only known when it runs, "]; // why it is asked, above the action
 
@@ -184,7 +185,7 @@ function form(question, answer) {
   return card;
 }
 
-const INPUTS = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
+const INPUTS = dictionary({ email: "email", uri: "url", date: "date", "date-time": "datetime-local" });
 
 function field(name, schema, required) {
   count += 1;

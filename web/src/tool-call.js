@@ -11,7 +11,7 @@ const MAX_SHOWN = 40_000; // characters of a text that are shown at first
 const MAX_REMEMBERED = 200; // unfolded calls that are remembered
 const AT_BOTTOM = 24; // px
 
-const unfolded = new Set(sessionStore.get("unfolded") ?? []);
+const unfolded = new Set(sessionStore.list("unfolded"));
 
 function remember(id, open) {
   unfolded.delete(id);

@@ -31,6 +31,10 @@ test("the line of a change names the file; its diff shows the text", () => {
   assert.equal(formatCall("notes__add", { path: "a", content: "x" }), 'notes__add a content="x"');
 });
 
+test("a call of any name has its line: otherwise a model could end the display of its conversation", () => {
+  for (const name of ["constructor", "toString", "__proto__"]) assert.equal(formatCall(name, { path: "a" }), `${name} a`);
+});
+
 test("truncating splits no character", () => {
   assert.equal(truncate("😀😀😀", 2), "😀…");
   assert.equal(truncate("😀😀😀", 3), "😀😀😀");

@@ -19,6 +19,10 @@ test("a job's activity is shown only while a call runs", () => {
   assert.deepEqual(then.steps.map(({ words, phase, aside }) => [words, phase, aside]), [["searching “onboarding”", "done", "3 found · 12 ms"]]);
 });
 
+test("a call of any name is described", () => {
+  assert.equal(describeCall("constructor", { path: "a" }), "constructor a");
+});
+
 test("a question is open until it is answered anywhere or the job ends", () => {
   const asked = after(page("waiting_for_user", event("clarification.requested", ASKED)));
   assert.equal(asked.question.question, "In capitals?");

@@ -33,7 +33,7 @@ const LAYERS = {
     "review/pending-list-rows", "review/review-store", "review/revisions", "review/sidebar-session", "review/tree-rows", "review/unsent-edits",
   ],
   values: [
-    "draft-files", "fleet/fleet-state", "format", "highlight", "hmac", "local-storage", "patience", "render-throttle", "server-clock", "server-sent-events", "theme", "theme-init", "word-diff", "review/change-labels",
+    "dictionary", "draft-files", "fleet/fleet-state", "format", "highlight", "hmac", "local-storage", "patience", "render-throttle", "server-clock", "server-sent-events", "theme", "theme-init", "word-diff", "review/change-labels",
     "review/editor-keys", "review/hunk-format", "review/patch", "review/path-order", "review/review-progress", "review/routes", "review/splices", "review/text-hash",
   ],
 };

@@ -127,7 +127,7 @@ class Window {
       assert.ok(left > 0, "the decisions come to an end");
       await tick();
     }
-    assert.deepEqual(this.review.get().waiting, {});
+    assert.deepEqual(Object.keys(this.review.get().waiting), []);
     assert.equal(this.unsent.get("decisions"), null);
   }
 

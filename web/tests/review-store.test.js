@@ -47,7 +47,22 @@ test("a late answer restores no older state, and nothing is kept of files that a
   assert.equal(review.get().files.a.rev, 3);
   release();
   await review.take("b", Promise.resolve({ file_path: "b", rev: 1 }));
-  assert.deepEqual(review.get().files, {});
+  assert.deepEqual(Object.keys(review.get().files), []);
+});
+
+test("a file may have any name: otherwise one that an agent proposes hides all pending changes", async () => {
+  const names = ["constructor", "__proto__"];
+  const review = createReview({ api: server({}) });
+  for (const path of names) {
+    assert.equal(review.get().files[path], undefined);
+    assert.equal(review.get().waiting[path], undefined);
+    const release = review.hold(path);
+    await review.take(path, Promise.resolve({ file_path: path, rev: 1 }));
+    assert.equal(review.get().files[path].rev, 1);
+    assert.equal(review.get().waiting[path], undefined);
+    release();
+    assert.equal(review.get().files[path], undefined);
+  }
 });
 
 test("a link that stands for another file shows that one, whatever the revisions of both", async () => {

@@ -1,4 +1,4 @@
-// If these fail, a URL opens another file than its own.
+// If these fail, a URL opens another file than its own, or one that a web page has linked to breaks the page for good.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -19,7 +19,7 @@ test("a URL parses to its place", () => {
 });
 
 test("an invalid URL has no place", () => {
-  for (const hash of ["", "#", "#/", "#/tab/1", "#/file", "#/file/", "#/compare/cp_1", "#/%ff", "#token=x", "#/nothing", "#/request/", "#/request/a/b"]) {
+  for (const hash of ["", "#", "#/", "#/tab/1", "#/file", "#/file/", "#/compare/cp_1", "#/%ff", "#token=x", "#/nothing", "#/request/", "#/request/a/b", "#/constructor", "#/toString/x", "#/__proto__"]) {
     assert.equal(idOf(hash), null, hash);
   }
 });

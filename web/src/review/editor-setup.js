@@ -13,6 +13,7 @@ import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/sea
 import { EditorState } from "@codemirror/state";
 import { EditorView, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { StyleModule } from "style-mod";
+import { dictionary } from "../dictionary.js";
 import { HIDDEN_CHARACTER, formatCodePoint } from "../format.js";
 import { stepOf } from "./editor-keys.js";
 import { hunkField, hunkPointer } from "./hunks.js";
@@ -31,14 +32,14 @@ const SIGNS = {
 
 const MAX_LINE_LENGTH = 20_000; // characters of a line beyond which a file is not highlighted
 
-const script = { js: {}, mjs: {}, cjs: {}, jsx: { jsx: true }, ts: { typescript: true }, tsx: { jsx: true, typescript: true } };
+const script = dictionary({ js: {}, mjs: {}, cjs: {}, jsx: { jsx: true }, ts: { typescript: true }, tsx: { jsx: true, typescript: true } });
 
 function languageOf(path, text) {
   for (const line of text.iterLines()) if (line.length > MAX_LINE_LENGTH) return [];
   const kind = path.slice(path.lastIndexOf(".") + 1).toLowerCase();
   if (script[kind]) return javascript(script[kind]);
-  const known = { py: python, pyi: python, json, md: markdown, html, htm: html, css };
-  return Object.hasOwn(known, kind) ? known[kind]() : [];
+  const known = dictionary({ py: python, pyi: python, json, md: markdown, html, htm: html, css });
+  return known[kind]?.() ?? [];
 }
 
 /**

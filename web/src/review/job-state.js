@@ -1,5 +1,6 @@
 // A review job, reduced from its events. Pure: each step returns a new value.
 
+import { dictionary } from "../dictionary.js";
 import { formatCall, formatDuration, pluralize, reveal, truncate } from "../format.js";
 
 const MAX_STEPS = 300; // steps that are kept, the latest
@@ -65,13 +66,13 @@ const oneLine = (text) => truncate(reveal(String(text)).replace(/\s+/g, " ").tri
 /** Describe a tool call: "searching “onboarding”". */
 export function describeCall(name, args) {
   const lines = args.start_line ? `:${args.start_line}${args.end_line ? `–${args.end_line}` : ""}` : "";
-  const words = {
+  const words = dictionary({
     search_project: () => `searching “${args.query}”${args.glob ? ` in ${args.glob}` : ""}`,
     read_file: () => `reading ${args.file_path}${lines}`,
     list_files: () => `listing ${[args.prefix, args.glob].filter(Boolean).join(" ") || "the files"}`,
     clarify_user: () => "asking you",
     propose_edits: () => (Array.isArray(args.edits) ? `proposing ${pluralize(args.edits.length, "edit")}` : "proposing edits"),
-  }[name];
+  })[name];
   return oneLine(words ? words() : formatCall(name, args));
 }
 

@@ -4,6 +4,7 @@
 // the request is repeated. Without a connection decisions are queued in order, also over a reload, and can be withdrawn. A hunk
 // that has changed by then, or was decided elsewhere, is skipped, and that is reported.
 
+import { dictionary } from "../dictionary.js";
 import { filesToSave } from "./review-progress.js";
 import { hashText } from "./text-hash.js";
 
@@ -194,8 +195,10 @@ export class PendingDecisions {
   #changed(path) {
     const all = [...this.files].flatMap(([each, file]) => [...file.values()].map(({ id, ends, hasWaited, ...fields }) => [each, id, fields]));
     this.unsent.set(STORAGE_KEY, all.length > 0 ? all : null);
-    const { [path]: _, ...waiting } = this.review.get().waiting;
+    const waiting = dictionary(this.review.get().waiting);
     const here = new Map([...this.of(path).values()].map(({ id, choice, from }) => [id, { choice, from }]));
-    this.review.put({ waiting: here.size > 0 ? { ...waiting, [path]: here } : waiting });
+    if (here.size > 0) waiting[path] = here;
+    else delete waiting[path];
+    this.review.put({ waiting });
   }
 }

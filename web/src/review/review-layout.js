@@ -38,8 +38,8 @@ export class ReviewLayout {
   constructor({ show, changed, tabs, activeId, openSession }) {
     Object.assign(this, { show, changed, activeId, openSession, serverTabs: tabs });
     this.questions = 0; // open questions of review agents
-    this.columns = localStore.get("columns") ?? []; // open in this window; a new window starts with the last ones
-    this.places = (localStore.get("places") ?? []).filter((id) => parsePlace(id));
+    this.columns = localStore.list("columns"); // open in this window; a new window starts with the last ones
+    this.places = localStore.list("places").filter((id) => parsePlace(id));
     this.views = new Map(); // by the place's id
     const spoken = h("p", { class: "sr-only", role: "status" });
     this.end = h("div", { class: "sr-only", role: "status" }); // apart, so that no other message replaces it

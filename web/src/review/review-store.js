@@ -9,13 +9,15 @@
 //   revising, answers   hunks that an agent proposes anew: see revisions.js
 //   waiting   pending decisions by path and hunk, `dropped` the failed ones: see pending-decisions.js
 
+import { dictionary } from "../dictionary.js";
+
 const BATCH_DELAY = 40; // ms: changes within this time are read together
 const ANY_REVISION = 0; // instead of a revision: any revision will do
 const FORCE_READ = Infinity; // instead of a revision: read the file in any case
 
 /** `api` is a ReviewApi. Subscribers are called after each change. */
 export function createReview({ api }) {
-  let state = { pending: null, runs: [], progress: { decided: 0, total: 0 }, files: {}, problem: "", isUp: true, waiting: {}, dropped: [], revising: [], answers: [] };
+  let state = { pending: null, runs: [], progress: { decided: 0, total: 0 }, files: dictionary(), problem: "", isUp: true, waiting: dictionary(), dropped: [], revising: [], answers: [] };
   const readers = new Set();
   const held = new Map(); // path → number of holders
   const wanted = new Map(); // path → the minimum revision; an older file is read again
@@ -45,7 +47,7 @@ export function createReview({ api }) {
     for (const path of paths) wanted.delete(path);
     const read = (request) => request.then((value) => ({ value }), (error) => ({ problem: error.message }));
     const [list, ...views] = await Promise.all([read(api.pending()), ...paths.map((path) => read(api.file(path)))]);
-    const files = { ...state.files };
+    const files = dictionary(state.files);
     views.forEach(({ value, problem }, at) => {
       const path = paths[at];
       if (!held.has(path)) return;
@@ -61,7 +63,8 @@ export function createReview({ api }) {
   function drop(path) {
     held.delete(path);
     wanted.delete(path);
-    const { [path]: _, ...files } = state.files;
+    const files = dictionary(state.files);
+    delete files[path];
     state = { ...state, files };
   }
 
@@ -74,7 +77,8 @@ export function createReview({ api }) {
 
     /** The ledger changed: in the files `paths`, or for null in any. `revs` are the new revisions, by path. */
     touch(paths = null, revs = {}) {
-      for (const path of paths ?? held.keys()) requireRevision(path, revs[path] ?? FORCE_READ);
+      const known = dictionary(revs);
+      for (const path of paths ?? held.keys()) requireRevision(path, known[path] ?? FORCE_READ);
       timer ??= setTimeout(() => {
         timer = null;
         reading = reading.then(refresh);
@@ -103,7 +107,7 @@ export function createReview({ api }) {
       pendingAnswers.set(path, (pendingAnswers.get(path) ?? 0) + 1);
       try {
         const view = await answer;
-        if (held.has(path)) change({ files: { ...state.files, [path]: newerOf(view, state.files[path]) } });
+        if (held.has(path)) change({ files: dictionary(state.files, { [path]: newerOf(view, state.files[path]) }) });
         return view;
       } finally {
         const left = pendingAnswers.get(path) - 1;

@@ -2,8 +2,10 @@
 // The id of a place is its address, too: "file/src/a.py", "compare/cp_1/src/a.py", "pending", "checkpoints",
 // "requests", "request/job_1", "fleets", "fleet/7c1f2a90", "fleet-job/3f9c".
 
-const NAMES = { pending: "All pending changes", checkpoints: "Checkpoints", requests: "Requests", fleets: "Fleets" };
-const BY_ID = { request: "job", fleet: "fleet", "fleet-job": "job" }; // kind → what its id is called
+import { dictionary } from "../dictionary.js";
+
+const NAMES = dictionary({ pending: "All pending changes", checkpoints: "Checkpoints", requests: "Requests", fleets: "Fleets" });
+const BY_ID = dictionary({ request: "job", fleet: "fleet", "fleet-job": "job" }); // kind → what its id is called
 
 export const fileId = (path) => `file/${path}`;
 export const requestId = (job) => `request/${job}`;
@@ -16,7 +18,7 @@ export function parsePlace(id) {
   if (NAMES[id]) return { kind: id };
   const [kind, ...rest] = id.split("/");
   if (kind === "file" && rest.join("/")) return { kind, path: rest.join("/") };
-  if (Object.hasOwn(BY_ID, kind)) return rest.length === 1 && rest[0] ? { kind, [BY_ID[kind]]: rest[0] } : null;
+  if (BY_ID[kind]) return rest.length === 1 && rest[0] ? { kind, [BY_ID[kind]]: rest[0] } : null;
   const [checkpoint, ...path] = rest;
   return kind === "compare" && checkpoint && path.length ? { kind, checkpoint, path: path.join("/") } : null;
 }
