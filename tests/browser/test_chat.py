@@ -346,8 +346,17 @@ GIVEN = """(text) => {
 }"""
 
 
+PASTE = """(box, text) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", text);
+    box.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
+}"""
+LONG_TEXT = "8" * 50_001
+"""A text that is attached when it is pasted: in the box, each key would take a while."""
+
+
 @pytest.mark.parametrize("way", ["paste", "drop"])
-def test_a_file_can_be_pasted_or_dropped_onto_the_message(workbench: Make, way: str) -> None:
+def test_files_and_long_texts_can_be_pasted_or_dropped_onto_the_message(workbench: Make, way: str) -> None:
     bench = workbench(scenarios())
     page = bench.page()
     open_chat(page)
@@ -360,9 +369,13 @@ def test_a_file_can_be_pasted_or_dropped_onto_the_message(workbench: Make, way: 
             given,
         )
     page.get_by_role("button", name="Remove given.txt").wait_for()
+    message_box(page).evaluate(PASTE, LONG_TEXT)
+    page.get_by_role("button", name="Remove pasted.txt").wait_for()
     page.get_by_role("button", name="Send").click()
     expect(answers(page)).to_contain_text("Yes.")
-    assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
+    sent = str(bench.newel.requests[-1]["messages"][-1])
+    assert "4711" in sent
+    assert LONG_TEXT in sent
 
 
 def test_a_chat_uses_the_chosen_model(workbench: Make) -> None:

@@ -53,20 +53,23 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     return tab ? ask(type, { tab, ...fields }, { what }) : store.dispatch({ type: "page/newChat", chosen });
   }
 
-  // Unacknowledged messages survive a reload of the page. The server treats a repeated id as the same message.
-  function outbox(change) {
-    sessionStore.set("outbox", change(sessionStore.get("outbox") ?? []));
-  }
+  // Messages that were not acknowledged survive a reload of the page, also those that were refused. The server treats a repeated id as the same message.
+  const outbox = () => sessionStore.get("outbox") ?? [];
+  const forget = (id) => sessionStore.set("outbox", outbox().filter((each) => each.message.id !== id));
+  const keep = (tab, { id, text, attachments, before, state }) =>
+    sessionStore.set("outbox", [...outbox().filter((each) => each.message.id !== id), { tab, message: { id, text, attachments, before, state } }]);
 
   async function deliver(tab, message) {
     store.dispatch({ type: "page/send", tab, message });
     const { id, text, attachments = [], before } = message;
-    outbox((sent) => [...sent.filter((each) => each.message.id !== id), { tab, message: { id, text, attachments, before } }]);
+    keep(tab, message);
     const request = { tab, messageId: id, text, typed: true, ...(attachments.length && { attachments }), ...(before && { before }) };
     const how = await connection.request("send", request).then(() => "queued", (error) => error);
-    outbox((sent) => sent.filter((each) => each.message.id !== id));
-    if (how === "queued") store.dispatch({ type: "page/sendResult", tab, id, state: "queued" });
-    else {
+    if (how === "queued") {
+      forget(id);
+      store.dispatch({ type: "page/sendResult", tab, id, state: "queued" });
+    } else {
+      keep(tab, { ...message, state: "failed" });
       store.dispatch({ type: "page/sendResult", tab, id, state: "failed" });
       if (before) connection.request("watch", { tab }).catch(() => {}); // a new snapshot has what the edit was to replace
       toasts.failed(`Could not send the message: ${how.message}`);
@@ -106,7 +109,10 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     /** Resolves to the reply, or null if the message was already sent. */
     withdraw: (tab, messageId) => ask("withdraw", { tab, messageId }, { what: "Could not withdraw the message" }),
     sendNow: (tab, messageId) => ask("sendNow", { tab, messageId }, { what: "Could not send the message" }),
-    discard: (tab, id) => store.dispatch({ type: "page/discard", tab, id }),
+    discard(tab, id) {
+      forget(id);
+      store.dispatch({ type: "page/discard", tab, id });
+    },
     async stop(tab, now) {
       store.dispatch({ type: "page/stop", tab, now });
       const done = await ask("stop", { tab, now }, { what: "Could not stop the run" });
@@ -141,10 +147,12 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     /** Trust or decline what was shown: the server refuses another `digest`. */
     decideTrust: (digest, trusted) => showTrust(fetchJson("/api/trust", { digest, trusted })),
     restartServer: (server) => ask("restartServer", { server }, { what: `${server} was not restarted` }),
-    /** Resend the messages that were not acknowledged before this page was loaded. */
+    /** Resend the messages that were not acknowledged before this page was loaded, and show those that were refused. */
     resendUnacknowledged() {
-      for (const { tab, message } of sessionStore.get("outbox") ?? []) {
-        if (store.get().tabs.some((each) => each.id === tab)) deliver(tab, message);
+      for (const { tab, message } of outbox()) {
+        if (!store.get().tabs.some((each) => each.id === tab)) forget(message.id);
+        else if (message.state === "failed") store.dispatch({ type: "page/send", tab, message });
+        else deliver(tab, message);
       }
     },
   };

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
-import { plain, shortFolder } from "./format.js";
+import { describeExcess, plain, shortFolder } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { StatusLine } from "./status-line.js";
 import { isBlocked, textOf, UserView } from "./message.js";
@@ -31,7 +31,7 @@ export class ChatView {
         },
         goBack: (entry) => this.#openRewind(actions, entry),
         show: (id) => actions.switchBranch(tab, id),
-        mayEdit: () => this.#mayChange("edit a message or go back"),
+        mayEdit: (text = "") => this.#mayChange("edit a message or go back") && (!describeExcess(text) || this.refuse(describeExcess(text))),
         drafts: editsOf(tab),
       }),
       actions: {

@@ -3,10 +3,11 @@
 import { Attachments } from "./attachments.js";
 import { Completion } from "./completion.js";
 import { fill, h, icon, setAttr, setText } from "./dom.js";
-import { formatUsage } from "./format.js";
+import { describeExcess, formatUsage } from "./format.js";
 import { localStore } from "./local-storage.js";
 import { StopButton } from "./stop-button.js";
 
+const LONG_PASTE = 50_000; // characters
 const COMMAND = /^\/([A-Za-z0-9][\w.-]*)(?:\s[\s\S]*)?$/;
 
 export class Composer {
@@ -22,7 +23,7 @@ export class Composer {
         this.completion.update();
       },
       onkeydown: (event) => this.#key(event),
-      onpaste: (event) => event.clipboardData.files.length && this.#files(event, event.clipboardData.files),
+      onpaste: (event) => this.#paste(event),
     });
     this.completion = new Completion({
       area: this.area, files: actions.findFiles, paths: actions.paths, commands: actions.chatCommands, changed: () => this.#drafted(),
@@ -100,6 +101,8 @@ export class Composer {
     const text = this.area.value;
     await this.attachments.loaded;
     if (!text.trim() && this.attachments.files.length === 0) return;
+    const excess = describeExcess(text);
+    if (excess) return void this.actions.refuse(excess);
     const name = COMMAND.exec(text)?.[1];
     const entries = name ? await this.actions.chatCommands().catch(() => null) : null;
     if (this.area.value !== text) return; // it was sent, or typed on, meanwhile
@@ -128,6 +131,14 @@ export class Composer {
       event.preventDefault();
       this.#submit();
     }
+  }
+
+  /** Attach pasted files, and as a file a text that would make the box slow. */
+  #paste(event) {
+    const { files } = event.clipboardData;
+    const text = event.clipboardData.getData("text/plain");
+    if (files.length > 0) this.#files(event, files);
+    else if (text.length > LONG_PASTE) this.#files(event, [new File([text], "pasted.txt", { type: "text/plain" })]);
   }
 
   #files(event, files) {

@@ -55,6 +55,12 @@ export const revealPath = (path) => reveal(path).replace(/[\n\t]/g, formatCodePo
 
 export const formatCodePoint = (sign) => `<U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}>`;
 
+const MAX_MESSAGE = 1_000_000; // characters that the server takes
+
+/** Why a message cannot be sent; "" if it can. */
+export const describeExcess = (text) =>
+  text.length > MAX_MESSAGE ? `The message has ${formatNumber(text.length)} characters; at most ${formatNumber(MAX_MESSAGE)} can be sent. Attach a part of it as a file.` : "";
+
 /** Text on one line. */
 const oneLine = (text) => onOneLine(plain(text));
 const onOneLine = (text) => text.replace(/(?<!\s)\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();

@@ -11,9 +11,6 @@ function storage(kind) {
   }
 }
 
-const local = storage("localStorage");
-const session = storage("sessionStorage");
-
 function parse(text) {
   try {
     return JSON.parse(text);
@@ -22,31 +19,31 @@ function parse(text) {
   }
 }
 
-function read(place, key) {
+function read(kind, key) {
   try {
-    return parse(place.getItem(PREFIX + key));
+    return parse(storage(kind).getItem(PREFIX + key));
   } catch {
     return null; // storage is disabled
   }
 }
 
 /** The texts of a stored list; anything else that may be there, such as what another program has left, is ignored. */
-function readList(place, key) {
-  const value = read(place, key);
+function readList(kind, key) {
+  const value = read(kind, key);
   return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
 }
 
-function write(place, key, value) {
+function write(kind, key, value) {
   try {
-    if (value === null || value === undefined || value === "") place.removeItem(PREFIX + key);
-    else place.setItem(PREFIX + key, JSON.stringify(value));
+    if (value === null || value === undefined || value === "") storage(kind).removeItem(PREFIX + key);
+    else storage(kind).setItem(PREFIX + key, JSON.stringify(value));
   } catch {
     // full or disabled: stored values are a convenience
   }
 }
 
-export const localStore = { get: (key) => read(local, key), list: (key) => readList(local, key), set: (key, value) => write(local, key, value) };
-export const sessionStore = { get: (key) => read(session, key), list: (key) => readList(session, key), set: (key, value) => write(session, key, value) };
+export const localStore = { get: (key) => read("localStorage", key), list: (key) => readList("localStorage", key), set: (key, value) => write("localStorage", key, value) };
+export const sessionStore = { get: (key) => read("sessionStorage", key), list: (key) => readList("sessionStorage", key), set: (key, value) => write("sessionStorage", key, value) };
 
 /** What of the storage that all windows share another window has removed: {key, old}; null for anything else. */
 export function removedBy({ key, oldValue, newValue }) {
@@ -59,7 +56,8 @@ const OF_TABS = /^newel:(?:draft|edits|files|place|seen|form|told):(.+)$/;
 /** Remove the entries of tabs that no longer exist; returns the ids of these tabs. */
 export function forgetTabs(ids) {
   const gone = new Set();
-  for (const key of Object.keys(local ?? {})) {
+  const local = storage("localStorage") ?? {};
+  for (const key of Object.keys(local)) {
     const tab = OF_TABS.exec(key)?.[1];
     if (!tab || ids.has(tab)) continue;
     local.removeItem(key);

@@ -179,7 +179,7 @@ class FoldedText {
 export class UserView {
   /**
    * `edit(item, text)` resends an edited message, `goBack(item)` goes to before it, `show(id)` to another version of it;
-   * `mayEdit()` returns whether these are possible now, and reports why not. `drafts` has the texts of unsent edits: get(id), set(id, text).
+   * `mayEdit(text)` returns whether these are possible now, and reports why not. `drafts` has the texts of unsent edits: get(id), set(id, text).
    */
   constructor({ edit, goBack, show, mayEdit, drafts }) {
     Object.assign(this, { edit, goBack, show, mayEdit, drafts });
@@ -233,7 +233,7 @@ export class UserView {
       this.actions.firstChild.focus();
     };
     const send = () => {
-      if (!this.mayEdit()) return; // what was typed stays
+      if (!this.mayEdit(area.value)) return; // what was typed stays
       back(); // first: it moves the focus, which would scroll away from the answer
       if (area.value.trim()) this.edit(this.item, area.value);
     };

@@ -6,6 +6,7 @@ const FIRST_DELAY = 250; // ms before the first attempt to reconnect
 const LAST_DELAY = 5_000;
 const PING_INTERVAL = 25_000;
 const TIMEOUT = 10_000; // ms without an answer to a ping, or without a connection
+const MAX_BYTES = 8 * 2 ** 20; // of a message; the server closes the socket on a longer one, which would be repeated for ever
 
 // Idempotent requests: repeated if the connection was lost before the reply.
 const REPEATABLE = new Set([
@@ -101,8 +102,14 @@ export class Connection {
 
   #send(id) {
     const asked = this.waiting.get(id);
+    const text = JSON.stringify(asked.message);
+    if (text.length * 3 > MAX_BYTES && new TextEncoder().encode(text).length > MAX_BYTES) {
+      this.waiting.delete(id);
+      asked.reject(new RequestError("too_long", "It is larger than 8 MB, with its files."));
+      return;
+    }
     asked.wasSent = true;
-    this.socket.send(JSON.stringify(asked.message));
+    this.socket.send(text);
   }
 
   #receive(frame) {

@@ -106,7 +106,7 @@ const REDUCERS = {
   "page/subagent": (state, { tab, call, messages }) =>
     withTranscript(state, tab, (transcript) => withSubagent(transcript, call, messages)),
   "page/send": (state, { tab, message }) => {
-    const cut = message.before ? withTranscript(state, tab, (transcript) => cutBefore(transcript, message.before)) : state;
+    const cut = message.before && message.state !== "failed" ? withTranscript(state, tab, (transcript) => cutBefore(transcript, message.before)) : state;
     const others = (cut.pending[tab] ?? []).filter((each) => each.id !== message.id);
     return withPending(cut, tab, [...others, { kind: "pending", state: "sending", ...message }]);
   },

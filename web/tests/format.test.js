@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import {
-  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatBytes, formatCost, formatCount, formatLineCounts, describeRetry, formatUsage, describeModel, shortFolder,
+  formatCall, truncate, diffLines, formatDuration, matchScore, formatTime, describeOutcome, plain, reveal, readableOutput, toSentence, formatBytes, formatCost, formatCount, formatLineCounts, describeExcess, describeRetry, formatUsage, describeModel, shortFolder,
 } from "../src/format.js";
 
 test("a model's known details are one line", () => {
@@ -33,6 +33,11 @@ test("the line of a change names the file; its diff shows the text", () => {
 
 test("a call of any name has its line: otherwise a model could end the display of its conversation", () => {
   for (const name of ["constructor", "toString", "__proto__"]) assert.equal(formatCall(name, { path: "a" }), `${name} a`);
+});
+
+test("a message that is too long is refused with its size", () => {
+  assert.equal(describeExcess("x".repeat(1_000_000)), "");
+  assert.match(describeExcess("x".repeat(1_000_001)), /has 1,000,001 characters; at most 1,000,000 /);
 });
 
 test("truncating splits no character", () => {

@@ -2,12 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { localStore, removedBy } from "../src/local-storage.js";
 
-const stored = new Map();
-globalThis.window = { localStorage: { getItem: (key) => stored.get(key) ?? null } };
-const { localStore, removedBy } = await import("../src/local-storage.js");
-
-test("a stored list has nothing but texts", () => {
+test("a stored list has nothing but texts", (t) => {
+  const stored = new Map();
+  globalThis.window = { localStorage: { getItem: (key) => stored.get(key) ?? null } };
+  t.after(() => delete globalThis.window);
   for (const damaged of ['{"a":1}', "5", '"pending"', "null", "not JSON"]) {
     stored.set("newel:places", damaged);
     assert.deepEqual(localStore.list("places"), [], damaged);
