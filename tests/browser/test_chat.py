@@ -73,6 +73,10 @@ def test_a_call_expands_to_its_input_output_and_changes(workbench: Make) -> None
     page.get_by_role("button", name="edit cli.py").click()
     expect(page.locator("ins")).to_have_text("+    run(source, dry_run=True)\n")
     expect(page.locator("del")).to_have_text("-    run(source)\n")
+    selected = "(line) => { getSelection().selectAllChildren(line); return String(getSelection()); }"
+    assert (
+        page.locator("ins").evaluate(selected) == "    run(source, dry_run=True)"
+    )  # copied as it is in the file
     page.get_by_role("button", name="bash echo a very long").click()
     expect(page.get_by_label("Command", exact=True)).to_contain_text("a very long command " * 9)
     page.reload()  # expanded calls stay expanded

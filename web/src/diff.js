@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { diffLines, plain, reveal } from "./format.js";
 
 const MARK = { add: "ins", del: "del" };
+const SIGN = /^[-+ ]/; // is not copied with its line
 
 /** A diff to read, without the file header. */
 export const diffView = (diff) => view(diffLines(diff).filter((line) => line.kind !== "file"), plain);
@@ -13,4 +14,7 @@ export const wholeDiffView = (diff) => view(diffLines(diff), reveal);
 
 const view = (lines, show) =>
   h("pre", { class: "diff", tabindex: "0", "aria-label": "Changes" },
-    ...lines.map(({ kind, text }) => h(MARK[kind] ?? "span", { class: `line ${kind}` }, `${show(text)}\n`)));
+    ...lines.map(({ kind, text }) => {
+      const sign = kind !== "file" && SIGN.test(text) ? text[0] : "";
+      return h(MARK[kind] ?? "span", { class: `line ${kind}` }, sign && h("span", { class: "sign" }, sign), `${show(text.slice(sign.length))}\n`);
+    }));

@@ -12,8 +12,14 @@ const TIMEOUT = 10_000; // ms without an answer
 let key = null; // a copy for browsers without storage
 let proof = null; // for the server's present start, once that has proved itself
 
-/** The token in an address, or null. */
-export const tokenOf = (address) => /#token=([^&]+)$/.exec(address)?.[1] ?? null;
+/** The token in an address; null if there is none. */
+export function tokenOf(address) {
+  try {
+    return decodeURIComponent(/#token=([^&]+)$/.exec(address)[1]);
+  } catch {
+    return null; // also of an invalid encoding
+  }
+}
 
 /** Forget that the server has proved itself: another program may answer next. */
 export function forgetServer() {
@@ -32,7 +38,7 @@ export async function signIn(signal) {
   const token = tokenOf(location.hash);
   try {
     if (token) {
-      const isRight = await useToken(decodeURIComponent(token), signal);
+      const isRight = await useToken(token, signal);
       history.replaceState(null, "", location.pathname);
       if (isRight) return "allowed";
     }
