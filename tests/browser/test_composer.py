@@ -217,7 +217,7 @@ def test_the_files_of_an_unsent_message_survive_a_reload(workbench: Make, is_fir
 
 
 def test_a_message_that_was_sent_is_no_draft_in_another_window(workbench: Make) -> None:
-    """Otherwise it is sent once more from there."""
+    """Otherwise it is sent once more from there. Another draft stays, there and over a reload."""
     bench = workbench(TALK)
     context = bench.context()
     page = bench.page(context)
@@ -236,6 +236,8 @@ def test_a_message_that_was_sent_is_no_draft_in_another_window(workbench: Make) 
         expect(answers(each).last).to_contain_text("It runs.")
         expect(each.locator(".composer .chip")).to_have_count(0)
     expect(message_box(window)).to_have_value("")
+    expect(message_box(another)).to_have_value("What does it mean?")
+    another.reload()
     expect(message_box(another)).to_have_value("What does it mean?")
 
 

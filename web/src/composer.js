@@ -89,11 +89,11 @@ export class Composer {
     this.area.setSelectionRange(text.length, text.length);
   }
 
-  /** Drop the draft that another window has sent or removed: it would be sent twice. */
+  /** Drop the draft that another window has sent or removed: it would be sent twice. Another text is stored again, as all windows share the place. */
   dropRemoved(removed) {
     this.attachments.dropRemoved(removed);
-    if (removed.key !== `draft:${this.tab}` || removed.old !== this.area.value) return;
-    this.area.value = "";
+    if (removed.key !== `draft:${this.tab}`) return;
+    if (removed.old === this.area.value) this.area.value = "";
     this.#drafted();
   }
 
