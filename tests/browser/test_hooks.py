@@ -40,6 +40,8 @@ def test_a_prompt_that_a_hook_has_blocked_cannot_be_retried_and_is_back_in_the_b
         expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         expect(page.get_by_role("button", name="Retry")).to_have_count(0)
         expect(message_box(page)).to_have_value("my password is hunter2")
+        expect(page).to_have_title("Chat · newel")
         page.reload()
     say(page, "it is a secret")
     expect(answers(page).last).to_contain_text("Yes.")
+    expect(page).to_have_title("it is a secret · newel")

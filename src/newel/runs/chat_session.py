@@ -461,6 +461,11 @@ def is_settled(messages: Sequence[AppMessage]) -> bool:
         case AssistantMessage() as answer:
             return answer.stop_reason in {"stop", "length"} and not answer.tool_calls
         case UserMessage() as prompt:
-            return prompt.content == BLOCKED_PROMPT
+            return is_blocked(prompt)
         case last:
             return last is None
+
+
+def is_blocked(message: AppMessage) -> bool:
+    """Whether this stands for a prompt that a hook has blocked."""
+    return isinstance(message, UserMessage) and message.content == BLOCKED_PROMPT

@@ -24,7 +24,14 @@ from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_
 from newel.jobs.engine import FINAL, Engine, JobOutcome, Lease
 from newel.permissions.approval import ApprovalMode
 from newel.providers.routing import read_agent_mode
-from newel.runs.chat_session import AgentFactory, BranchedHistory, ChatChange, ChatSession, is_settled
+from newel.runs.chat_session import (
+    AgentFactory,
+    BranchedHistory,
+    ChatChange,
+    ChatSession,
+    is_blocked,
+    is_settled,
+)
 from newel.runs.chat_turn import TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
@@ -60,6 +67,10 @@ class TabServices(NamedTuple):
     notify: Notify
     project: str
     home: Path
+
+
+def _title_of(prompt: UserMessage) -> str:
+    return plain_line(prompt.text, 40)
 
 
 class TabSession:
@@ -223,7 +234,7 @@ class TabSession:
             params = TurnParams(tab=tab.id, session=tab.session, message=message, before=before, typed=typed)
             run = await self._track(await self.queue.submit(params))
             await self.queue.forward()
-        if self.state.title == NEW_CHAT and (title := plain_line(message.text, 40)):
+        if self.state.title == NEW_CHAT and (title := _title_of(message)):
             await self._save(title=title)
         self._on_queue_change()
         return run
@@ -388,7 +399,7 @@ class TabSession:
         self.services.notify("queue", self.state.id)
         chat, queue = self.chat, self.queue
         try:
-            return await run_turn(
+            outcome = await run_turn(
                 lease,
                 params,
                 chat,
@@ -397,12 +408,21 @@ class TabSession:
                 unsaved=await self._find_unsaved(),
                 on_start=partial(self._forward_queue, lease.job, releases=params.message is None),
             )
+            await self._forget_title(params.message)
+            return outcome
         finally:
             if chat is self.chat:
                 with anyio.CancelScope(shield=True):
                     if not await queue.finish_run():
                         self._update(status="idle", queued=0)
                 self.services.notify("queue", self.state.id)
+
+    async def _forget_title(self, prompt: UserMessage | None) -> None:
+        """Drop the title that a prompt gave if a hook has blocked it: its words are nowhere else."""
+        if prompt is None or self.state.title != _title_of(prompt):
+            return
+        if any(each.id == prompt.id and is_blocked(each) for each in await self.messages()):
+            await self._save(title=NEW_CHAT)
 
     async def _forward_queue(self, run: str, *, releases: bool) -> None:
         """Give a run that starts the messages that an earlier process left pending, and if it ``releases`` them, the held
