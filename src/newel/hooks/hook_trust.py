@@ -48,7 +48,7 @@ _MAX_SCRIPT: Final = 64 << 20
 """Bytes of a file whose content is compared. A larger one, or one that cannot be read, is another one after each change of its times."""
 
 _DATA: Final = frozenset(
-    ".cfg .conf .css .csv .html .ini .json .json5 .jsonc .lock .log .md .mod .properties .rst .sum .svg .toml .txt .xml .yaml .yml".split()
+    [".cfg", ".conf", ".css", ".csv", ".html", ".ini", ".json", ".json5", ".jsonc", ".lock", ".log", ".md", ".mod", ".properties", ".rst", ".sum", ".svg", ".toml", ".txt", ".xml", ".yaml", ".yml"]
 )
 """Files that an agent has to change for its work, such as ``package.json``, and that are no program for a shell or an interpreter."""
 
