@@ -47,10 +47,12 @@ _MAX_PATH: Final = 4_096
 _MAX_SCRIPT: Final = 64 << 20
 """Bytes of a file whose content is compared. A larger one, or one that cannot be read, is another one after each change of its times."""
 
-_DATA: Final = frozenset(
-    [".cfg", ".conf", ".css", ".csv", ".html", ".ini", ".json", ".json5", ".jsonc", ".lock", ".log", ".md", ".mod", ".properties", ".rst", ".sum", ".svg", ".toml", ".txt", ".xml", ".yaml", ".yml"]
+_DATA: Final = re.compile(
+    r"(?i)\.(?:cfg|conf|css|csv|html|ini|json[5c]?|lock|log|md|mod|properties|rst|sum|svg|toml|txt|xml|ya?ml)"
 )
-"""Files that an agent has to change for its work, such as ``package.json``, and that are no program for a shell or an interpreter."""
+"""The suffixes of files that an agent has to change for its work, such as ``package.json``, and that are no program for a shell or an
+interpreter.
+"""
 
 
 class _Decision(msgspec.Struct, frozen=True):
@@ -122,7 +124,7 @@ def programs_of(hook: Hook, project: Path, folder: str) -> Iterator[str]:
     installed packages, which an agent may have to replace.
     """
     for name, file in _named(hook, project, folder):
-        if file.suffix.lower() not in _DATA and BUILD_DIRS.isdisjoint(Path(name).parts):
+        if not _DATA.fullmatch(file.suffix) and BUILD_DIRS.isdisjoint(Path(name).parts):
             yield str(file)
 
 
