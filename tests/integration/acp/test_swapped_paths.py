@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,7 @@ CALLS = 100
 """Calls of the model while a process swaps. Without protection the editor was misled in ten of them or more."""
 
 FEW_SWAPS = 20
-"""Fewer would prove nothing."""
+"""Fewer would prove nothing: on a busy machine the model's calls may be over before."""
 
 SWAP = """
 import ctypes, os, resource, sys, time
@@ -89,6 +90,25 @@ async def prompt(newel: Newel, editor: Editor, *prompts: str) -> None:
             await ide.prompt(text)
 
 
+async def attack(
+    newel: Newel, editor: Editor, name: str, place: Callable[[], object], elsewhere: Path
+) -> int:
+    """Prompt until ``name``, which ``place`` makes, was often enough swapped for a link that leads ``elsewhere``; returns how many
+    prompts that took.
+    """
+    prompts = swaps = 0
+    while swaps <= FEW_SWAPS:
+        for left in (name, "lnk", "started", "stop", "swaps"):
+            path = newel.project / left
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+        place()
+        (newel.project / "lnk").symlink_to(elsewhere)
+        await prompt(newel, editor)
+        prompts += 1
+        swaps += int((newel.project / "swaps").read_text())
+    return prompts
+
+
 def result(newel: Newel, number: int) -> str:
     found = [str(each["content"]) for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
     return found[number]
@@ -102,13 +122,11 @@ def notes(editor: Editor) -> int:
 async def test_no_byte_of_a_key_reaches_the_model(with_model: WithModel, kind: str) -> None:
     reads = [tool("read", file_path="f", limit=number) for number in range(1, CALLS + 1)]
     newel, editor = confined(with_model(swapping("f", kind, *reads))), Editor()
-    (newel.project / "f").write_text("harmless\n")
-    (newel.project / "lnk").symlink_to(newel.home / ".ssh/id_ed25519")
-    await prompt(newel, editor)
+    file, key = newel.project / "f", newel.home / ".ssh/id_ed25519"
+    prompts = await attack(newel, editor, "f", lambda: file.write_text("harmless\n"), key)
     assert SECRET not in json.dumps(newel.server.requests, default=str)
     assert editor.read == []
-    assert int((newel.project / "swaps").read_text()) > FEW_SWAPS
-    assert notes(editor) == 1
+    assert notes(editor) == prompts
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,12 +138,9 @@ async def test_no_file_lands_outside(with_model: WithModel, tmp_path: Path, kind
     newel, editor = confined(with_model(swapping("d", kind, *writes))), Editor()
     outside = tmp_path / "outside"
     outside.mkdir()
-    (newel.project / "d").mkdir()
-    (newel.project / "lnk").symlink_to(outside)
-    await prompt(newel, editor)
+    await attack(newel, editor, "d", (newel.project / "d").mkdir, outside)
     assert list(outside.iterdir()) == []
     assert editor.written == []
-    assert int((newel.project / "swaps").read_text()) > FEW_SWAPS
 
 
 @pytest.mark.parametrize("kind", KINDS)

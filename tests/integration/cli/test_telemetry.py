@@ -111,9 +111,9 @@ def test_tokens_and_durations_are_metrics(with_model: Make, receiver: Receiver) 
 def test_texts_are_exported_only_if_the_user_wants_that_and_without_secrets(
     with_model: Make, receiver: Receiver
 ) -> None:
-    newel = with_work(with_model, "echo printed; echo $((40 + 2))-sk-test-0123456789abcdef")
+    newel = with_work(with_model, "echo printed; echo $((4000000 + 2))-sk-test-0123456789abcdef")
     assert newel("go and tell", **to(receiver)).returncode == 0
-    for text in (b"go and tell", b"Done.", b"echo printed", b"42-"):
+    for text in (b"go and tell", b"Done.", b"echo printed", b"4000002-"):
         assert text not in receiver.raw
     configure(newel, "[otel]\ncontent = true\n")
     receiver.spans.clear()
@@ -122,7 +122,7 @@ def test_texts_are_exported_only_if_the_user_wants_that_and_without_secrets(
     assert json.loads(run.attributes["gen_ai.input.messages"])[0]["parts"][0]["content"] == "go and tell"
     assert json.loads(run.attributes["gen_ai.output.messages"])[0]["parts"][0]["content"] == "Done."
     assert "echo printed" in call.attributes["gen_ai.tool.call.arguments"]
-    assert "42-[masked]" in call.attributes["gen_ai.tool.call.result"]
+    assert "4000002-[masked]" in call.attributes["gen_ai.tool.call.result"]
     assert b"sk-test-0123456789abcdef" not in receiver.raw
 
 
