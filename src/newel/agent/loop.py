@@ -36,7 +36,7 @@ from newel.agent.limits import UsageLimiter
 from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ThinkingContent, now, open_calls
 from newel.agent.ports import Emit, ModelRequest, Provider, ProviderEvent, RunConfig
 from newel.agent.tool_executor import ToolExecutor, milliseconds_since
-from newel.concurrency import isolated
+from newel.concurrency import contained
 
 MAX_COMPACTIONS = 4
 """Of one request. Each leaves about a quarter of the conversation."""
@@ -225,7 +225,7 @@ class _Run:
                 short_prompt=config.short_prompt,
                 agent_mode=config.agent_mode,
             )
-            answer = await isolated(lambda: self.provider.complete(request, on_delta))
+            answer = await contained(self.provider.complete(request, on_delta))
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await end(msgspec.structs.replace(start, content=partial.content(), stop_reason="aborted"))

@@ -16,7 +16,7 @@ from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecuti
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Emit, Limits, NestedOutput, PlannedCall, RunConfig, Tool, ToolResult
-from newel.concurrency import first_error, isolated, task_group
+from newel.concurrency import contained, first_error, task_group
 
 AppendMessage = Callable[[AppMessage], Awaitable[None]]
 Part = TypeVar("Part")
@@ -211,7 +211,7 @@ class ToolExecutor:
             try:
                 call.arguments = tool.parse(request.arguments)
                 if not is_alone:
-                    call.key = await isolated(lambda: tool.serial_key(call.arguments))
+                    call.key = await contained(tool.serial_key(call.arguments))
             except InvalidArguments as error:
                 call.refusal = str(error)
                 call.is_invalid = True
@@ -227,7 +227,7 @@ class ToolExecutor:
         policy = self.config.refreshed().policy
         asked_at = time.monotonic()
         try:
-            verdict = await isolated(lambda: policy.decide(call.call, tool, call.arguments))
+            verdict = await contained(policy.decide(call.call, tool, call.arguments))
         finally:
             call.waited = milliseconds_since(asked_at)
         call.planned, call.is_asked = verdict.planned, verdict.asked
@@ -262,7 +262,7 @@ class ToolExecutor:
         )
         started_at = time.monotonic()
         try:
-            answer = await isolated(perform)
+            answer = await contained(perform())
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 duration = milliseconds_since(started_at)
