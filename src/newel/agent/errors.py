@@ -50,6 +50,14 @@ class NewelError(Exception):
         super().__init_subclass__()
         cls.code = code or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle without ``__init__``, whose parameters differ: a pool of processes breaks at an error that it cannot unpickle."""
+        return _unpickle, (type(self), self.args), self.__dict__
+
+
+def _unpickle(kind: type[NewelError], arguments: tuple[object, ...]) -> NewelError:
+    return kind.__new__(kind, *arguments)
+
 
 class ConfigError(NewelError):
     """A setting is missing or wrong. The message names it and the remedy."""
