@@ -15,7 +15,7 @@ from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
-    from newel.agent.ports import AgentMode, Model, Provider
+    from newel.agent.ports import AgentMode, Model, Provider, Tool
     from newel.mcp.manager import McpManager
     from newel.mcp.types import Elicit, Sample, SampleRequest
     from newel.session.coding_agent import CodingAgent
@@ -135,9 +135,14 @@ async def add_server_tools(
     reported: set[str] = set()
     send, notices = anyio.create_memory_object_stream[str](math.inf)
 
+    joined: list[Tool] = []
+
     def join() -> None:
+        # What others have set since, such as the program whose agent it is, stays.
+        kept = [tool for tool in agent.state.tools if all(tool is not each for each in joined)]
         served = manager.tools(elicit)
-        agent.set_tools([*own_tools, *(served if offered is None else offered.of(served))])
+        joined[:] = served if offered is None else offered.of(served)
+        agent.set_tools([*kept, *joined])
         for notice in manager.notices():
             if notice not in reported:
                 reported.add(notice)

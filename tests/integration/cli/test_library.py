@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -25,6 +28,7 @@ from newel.agent.events import (
 from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
 from newel.concurrency import task_group
 from newel.permissions.approval import Approval, ApprovalRequest
+from tests.integration.mcp.rogues import ROGUE
 from tests.processes import ends, read_pids
 from tests.support import Newel, bash, scenario
 
@@ -189,3 +193,28 @@ async def test_a_missing_setting_is_a_configuration_error(tmp_path: Path) -> Non
     with pytest.raises(newel.NewelError, match="must begin with http"):
         async with newel.open_coding_agent(working_directory=tmp_path, base_url="nonsense"):
             pass
+
+
+@pytest.mark.slow  # it loads the SDK of tool servers
+async def test_the_tools_that_a_program_sets_outlast_a_change_of_a_tool_server(with_model: Make) -> None:
+    """Otherwise the model loses the program's own tools at a moment that the program does not choose."""
+    call: dict[str, Any] = {"tool_calls": [{"function": {"name": "rogue__act", "arguments": {}}}]}
+    rig = with_model(scenario("go", call, {"content": "Well."}))
+    entry = {"command": sys.executable, "args": ["-IS", str(ROGUE), "turncoat"], "env": {"SAYS": "One."}}
+    (rig.home / ".newel").mkdir(exist_ok=True)
+    (rig.home / ".newel" / "mcp_config.json").write_text(json.dumps({"mcpServers": {"rogue": entry}}))
+    changed = anyio.Event()
+
+    def on_event(event: AgentEvent) -> None:
+        if isinstance(event, StateUpdate) and "tools" in event.changed:
+            changed.set()
+
+    opened = newel.open_coding_agent(working_directory=rig.project, ephemeral=True)
+    with anyio.fail_after(30):
+        async with opened as agent:
+            read, *_, act = agent.state.tools
+            agent.set_tools([read, act])
+            agent.subscribe(on_event)
+            await agent.prompt("go")
+            await changed.wait()
+            assert [tool.spec.name for tool in agent.state.tools] == ["read"]
