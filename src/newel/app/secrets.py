@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from newel.agent.errors import ConfigError
 from newel.config.keys import KeyStore
+from newel.config.secret_files import with_secret_files
 from newel.mcp.server_config import load_servers
 from newel.session.masking import secret_values
 from newel.storage.files import read_regular
@@ -18,6 +20,8 @@ from newel.workspace.process.environment import is_secret
 def configured_secrets(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[str]:
     """The secrets of the environment, of Newel's folder ``home``, and of tool servers. Never raises."""
     secrets = secret_values(environ)
+    with contextlib.suppress(ConfigError):
+        secrets = secret_values(with_secret_files(environ))
     with contextlib.suppress(OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
         settings = tomllib.loads(read_regular(home / "config.toml").decode())
         secrets += _in_settings(settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 from newel.agent.errors import ConfigError
@@ -31,6 +31,13 @@ def read_secret_files(environ: MutableMapping[str, str]) -> None:
         path = environ.get(f"{name}_FILE")
         if path and not environ.get(name):
             environ[name] = _read(f"{name}_FILE", path)
+
+
+def with_secret_files(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables after ``read_secret_files``, for a program whose own stay as they are."""
+    complete = dict(environ)
+    read_secret_files(complete)
+    return complete
 
 
 def _read(variable: str, path: str) -> str:

@@ -55,6 +55,7 @@ from newel.config.keymap import KeySettings
 from newel.config.keys import KeyStore
 from newel.config.otel import OtelSettings
 from newel.config.review_settings import ReviewFile, ReviewSettings, read_review_limits
+from newel.config.secret_files import with_secret_files
 from newel.config.terminal import TerminalSettings
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.config.variables import read_modes
@@ -309,6 +310,7 @@ def load_settings(
     flags: Flags, *, cwd: Path, environ: Mapping[str, str], retry: RetryLimits = DEFAULT_LIMITS
 ) -> Settings:
     """Load the settings; ``retry`` is the default of ``[retry]``. Raises ``ConfigError``, which names file and line."""
+    environ = with_secret_files(environ)
     home = newel_home(environ)
     path = home / "config.toml"
     file, remote_written = _read_toml(path)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from newel.agent.errors import ConfigError
+from newel.app.secrets import configured_secrets
 from newel.config.settings import (
     ON_A_HOST,
     ONLY_DOTENV,
@@ -55,6 +56,19 @@ def test_sources_have_the_documented_precedence(tmp_path: Path) -> None:
     assert load(tmp_path, toml=toml, dotenv=dotenv).model == "dotenv"
     assert load(tmp_path, environ, dotenv, toml).model == "environment"
     assert load(tmp_path, environ, dotenv, toml, Flags(model="flag")).model == "flag"
+
+
+def test_a_key_in_a_file_is_found_by_a_program_that_is_no_command_of_newel(tmp_path: Path) -> None:
+    """In a container, the library would ask without a key, and an export could contain it."""
+    (tmp_path / "key").write_text("sk-from-a-file\n")
+    environ = {"LLM_BASE_URL": "http://127.0.0.1:1/v1", "LLM_AUTH_TOKEN_FILE": str(tmp_path / "key")}
+    endpoint = load(tmp_path, environ).endpoint
+    assert endpoint is not None
+    assert endpoint.api_key == "sk-from-a-file"
+    assert "sk-from-a-file" in configured_secrets(tmp_path, tmp_path, environ)
+    assert "LLM_AUTH_TOKEN" not in environ
+    with pytest.raises(ConfigError, match="LLM_AUTH_TOKEN_FILE"):
+        load(tmp_path, {"LLM_AUTH_TOKEN_FILE": str(tmp_path / "none")})
 
 
 def test_llm_variables_win_over_openai_ones_as_a_pair(tmp_path: Path) -> None:
