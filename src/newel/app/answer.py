@@ -168,7 +168,7 @@ def ask(
             schema=schema,
             options=options,
         ),
-        write=sys.stdout.write,
+        write=_print_progress,
     )
 
 
@@ -181,8 +181,15 @@ async def aask(
     **options: Unpack[AskOptions],
 ) -> Answer:
     """``ask`` for asynchronous code. Cancelling it aborts the run."""
-    write = sys.stdout.write if progress else None
+    write = _print_progress if progress else None
     return await _ask(prompt, attachments=attachments, write=write, schema=schema, options=options)
+
+
+def _print_progress(text: str) -> None:
+    """Print with a ``?`` for what the encoding lacks, which must not end the run. A program without a console has no standard output."""
+    if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
 
 
 def run_in_thread(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 import signal
@@ -103,6 +104,19 @@ def test_progress_is_printed_on_request_and_controls_no_terminal(
     assert "Hi there." in capsys.readouterr().out
     assert str(answer) == "Hi there."
     assert answer.text == "Hi\x1b]0;title\x07 there."
+
+
+def test_progress_ends_no_run_where_it_cannot_be_printed(
+    with_model: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An arrow in an answer would abort the agent's work in a console with another encoding."""
+    with_model(scenario("go", {"content": "a \u2192 b"}))
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii", write_through=True))
+    assert newel.ask("go", progress=True).reason == "done"
+    assert b"a ? b" in printed.getvalue()
+    monkeypatch.setattr(sys, "stdout", None)
+    assert newel.ask("go", progress=True).reason == "done"
 
 
 @pytest.mark.parametrize("approve", ["auto", "review"])
