@@ -113,7 +113,8 @@ class RpcEventStream:
                 raise self._error
             if self._has_ended:
                 raise StopAsyncIteration
-            self._more = anyio.Event()
+            if self._more.is_set():  # else another reader waits for it
+                self._more = anyio.Event()
             await self._more.wait()
         return self._events.popleft()
 

@@ -28,6 +28,7 @@ from newel.client import (
     RpcClient,
     RpcClientError,
 )
+from newel.client.streams import OtherEvent, RpcEventStream
 from newel.terminal.rpc import protocol as p
 from tests.processes import ends, is_alive, read_pids
 from tests.support import BIN, Newel
@@ -73,6 +74,23 @@ async def test_whoever_offers_the_models_can_say_what_they_cost(client: Make, ne
         listed = await opened.models()
     (model,) = [each for each in listed.models if each.name == listed.current]
     assert (model.context_window, model.input_price, model.output_price) == (64_000, 0.1, 0.4)
+
+
+async def test_two_tasks_can_read_one_stream() -> None:
+    """Else the first of them waits forever, and the program with it."""
+    stream, read = RpcEventStream(lambda _: None), list[ClientEvent]()
+
+    async def reader() -> None:
+        read.append(await anext(stream))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(reader)
+            group.start_soon(reader)
+            await anyio.wait_all_tasks_blocked()
+            for number in range(2):
+                stream.put(OtherEvent("news", {"number": number}))
+    assert len(read) == 2
 
 
 async def test_each_command_has_a_method(client: Make) -> None:
