@@ -161,6 +161,7 @@ def _reach(
                 return None
             key = asked or known
         endpoint = EndpointSettings(server.base_url, "newel setup", key.key)
+        say(f"Asking {server.label} for its models …")
         try:
             return key, anyio.run(_models, endpoint)
         except KeyRejected as error:

@@ -185,6 +185,9 @@ def test_a_server_that_is_down_is_named_and_another_can_be_chosen(newel: Newel) 
         screen.type("http://127.0.0.1:9/v1", "Enter")
         screen.wait_for("Key for")
         screen.type("", "Enter")
+        screen.wait_for(
+            "Asking http://127.0.0.1:9/v1 for its models …"
+        )  # a slow server lets the user wait here
         screen.wait_for("nothing listens there")
         screen.wait_for("Number, 1 to ", times=2)
 
