@@ -85,7 +85,7 @@ def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
     for name, description in rows:
         first, *more = textwrap.wrap(description, max(columns - at, 8)) or [""]
         if len(name) + 2 > at:
-            lines += [name, " " * at + first]
+            lines += [name, " " * at + first] if first else [name]
         else:
             lines.append(name.ljust(at) + first)
         lines += [" " * at + line for line in more]

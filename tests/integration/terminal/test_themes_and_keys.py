@@ -112,6 +112,7 @@ def test_keys_do_what_the_settings_say_and_the_screen_says_which(open_terminal: 
     terminal.send("/keys" + ALT_ENTER)
     terminal.wait_for("send  Alt+Enter")
     terminal.wait_for("(your config.toml)")
+    terminal.wait_for("\n\nlist, while you choose:\n  choose")
 
 
 def test_enter_answers_no_at_a_question_whatever_it_does_elsewhere(

@@ -83,11 +83,13 @@ def test_a_list_of_names_is_indented_at_its_start() -> None:
         ("/a", "short"),
         ("/b [NAME]", "words that need more than one line"),
         ("/long [name WORDS]", "odd"),
+        ("a heading above rows:", ""),
     ]
     assert format_columns(rows, 80).split("\n") == [
-        "/a                  short",
-        "/b [NAME]           words that need more than one line",
-        "/long [name WORDS]  odd",
+        "/a                     short",
+        "/b [NAME]              words that need more than one line",
+        "/long [name WORDS]     odd",
+        "a heading above rows:",
     ]
     assert format_columns(rows, 30).split("\n") == [
         "/a         short",
@@ -95,6 +97,7 @@ def test_a_list_of_names_is_indented_at_its_start() -> None:
         "           more than one line",
         "/long [name WORDS]",
         "           odd",
+        "a heading above rows:",
     ]
 
 

@@ -49,6 +49,7 @@ async def keys(context: CommandContext, _: str) -> None:
     """``/keys``"""
     rows: list[tuple[str, str]] = []
     for mode in MODES:
+        rows += [("", "")] if rows else []
         rows.append((f"{TITLES[mode]}:", ""))
         for action, does in actions(mode).items():
             bound = ", ".join(context.keymap.labels(mode, action)) or "no key"
