@@ -37,9 +37,10 @@ _REST: Final = re.compile(rf"(?:[$`)~][^\s/$`)~]*/|(?<=\s)-\w(?=\.))({_WORD.patt
 ``-r./check.js``.
 """
 _OUTPUT: Final = re.compile(
-    r"""(?s)'[^']*'|"(?:\\.|[^"\\])*"|\\.|<>|>>?\|?[ \t]*(?P<target>(?:"[^"`$\\]*"|'[^']*'|[^\s;|&<>()'"`\\$])+)"""
+    r"""(?s)'[^']*'|"(?:\\.|[^"\\])*"|\\.|<>|(?:>>?\|?[ \t]*|\|[ \t]*tee[ \t]+(?:-a[ \t]+)?)"""
+    r"""(?P<target>(?:"[^"`$\\]*"|'[^']*'|[^\s;|&<>()'"`\\$])+)"""
 )
-"""Quoted text, or a redirection of the output into a file whose name is known."""
+"""Quoted text, or output that goes into a file whose name is known, by a redirection or ``| tee``."""
 _ROOT: Final = "\0"
 """Stands for the project's folder, which may have a space in its name."""
 _MAX_PATH: Final = 4_096
@@ -173,7 +174,7 @@ def _texts(hook: Hook) -> tuple[list[str], list[str]]:
         written.append(re.sub("[\"']", "", target))
         return " "
 
-    if hook.args is None and ">" in command:
+    if hook.args is None:
         with contextlib.suppress(ValueError):  # a quote without its end
             shlex.split(command)
             command = _OUTPUT.sub(cut, command)

@@ -16,6 +16,8 @@ LOGGING = [
     "cat > out/log",
     "./check.sh 2>>'out/log'; true",
     "date &>out/log",
+    "jq -r .tool_input.command | tee -a 'out/log'",
+    "date|tee out/log >/dev/null",
 ]
 """As the documentation of Claude Code and many projects write them."""
 
@@ -63,6 +65,7 @@ def test_a_log_that_leads_elsewhere_is_another_one(tmp_path: Path, command: str,
         "sh -c '. ./\"$0\"' \\> run.sh",
         "cat <> run.sh | sh",
         "sh < run.sh > log",
+        "./tee run.sh; echo tee run.sh",
         "echo it's > run.sh",  # not read to its end: nothing is left out
     ],
 )
