@@ -3,7 +3,7 @@
 Trust is bound to all that a file says about hooks, and to the content of each file of the project that a command names. If one of them
 changes, the hooks do not run until the user has decided again: an agent that may write ``scripts/format.sh`` could else leave its sandbox
 by a hook that runs it. Of a file that a command only writes (``>> log``), the real path counts: a hook changes the content itself, and a
-link could lead out of the project.
+link could lead out of the project. Of a link that does, the real path counts as well: its target may be written, or run.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = 
     for hook in hooks:
         what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])
         what += [[name, _digest(script)] for name, script in _named(hook, project, folder)]
-        what += [[">", path] for path in _written(hook, project, folder)]
+        what += [[">", path] for path in _places(hook, project, folder)]
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
 
 
@@ -141,15 +141,20 @@ def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]
             yield os.path.relpath(path, base), Path(path)
 
 
-def _written(hook: Hook, project: Path, folder: str) -> Iterator[str]:
-    """The real path of each file of the project that the output of a command goes to: below the project or the folder, else whole."""
+def _places(hook: Hook, project: Path, folder: str) -> Iterator[str]:
+    """Where the output of a command goes in the project, and where links lead out of it: the real paths, below the project or the folder
+    if they are.
+    """
     root, place = _folders(project, folder)
-    for word in _texts(hook)[1]:
+    texts, written = _texts(hook)
+    words = [*written, *(word for text in texts for word in _words(text))]
+    for word in dict.fromkeys(word for word in words if len(word) <= _MAX_PATH):
         path = os.path.normpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
-        if len(word) <= _MAX_PATH and _base_of(path, place, root):
-            path = real_path(path)
-            base = _base_of(path, place, root)
-            yield os.path.relpath(path, base) if base else path
+        if _base_of(path, place, root):
+            real = real_path(path)
+            base = _base_of(real, place, root)
+            if word in written or not base:
+                yield os.path.relpath(real, base) if base else real
 
 
 def _folders(project: Path, folder: str) -> tuple[str, str]:

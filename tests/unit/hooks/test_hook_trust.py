@@ -101,3 +101,21 @@ def test_a_link_of_another_users_process_stops_no_start(tmp_path: Path) -> None:
     file = tmp_path / "hooks.json"
     hook = Hook(event="Stop", command="cat /proc/1/root/x", file=file, line=1, level="project")
     assert len(fingerprint(file, [hook], tmp_path)) == 64
+
+
+@pytest.mark.parametrize("command", ["eslint -o out/report .", "venv/python check.py", "cp a 'out/re port'"])
+def test_a_link_out_of_the_project_is_known_by_where_it_leads(tmp_path: Path, command: str) -> None:
+    """An agent could let a hook write to a file of the user, or start another program than the one that the user has seen."""
+    project = tmp_path / "project"
+    for folder in ("out", "venv"):
+        (project / folder).mkdir(parents=True)
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+    hook = Hook(event="Stop", command=command, file=project / "hooks.json", line=1, level="project")
+    keys = [fingerprint(hook.file, [hook], project)]
+    for target in ("one", "two"):
+        for name in ("out/report", "out/re port", "venv/python"):
+            (project / name).unlink(missing_ok=True)
+            (project / name).symlink_to(tmp_path / target)
+        keys.append(fingerprint(hook.file, [hook], project))
+    assert len(set(keys)) == 3
