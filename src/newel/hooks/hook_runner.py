@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import anyio
@@ -19,6 +20,7 @@ from newel.hooks.hook import EVENTS, TOOL_EVENTS, Hook, matches
 from newel.hooks.hook_listing import HookResult
 from newel.hooks.hook_output import HookReply
 from newel.hooks.hook_process import run_hook
+from newel.hooks.hook_trust import link_out
 from newel.hooks.tool_names import hook_names
 from newel.text.sanitize import escape_line, sanitize
 
@@ -153,6 +155,8 @@ class HookRunner:
             reply = await run_function(hook, given)
         elif not self._is_unchanged(hook, folder):
             reply = HookReply(problem=CHANGED)
+        elif hook.level == "user" and (file := link_out(hook, Path(self.project), folder)):
+            reply = HookReply(problem=f"{file} is a link out of the project, so it did not run")
         else:
             reply = await run_hook(hook, given, project=self.project, folder=folder)
         if reply.decision == "allow" and hook.level == "project":

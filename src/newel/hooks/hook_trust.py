@@ -157,6 +157,16 @@ def _places(hook: Hook, project: Path, folder: str) -> Iterator[str]:
                 yield os.path.relpath(real, base) if base else real
 
 
+def link_out(hook: Hook, project: Path, folder: str) -> str:
+    """The file of the project that the output of a command goes to, if a link leads it out of the project; else empty."""
+    root, place = _folders(project, folder)
+    for word in _texts(hook)[1]:
+        path = os.path.normpath(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
+        if _base_of(path, place, root) and not _base_of(real_path(path), place, root):
+            return word.replace(_ROOT, root)
+    return ""
+
+
 def _folders(project: Path, folder: str) -> tuple[str, str]:
     root = real_path(project)
     return root, real_path(folder or root)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from newel.hooks.hook import Hook
+from newel.hooks.hook_runner import HookRunner
 from newel.hooks.hook_trust import fingerprint, programs_of, scripts_of
 
 LOGGING = [
@@ -119,3 +120,27 @@ def test_a_link_out_of_the_project_is_known_by_where_it_leads(tmp_path: Path, co
             (project / name).symlink_to(tmp_path / target)
         keys.append(fingerprint(hook.file, [hook], project))
     assert len(set(keys)) == 3
+
+
+@pytest.mark.anyio
+async def test_a_hook_of_the_user_writes_through_no_link_of_a_project(tmp_path: Path) -> None:
+    """It needs no trust, and runs in every project: one of them, or an agent in it, could let it write to ``~/.bashrc``."""
+    (tmp_path / "project").mkdir()
+    theirs, log = tmp_path / "bashrc", tmp_path / "project/log"
+    theirs.touch()
+    log.symlink_to(theirs)
+    hook = Hook(event="Stop", command="cat >> log", file=tmp_path / "hooks.json", line=1, level="user")
+    reports: list[str] = []
+
+    async def report(text: str) -> None:
+        reports.append(text)
+
+    runner = HookRunner(
+        [hook], project=str(log.parent), is_unchanged=lambda _hook, _folder: True, report=report
+    )
+    await runner.run("Stop", {"said": 1})
+    assert theirs.read_text() == ""
+    assert reports == [f"The Stop hook of {hook.where}: log is a link out of the project, so it did not run."]
+    log.unlink()
+    await runner.run("Stop", {"said": 2})
+    assert log.read_text() == '{"said": 2}'
