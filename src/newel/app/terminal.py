@@ -18,8 +18,10 @@ from newel.app.project_notices import warn_of_project
 from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.keymap import Keymap
 from newel.config.settings import Settings, load_settings
+from newel.storage.files import nearest_above
 from newel.terminal.commands import shell_command_for
 from newel.terminal.ui.echo import EchoSuppressor, can_draw
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -127,7 +129,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         gc.set_threshold(AT_WORK)
         warn_of_sandbox("" if interactive else agent.info.sandbox_problem)  # where no header says so
         if options.continue_ and not agent.session.has_data():
-            print("newel: This folder has no earlier session. A new one begins.", file=sys.stderr)  # noqa: T201 — for the user
+            print(f"newel: {_no_session(settings)}", file=sys.stderr)  # noqa: T201 — for the user
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
             from newel.terminal.stdout import text_stdout
@@ -153,6 +155,17 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
         )
+
+
+def _no_session(settings: Settings) -> str:
+    """The message for a folder in which nothing can be continued; it names one above where something can."""
+    begins = "This folder has no earlier session. A new one begins."
+    above = None if settings.host else nearest_above(settings.home / "sessions", settings.cwd)
+    if above is None:
+        return begins
+    import shlex
+
+    return f"{begins} The latest of {escape_line(str(above))}: `newel --continue --cwd {shlex.quote(escape_line(str(above)))}`."
 
 
 def _check_options(options: AgentOptions, *, interactive: bool, json_in: bool, piped: str) -> None:

@@ -6,7 +6,15 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from newel.cli.review_session import DONE, FAILED, Prompter, check_terminal, ledger_parser, with_ledger
+from newel.cli.review_session import (
+    DONE,
+    FAILED,
+    Prompter,
+    check_terminal,
+    ledger_parser,
+    nothing_recorded,
+    with_ledger,
+)
 from newel.terminal.review.review_ui import NO_PENDING
 
 if TYPE_CHECKING:
@@ -29,7 +37,10 @@ def command_decide(arguments: Sequence[str]) -> int:
 
         prompter = Prompter()
         ui = prompter.ui(options)
-        if project is None or not any(map(project.ledger.has_shown_hunks, project.ledger.revisions())):
+        if project is None:
+            ui.say(nothing_recorded(parser, options, NO_PENDING))
+            return FAILED
+        if not any(map(project.ledger.has_shown_hunks, project.ledger.revisions())):
             ui.say(NO_PENDING)
             return FAILED
         check_terminal("`newel keep` and `newel reject` decide without asking, with --yes.")
@@ -74,7 +85,7 @@ def _decide(parser: argparse.ArgumentParser, verdict: Verdict, options: argparse
 
         ui = Prompter().ui(options)
         if project is None:
-            ui.say(NO_PENDING)
+            ui.say(nothing_recorded(parser, options, NO_PENDING))
             return FAILED
         arguments = DecideArguments(options.names, options.every, options.mine, options.yes)
         return DONE if await decide_named(project, verdict, arguments, ui) else FAILED

@@ -11,11 +11,10 @@ import anyio.to_thread
 
 from newel.agent.formatting import pluralize
 from newel.cli.options import folder, positive_int
-from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
+from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, nothing_recorded, with_ledger
 from newel.config.settings import Flags, load_settings
 from newel.review.decide import PendingReviews, load_pending
 from newel.terminal.commands import CommandFormatter, shell_command_for
-from newel.terminal.review.review_ui import NO_CHANGES
 from newel.terminal.review.run_format import describe_checkpoint, describe_project, list_checkpoints
 from newel.terminal.review.run_notice import NOT_RECORDING
 from newel.text.json import to_printable_json
@@ -60,7 +59,7 @@ def command_review(arguments: Sequence[str]) -> int:
         if options.json:
             _print_json(await _review(project, options.checkpoint, options.n))
         elif project is None:
-            print(NO_CHANGES)
+            print(nothing_recorded(parser, options))
         elif options.checkpoint:
             texts.append(await describe_checkpoint(project, options.checkpoint, format_command))
         else:
@@ -119,7 +118,7 @@ def command_checkpoints(arguments: Sequence[str]) -> int:
     async def show(project: ProjectReview | None) -> int:
         checkpoints = await anyio.to_thread.run_sync(project.ledger.checkpoints) if project else []
         if not options.json:
-            print(list_checkpoints(checkpoints))
+            print(list_checkpoints(checkpoints) if project else nothing_recorded(parser, options))
             return DONE
         from newel.review.project import view_of
 

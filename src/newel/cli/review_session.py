@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -17,13 +18,14 @@ import anyio
 from newel.agent.errors import UsageError
 from newel.app.theme import theme_for_output, usable_terminal_settings
 from newel.app.workspace_factory import sweep_leftovers
-from newel.cli.options import Parser, add_place, open_place
+from newel.cli.options import Parser, add_place, folder, open_place
 from newel.config.keymap import Keymap
 from newel.config.settings import newel_home
-from newel.review.tracking.recording_workspace import ledger_folder
+from newel.review.tracking.recording_workspace import REVIEW, ledger_folder
+from newel.storage.files import nearest_above
 from newel.terminal.commands import shell_command_for
 from newel.terminal.renderers.screen import terminal_size
-from newel.terminal.review.review_ui import ReviewUI
+from newel.terminal.review.review_ui import NO_CHANGES, ReviewUI
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
@@ -57,6 +59,21 @@ def with_ledger(parser: argparse.ArgumentParser, options: argparse.Namespace, ac
             return await action(project)
 
     return anyio.run(run)
+
+
+def nothing_recorded(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, nothing: str = NO_CHANGES
+) -> str:
+    """The message for a folder without a ledger; it names one above that has one: the user may have changed into a folder of the
+    project.
+    """
+    above = (
+        None if options.host else nearest_above(newel_home(os.environ) / REVIEW, folder(parser, options.cwd))
+    )
+    if above is None:
+        return nothing
+    name = escape_line(str(above))
+    return f"{nothing} Newel has worked in {name}; `--cwd {shlex.quote(name)}` looks there."
 
 
 @asynccontextmanager

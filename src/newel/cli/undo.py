@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
-from newel.terminal.review.review_ui import NO_CHANGES, ReviewUI
+from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, nothing_recorded, with_ledger
+from newel.terminal.review.review_ui import ReviewUI
 from newel.terminal.review.run_format import plan_undo, roll_back
 from newel.text.sanitize import escape_line
 
@@ -51,10 +51,10 @@ def command_redo(arguments: Sequence[str]) -> int:
     return _roll_back(parser, options, plan, _nothing)
 
 
-def _nothing() -> Exception:
+def _nothing(reason: str) -> Exception:
     from newel.review.model.history import NothingToUndo
 
-    return NothingToUndo(NO_CHANGES)
+    return NothingToUndo(reason)
 
 
 def command_rollback(arguments: Sequence[str]) -> int:
@@ -79,10 +79,10 @@ def command_rollback(arguments: Sequence[str]) -> int:
     async def plan(project: ProjectReview, _: ReviewUI) -> RollbackPlan:
         return await project.rollback(await project.find(options.checkpoint), options.hunks)
 
-    def fail() -> Exception:
+    def fail(reason: str) -> Exception:
         from newel.review.checkpoints import UnknownCheckpoint
 
-        return UnknownCheckpoint(f"There is no checkpoint {options.checkpoint}. {NO_CHANGES}")
+        return UnknownCheckpoint(f"There is no checkpoint {options.checkpoint}. {reason}")
 
     return _roll_back(parser, options, plan, fail)
 
@@ -91,11 +91,11 @@ def _roll_back(
     parser: argparse.ArgumentParser,
     options: argparse.Namespace,
     plan: Callable[[ProjectReview, ReviewUI], Awaitable[RollbackPlan]],
-    fail: Callable[[], Exception],
+    fail: Callable[[str], Exception],
 ) -> int:
     async def run(project: ProjectReview | None) -> int:
         if project is None:
-            raise fail()
+            raise fail(nothing_recorded(parser, options))
         for finished in project.finished:
             print(f"{escape_line(finished.title)}: it was interrupted, and has been completed now.")
         # Probably the same request, by a process that was killed: to repeat it would undo another run.

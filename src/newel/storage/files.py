@@ -105,6 +105,11 @@ def project_folder(directory: Path, cwd: str) -> Path:
     return directory / f"--{name}--"
 
 
+def nearest_above(directory: Path, cwd: Path) -> Path | None:
+    """The nearest folder above that has a ``project_folder``."""
+    return next((above for above in cwd.parents if project_folder(directory, str(above)).is_dir()), None)
+
+
 def make_private(folder: Path) -> None:
     """Create a folder and its missing parents for this user only."""
     for missing in reversed([level for level in (folder, *folder.parents) if not level.exists()]):

@@ -275,6 +275,22 @@ def test_a_folder_without_runs_says_so(with_model: Make) -> None:
     assert not (newel.home / ".newel" / "review").exists()
 
 
+def test_a_folder_below_names_the_one_that_has_runs(with_model: Make) -> None:
+    """Who has changed into `src` meanwhile believes else that nothing can be undone."""
+    newel = with_model(scenario("go", bash("mkdir sub; echo a > a"), {"content": "Done."}))
+    ran(newel, "go")
+    done = newel("undo", "--cwd", "sub", "--yes")
+    assert (
+        f"in this folder. Newel has worked in {newel.project}; `--cwd {newel.project}` looks there."
+        in done.stderr
+    )
+    assert (
+        f"No pending changes. Newel has worked in {newel.project};" in newel("decide", "--cwd", "sub").stdout
+    )
+    begun = newel("--continue", "--cwd", "sub", "hi")
+    assert f"The latest of {newel.project}: `newel --continue --cwd {newel.project}`." in begun.stderr
+
+
 def test_an_unknown_checkpoint_is_named(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
     ran(newel, "go")

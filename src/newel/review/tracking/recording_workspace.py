@@ -190,9 +190,13 @@ class NullRecorderProvider:
         self._recorders.note_unrecorded(workspace, last)
 
 
+REVIEW: Final = "review"
+"""The folder of the ledgers, in Newel's own."""
+
+
 def ledger_folder(home: Path, root: str) -> Path:
     """The folder of a project's ledger."""
-    return project_folder(home / "review", root)
+    return project_folder(home / REVIEW, root)
 
 
 class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
