@@ -116,7 +116,7 @@ class Told:
         self.other.evaluate("(place) => { location.hash = place; }", self.page.evaluate("location.hash"))
         until = time.monotonic() + PATIENCE_S
         while (found := self._differences(before)) and time.monotonic() < until:
-            self.page.wait_for_timeout(30)
+            self.page.wait_for_timeout(100)
         assert found == {}, found
         return _shown(self.page)
 
