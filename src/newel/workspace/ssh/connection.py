@@ -29,7 +29,8 @@ from newel.workspace.ssh.command_line import SshCommand
 from newel.workspace.ssh.connection_errors import SshProblem, explain
 from newel.workspace.ssh.port import AnswerTooLong, HostAnswer, HostInfo
 from newel.workspace.ssh.process import Client, run_program_on_host
-from newel.workspace.ssh.shell import SHELL_COMMAND, HostShell, ShellEnded
+from newel.workspace.ssh.quick_requests import QuickRequest, send_together
+from newel.workspace.ssh.shell import SETTLE_GRACE, SHELL_COMMAND, HostShell, ShellEnded
 from newel.workspace.ssh.target import Target
 
 RECONNECT_TIMEOUT: Final = 120.0
@@ -47,9 +48,6 @@ LOGIN_TIMEOUT: Final = 45.0
 MIN_PAUSE: Final = 0.5
 MAX_PAUSE: Final = 15.0
 """Seconds between two attempts to reconnect."""
-
-REQUESTS_PER_BATCH: Final = 64
-"""Quick requests that are sent together."""
 
 MAX_TRIES: Final = 3
 """Times that a request is sent if the connection breaks over it."""
@@ -94,14 +92,6 @@ async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> Asy
         yield connection
 
 
-class _QuickRequest:
-    """A request that may be sent together with others. ``outcome`` is None until it has one."""
-
-    def __init__(self, script: str) -> None:
-        self.script = script
-        self.outcome: HostAnswer | AnswerTooLong | None = None
-
-
 class SshConnection:
     """A ``RemoteHostPort``; see ``connected``. Requests are answered in order, one at a time; those that wait and are quick, together."""
 
@@ -122,7 +112,7 @@ class SshConnection:
         self.listeners = [options["on_state"]] if "on_state" in options else []
         """Called on each change of the state; they must not raise."""
         self._lock = anyio.Lock()
-        self._quick: list[_QuickRequest] = []
+        self._quick: list[QuickRequest] = []
         """What waits for the lock and may be sent together."""
         self._tunnel_lock = anyio.Lock()
         self._retry_now = anyio.Event()
@@ -177,12 +167,7 @@ class SshConnection:
 
     async def ask_quick(self, script: str, /) -> HostAnswer:
         """As ``ask``, for a request that the host answers at once: those that wait at the same time share a round trip."""
-        request = _QuickRequest(script)
-        self._quick.append(request)
-        try:
-            return await self._retry(partial(self._request_quick, request, self._deadline()))
-        finally:
-            self._quick.remove(request)
+        return await self._retry(partial(self._request_quick, QuickRequest(script), self._deadline()))
 
     async def _retry(self, send: Callable[[], Awaitable[HostAnswer]]) -> HostAnswer:
         tries = 0
@@ -197,9 +182,11 @@ class SshConnection:
                     ) from ended
 
     async def change(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
-        """As ``ask``, but sent only once: raises ``ConnectionLost`` if the outcome is unknown."""
+        """As ``ask``, but sent only once: raises ``ConnectionLost`` if the outcome is unknown. Without input, it may share a round trip."""
         try:
-            return await self._request(script, stdin, self._deadline(), settle=True)
+            if stdin:  # some programs read more than theirs, and so what follows
+                return await self._request(script, stdin, self._deadline(), settle=True)
+            return await self._request_quick(QuickRequest(script, is_change=True), self._deadline())
         except ShellEnded as ended:
             raise ConnectionLost(
                 f"The connection to {self.host} was lost during a change. Its outcome is unknown and it was not retried."
@@ -282,32 +269,30 @@ class SshConnection:
                 self._heartbeat.report_answer()
                 return answer
 
-    async def _request_quick(self, request: _QuickRequest, deadline: float) -> HostAnswer:
-        """Send a request with those that wait, unless another one has sent it meanwhile."""
-        with self._heartbeat.busy():
-            async with self._lock:
-                if request.outcome is None:
-                    await self._send_together(await self._ready(deadline), request)
-                    self._heartbeat.report_answer()
+    async def _request_quick(self, request: QuickRequest, deadline: float) -> HostAnswer:
+        """Send a request with those that wait, unless another one has sent it meanwhile. Raises ``ShellEnded`` if it is sent without an
+        answer.
+        """
+        self._quick.append(request)
+        try:
+            with self._heartbeat.busy():
+                async with self._lock:
+                    if request.is_waiting:
+                        await send_together(await self._ready(deadline), request, self._quick)
+                        self._heartbeat.report_answer()
+        except anyio.get_cancelled_exc_class():
+            if request.is_under_way:
+                with anyio.move_on_after(SETTLE_GRACE, shield=True):
+                    async with self._lock:  # until it is over
+                        pass
+            raise
+        finally:
+            self._quick.remove(request)
         if isinstance(request.outcome, AnswerTooLong):
             raise request.outcome
-        assert request.outcome is not None  # noqa: S101 — it has one unless sending it raised
+        if request.outcome is None:
+            raise ShellEnded
         return request.outcome
-
-    async def _send_together(self, shell: HostShell, first: _QuickRequest) -> None:
-        """Send a request and those that wait. If this fails, those without an answer send themselves: each is the first then, so that
-        no other one can keep it from its answer.
-        """
-        waiting = [each for each in self._quick if each.outcome is None and each is not first]
-        together = [first, *waiting[: REQUESTS_PER_BATCH - 1]]
-        answers: list[HostAnswer] = []
-        try:
-            await shell.ask_all([each.script for each in together], answers)
-        except AnswerTooLong as error:
-            together[len(answers)].outcome = error
-        finally:
-            for each, answer in zip(together, answers, strict=False):
-                each.outcome = answer
 
     # -- shells -----------------------------------------------------------------------------------
 

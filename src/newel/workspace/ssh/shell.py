@@ -146,14 +146,19 @@ class HostShell:
         return answers[0]
 
     async def ask_all(
-        self, scripts: Sequence[str], answers: list[HostAnswer], *, limit: int = _MAX_ANSWER
+        self,
+        scripts: Sequence[str],
+        answers: list[HostAnswer],
+        *,
+        limit: int = _MAX_ANSWER,
+        settle: bool = False,
     ) -> None:
         """Send several requests at once, and append each of the ``answers`` as it arrives. Otherwise as ``ask``; ``limit`` is for one
         answer.
         """
         requests = [self._request(script) for script in scripts]
         sent = b"".join(head for _, head in requests)
-        await self._exchange(sent, [key for key, _ in requests], answers, limit)
+        await self._exchange(sent, [key for key, _ in requests], answers, limit, settle=settle)
 
     def _request(self, script: str, *, has_input: bool = False) -> tuple[str, bytes]:
         """A new key, and what is sent of a request before its input."""

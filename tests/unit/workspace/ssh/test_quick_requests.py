@@ -20,6 +20,7 @@ from newel.workspace.ssh.workspace import SshWorkspace
 from tests.opened_host import open_host
 from tests.sshd import Sshd
 from tests.tcp_relay import Relay, open_relay
+from tests.unit.workspace.ssh.hosts import wait_for_condition
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +42,7 @@ async def far(sshd: Sshd, relay: Relay, tmp_path: Path) -> AsyncGenerator[SshWor
         yield workspace
 
 
-async def test_what_is_read_at_once_shares_round_trips(
+async def test_what_is_read_and_removed_at_once_shares_round_trips(
     far: SshWorkspace, relay: Relay, tmp_path: Path
 ) -> None:
     for number in range(FILES):
@@ -57,6 +58,12 @@ async def test_what_is_read_at_once_shares_round_trips(
         for number in range(FILES):
             tasks.start_soon(read, number)
     assert found == {number: b"%d" % number for number in range(FILES)}
+    assert relay.round_trips - before < FILES / 4
+    before = relay.round_trips
+    async with anyio.create_task_group() as tasks:
+        for number in range(FILES):
+            tasks.start_soon(far.remove, f"{tmp_path}/{number}")
+    assert [path.name for path in tmp_path.iterdir()] == ["ssh_config"]  # noqa: ASYNC240 — two entries
     assert relay.round_trips - before < FILES / 4
 
 
@@ -98,6 +105,55 @@ async def test_a_request_that_ends_the_shell_fails_alone(far: SshWorkspace) -> N
             tasks.start_soon(ask, number)
     assert lost == [3]
     assert answers == {number: b"%d\n" % number for number in range(8) if number != 3}
+
+
+async def test_changes_that_share_a_round_trip_are_each_made_once_or_reported(
+    far: SshWorkspace, tmp_path: Path
+) -> None:
+    """Also when the connection ends in the middle of them: a change that may have been made is never sent again."""
+    made: list[int] = []
+    lost: list[int] = []
+
+    async def change(number: int) -> None:
+        script = "kill -9 $$" if number == 3 else f"echo {number} >>{tmp_path}/made"
+        try:
+            await far.connection.change(script)
+        except ConnectionLost:
+            lost.append(number)
+        else:
+            made.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(8):
+            tasks.start_soon(change, number)
+    lines = (tmp_path / "made").read_text().split()
+    assert len(set(lines)) == len(lines)
+    assert set(made) <= set(map(int, lines))
+    assert (sorted([*made, *lost]), 3 in lost) == ([*range(8)], True)
+
+
+async def test_a_cancelled_change_that_another_one_has_sent_has_ended_when_the_cancellation_returns(
+    far: SshWorkspace, tmp_path: Path
+) -> None:
+    started, released, made = (tmp_path / name for name in ("started", "released", "made"))
+    scripts = [":", f": >{started}; until [ -e {released} ]; do sleep 0.01; done", f": >{made}"]
+    cancelled = anyio.CancelScope()
+
+    async def change(script: str) -> None:
+        await far.connection.change(script)
+
+    async def change_and_look() -> None:
+        with cancelled:
+            await change(scripts[2])
+        assert made.exists()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(change, scripts[0])
+        tasks.start_soon(change, scripts[1])  # this one and the next are sent as one, after the first
+        tasks.start_soon(change_and_look)
+        await wait_for_condition(started.exists, "the second change")
+        cancelled.cancel()
+        released.touch()
 
 
 @asynccontextmanager
