@@ -330,7 +330,8 @@ class DiskSync:
                 if failed and not is_about_file(failed):
                     break
                 if removes and not group[0].after.exists:
-                    await self._remove_empty_folders([group[0].saving], planned_paths, opened, undone=undone)
+                    removed = [plan.saving for plan in group]
+                    await self._remove_empty_folders(removed, planned_paths, opened, undone=undone)
             if failed:
                 raise failed
             await self._writer.shut_folders(plans, self._where)

@@ -247,13 +247,12 @@ def order_writes(ledger: Ledger, intent: SaveIntent) -> tuple[list[PlannedWrite]
 
 def independent_groups(plans: Sequence[SavePlan]) -> Iterator[list[SavePlan]]:
     """The plans in their order; those of a group can be carried out at the same time: removals of files, or what writes files. Folders
-    and links are alone in theirs, as what follows may need them; and so is each plan where folders are removed.
+    and links are alone in theirs, as what follows may need them.
     """
-    must_be_alone = removes_folders(plans)
 
     def group_of(plan: SavePlan) -> str | bool:
         is_file = all(file.is_plain or not file.exists for file in (plan.before, plan.after))
-        return plan.after.exists if is_file and not must_be_alone else plan.saving.path
+        return plan.after.exists if is_file else plan.saving.path
 
     return (list(group) for _, group in groupby(plans, group_of))
 

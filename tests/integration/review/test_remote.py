@@ -124,7 +124,7 @@ async def test_an_undo_on_a_distant_host_does_not_wait_for_it_at_each_step(
     script = [
         calls(
             "bash",
-            command=f"for f in *; do echo new >> $f; done; mkdir -p a/b/c && cd a/b/c && touch $(seq {count})",
+            command=f"for f in *; do echo new >> $f; done; mkdir -p empty a/b/c && cd a/b/c && touch $(seq {count})",
         ),
         says("Done."),
     ]
