@@ -259,7 +259,7 @@ class Checkpoints:
         if plan.mode == "hard_all":
             checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
         created = {folder for each in checkpoints for folder in each.folders}
-        kept = await not_emptied(self._saver.workspace, folders, gone, created)
+        kept = await not_emptied(self._saver.workspace, folders, gone, created, at_once=self._saver.at_once)
         return [
             step.skipped(f"{step.before.path}: the folder stays, because {kept[step.before.path]} is in it.")
             if step.before.path in kept

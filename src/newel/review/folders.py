@@ -18,8 +18,9 @@ from typing import Final
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.concurrency import map_concurrently
 from newel.review.store.ledger import Checkpoint, FileVersion
-from newel.workspace.port import Workspace
+from newel.workspace.port import DirectoryEntry, Workspace
 from newel.workspace.snapshots.port import FileChange
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
 from newel.workspace.tracked import TrackedWorkspace
@@ -171,16 +172,28 @@ def grown(checkpoint: Checkpoint, files: Iterable[FileVersion], folders: Iterabl
 
 
 async def not_emptied(
-    workspace: Workspace, folders: Iterable[str], gone: AbstractSet[str], created: AbstractSet[str]
+    workspace: Workspace,
+    folders: Sequence[str],
+    gone: AbstractSet[str],
+    created: AbstractSet[str],
+    *,
+    at_once: int,
 ) -> dict[str, str]:
     """Those of some folders to be removed or replaced that would not be empty, each with what stays in it. ``gone`` is what is removed
-    before, and ``created`` are folders that go with the last file in them.
+    before, and ``created`` are folders that go with the last file in them. ``at_once`` of them are listed at the same time.
     """
     kept: dict[str, str] = {}
 
+    async def list_folder(folder: str) -> list[DirectoryEntry]:
+        with suppress(WorkspaceError):  # it is gone, or cannot be read: the save that removes it says so
+            return await workspace.list(below(workspace, folder), nofollow=True)
+        return []
+
+    listed = dict(zip(folders, await map_concurrently(list_folder, folders, at_once), strict=True))
+
     async def remaining(folder: str) -> str:
         """The first name that stays in a folder; empty if there is none."""
-        for entry in await workspace.list(below(workspace, folder), nofollow=True):
+        for entry in listed[folder] if folder in listed else await list_folder(folder):
             path = f"{folder}/{entry.name}"
             is_created = path in created and entry.kind == "directory" and not entry.is_link
             if path in kept or (path not in gone and not is_created):
@@ -190,9 +203,8 @@ async def not_emptied(
         return ""
 
     for folder in sorted(folders, key=lambda folder: -folder.count("/")):
-        with suppress(WorkspaceError):  # it is gone, or cannot be read: the save that removes it says so
-            if stays := await remaining(folder):
-                kept[folder] = stays
+        if stays := await remaining(folder):
+            kept[folder] = stays
     return kept
 
 

@@ -102,7 +102,7 @@ class DiskSync:
         self._ledger = ledger
         self.workspace = workspace
         self._writer = FileWriter(ledger, workspace)
-        self._at_once = files_at_once(workspace)
+        self.at_once = files_at_once(workspace)
 
     @property
     def root(self) -> str:
@@ -119,7 +119,7 @@ class DiskSync:
 
     async def refresh_all(self, paths: Iterable[str]) -> RefreshResult:
         """Update several reviews. A file that cannot be read is a problem; it does not affect the others. Raises ``LedgerError``."""
-        results = dict(await map_concurrently(self._try_refresh, list(dict.fromkeys(paths)), self._at_once))
+        results = dict(await map_concurrently(self._try_refresh, list(dict.fromkeys(paths)), self.at_once))
         return RefreshResult(
             [result for result in results.values() if not isinstance(result, str)],
             {path: result for path, result in results.items() if isinstance(result, str)},
@@ -266,7 +266,7 @@ class DiskSync:
         plans: list[SavePlan] = []
         changed: list[str] = []
         for review, ids, is_changed in await map_concurrently(
-            self._check, list(chosen.items()), self._at_once
+            self._check, list(chosen.items()), self.at_once
         ):
             known_reviews[review.path] = review
             if is_changed:
@@ -382,7 +382,7 @@ class DiskSync:
             if not errors and not progress.is_stopped:
                 await write(plan)
 
-        await map_concurrently(write_unless_failed, plans, self._at_once)
+        await map_concurrently(write_unless_failed, plans, self.at_once)
         failed = None
         for plan in plans:
             if plan.saving.path not in done:

@@ -246,11 +246,13 @@ def order_writes(ledger: Ledger, intent: SaveIntent) -> tuple[list[PlannedWrite]
 
 
 def independent_groups(plans: Sequence[SavePlan]) -> Iterator[list[SavePlan]]:
-    """The plans in their order; those of a group can be carried out at the same time: removals of files, or what writes files. Folders
-    and links are alone in theirs, as what follows may need them.
+    """The plans in their order; those of a group can be carried out at the same time: removals of files, of folders of one depth, or what
+    writes files. Other folders and links are alone in theirs, as what follows may need them.
     """
 
-    def group_of(plan: SavePlan) -> str | bool:
+    def group_of(plan: SavePlan) -> str | int:
+        if plan.before.is_folder and not plan.after.exists:
+            return -1 - plan.saving.path.count("/")
         is_file = all(file.is_plain or not file.exists for file in (plan.before, plan.after))
         return plan.after.exists if is_file else plan.saving.path
 
