@@ -53,9 +53,10 @@ _IF_KNOWN: Final = (
     "SessionType=default",
     "StdinNull=no",
     "ForkAfterAuthentication=no",
+    "GSSAPIDelegateCredentials=no",  # as ForwardAgent
     "LogVerbose=packet.c:sshpkt_vfatal():*",  # why a connection ended, which the log level hides
 )
-"""An older ssh rejects these. ``IgnoreUnknown`` for them would replace the user's own, which their configuration may need."""
+"""Not every ssh knows these. ``IgnoreUnknown`` for them would replace the user's own, which their configuration may need."""
 
 _NO_FALLBACK: Final = ("ProxyJump=none", "ProxyCommand=false")
 """A session whose connection is gone fails, rather than open a connection of its own."""

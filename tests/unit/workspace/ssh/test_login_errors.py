@@ -236,8 +236,9 @@ async def test_a_configuration_for_other_sessions_does_no_harm(
     from the current folder.
     """
     hostile = (
-        "IgnoreUnknown UseKeychain",
+        "IgnoreUnknown UseKeychain,GSSAPI*",
         "UseKeychain yes",
+        "GSSAPIDelegateCredentials yes",
         "RequestTTY force",
         "RemoteCommand echo mine",
         "SessionType none",
@@ -263,5 +264,8 @@ async def test_a_configuration_for_other_sessions_does_no_harm(
         assert await workspace.read_bytes(f"{tmp_path}/f") == b"a.\na.\r\n~.\n"
         assert (await workspace.run("echo $SSH_AUTH_SOCK$DISPLAY; tty")).stdout == "\nnot a tty\n"
         assert [entry.name for entry in await workspace.list(str(tmp_path))] == ["f", "ssh_config"]
+        ssh = workspace.connection.ssh
+        options = (await ssh.run(["ssh", "-G", *ssh.session_args()[1:]])).stdout
+        assert b"gssapidelegatecredentials yes" not in options, "tickets are keys, too"
     running = (await anyio.run_process(["ps", "-A", "-o", "args"])).stdout.decode()
     assert f"/newel-ssh-{os.getpid()}-" not in running
