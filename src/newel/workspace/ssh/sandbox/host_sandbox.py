@@ -338,17 +338,18 @@ class _RunningSandbox:
     def _parameters(self) -> list[str]:
         facts = self.plan.facts
         octal = "".join(f"\\0{byte:03o}" for byte in seccomp_filter(facts.machine))
-        compared = ["\n".join(self._compared.values()), *self._compared]
-        return [self.inside.exchange, facts.bubblewrap, octal, text_of("sandbox/launcher.sh"), *compared]
+        return [self.inside.exchange, facts.bubblewrap, octal, text_of("sandbox/launcher.sh")]
 
     def _options(self) -> list[str]:
         policy = self.plan.policy
         unset = [word for name in PROXY_VARIABLES for word in ("--unsetenv", name)]
+        mounted = shlex.join([" ".join(self._compared.values()), *self._compared])
         folder = policy.writable[0] if policy.writable else "/"
         return [
             *("--die-with-parent", *self.plan.options),
             *("--ro-bind", self.inside.exchange, INSIDE_FOLDER),
             *("--setenv", "TMPDIR", "/tmp", "--setenv", "NEWEL_SANDBOX", INSIDE, *unset),  # noqa: S108 — it is private
+            *("--setenv", "NEWEL_MOUNTED", mounted),
             *("--chdir", folder),
         ]
 

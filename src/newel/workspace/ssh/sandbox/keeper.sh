@@ -3,12 +3,11 @@
 #   $1  the folder to make, through which commands are started; see launcher.sh
 #   $2  bubblewrap
 #   $3  the filter of system calls, as printf %b reads it
-#   $4  launcher.sh; $5 and the others are its parameters
+#   $4  launcher.sh
 # Standard input: the arguments of bubblewrap, each ended by NUL.
 mask=$(umask)
 umask 077
 at=$1 program=$2 filter=$3 launcher=$4
-shift 4
 # What killed ones have left: FIFOs, which nobody uses.
 for each in "${at%-*}"-*; do
     [ -O "$each" ] && [ ! -L "$each" ] && [ -s "$each/pid" ] || continue
@@ -20,7 +19,7 @@ exec 8<&0 9<"$at/filter" </dev/null
 rm -f -- "$at/filter"
 ulimit -c 0
 umask "$mask"
-"$program" --args 8 sh -c "$launcher" sh /run/newel "$@"
+"$program" --args 8 sh -c "$launcher" sh /run/newel
 code=$?
 # If the first of its processes ends while it starts, the second one waits for ever. It has the mark of run.sh, as this shell has.
 mark=${NEWEL_RUN##* }

@@ -1,14 +1,18 @@
 # The first program in a sandbox on a host: starts commands by their names. POSIX sh; sent as an argument of `sh -c`.
-# Parameters: the folder, read-only here, in which run.sh puts for each command NAME:
+# Parameter: the folder, read-only here, in which run.sh puts for each command NAME:
 #   NAME.order   sh text that becomes the command
 #   NAME.out     a FIFO for its standard output; NAME.err for its standard error
 #   NAME.status  a FIFO for "begun", and for the exit code
-# A line in the FIFO `orders` is a name. The second parameter is what `stat` must print for the others, which are mounted here.
+# A line in the FIFO `orders` is a name. NEWEL_MOUNTED has words of sh: what `stat` must print, and the paths that are mounted here. It comes
+# by the environment, as a process list shows parameters.
 exec 2>/dev/null 3<>"$1/orders"
 trap : HUP INT QUIT TERM # handled here, and so not ignored by what is started
-at=$1 judged=$2
-shift 2
-if [ $# -gt 0 ] && [ "$(PATH=/usr/bin:/bin:/run/current-system/sw/bin stat -c %d:%i -- "$@")" != "$judged" ]; then
+at=$1
+eval "set -- $NEWEL_MOUNTED"
+judged=$1
+[ $# -eq 0 ] || shift
+unset NEWEL_MOUNTED
+if [ $# -gt 0 ] && [ "$(echo $(PATH=/usr/bin:/bin:/run/current-system/sw/bin stat -c %d:%i -- "$@"))" != "$judged" ]; then
     echo other
     exit
 fi
