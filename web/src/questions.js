@@ -204,7 +204,7 @@ function controlFor(schema, required) {
   const initial = schema.default;
   if (schema.type === "array" || choices) {
     const many = schema.type === "array";
-    const chosen = (value) => (many ? (initial ?? []).includes(value) : initial === value);
+    const chosen = (value) => (many ? [initial].flat().includes(value) : initial === value);
     return h("select", { multiple: many, required },
       !many && !required && h("option", { value: "" }, "(none)"),
       ...(choices ?? []).map(([value, title]) => h("option", { value, selected: chosen(value) }, reveal(title))));

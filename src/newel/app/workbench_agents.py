@@ -366,13 +366,19 @@ class WorkbenchAgentFactory:
 
 
 def elicit_handler(ask: AskUser) -> Elicit:
-    """Asks the user for a tool server."""
+    """Asks the user for a tool server. A form that the page could not show is declined."""
 
     async def elicit(request: ElicitRequest) -> ElicitAnswer:
+        from newel.mcp.elicitation_form import BadForm, fields
+
         title = f"{request.server}: {request.message}"
         if request.url is not None:
             question = TabQuestion(id="", kind="link", title=title, url=request.url)
         else:
+            try:
+                fields(request.schema or {})
+            except BadForm:
+                return ElicitAnswer(action="decline")
             question = TabQuestion(id="", kind="form", title=title, fields=request.schema or {})
         try:
             return msgspec.convert(await ask(question), ElicitAnswer)
