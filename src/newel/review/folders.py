@@ -20,6 +20,7 @@ import msgspec
 from newel.agent.errors import WorkspaceError
 from newel.concurrency import map_concurrently
 from newel.review.store.ledger import Checkpoint, FileVersion
+from newel.workspace.glob import is_text
 from newel.workspace.port import DirectoryEntry, Workspace
 from newel.workspace.snapshots.port import FileChange
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
@@ -162,12 +163,13 @@ async def missing(workspace: Workspace, paths: Iterable[str]) -> dict[str, list[
 
 def grown(checkpoint: Checkpoint, files: Iterable[FileVersion], folders: Iterable[str]) -> Checkpoint:
     """A checkpoint with more files, and folders that did not exist. A run may have removed one of them before and created it
-    again.
+    again. Without folders whose names are not text: nothing in them is recorded.
     """
     files = (*checkpoint.files, *files)
     existed = {before.path for before in files if stat.S_ISDIR(before.mode)}
     existed |= _parents_of(before.path for before in files if before.blob)
-    created = dict.fromkeys(name for name in (*checkpoint.folders, *folders) if name not in existed)
+    named = (name for name in (*checkpoint.folders, *folders) if is_text(name))
+    created = dict.fromkeys(name for name in named if name not in existed)
     return msgspec.structs.replace(checkpoint, files=files, folders=tuple(created))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from newel.text.format import join_names
+from newel.text.sanitize import escape_line
 from newel.workspace.snapshots.index import SavedTree
 from newel.workspace.snapshots.port import DATA_FILE, BlobStore, SnapshotLimits, SnapshotSource
 from newel.workspace.snapshots.rule_history import RULE_FILE, RuleHistory
@@ -44,6 +45,7 @@ class Notices:
         self._excluded: dict[tuple[ExclusionReason, bool], list[str]] = {}
 
     def add(self, text: str) -> None:
+        text = escape_line(text)  # a name need not be text
         if len(self._pending) < _MAX_PENDING:
             self._pending.setdefault(text)
         elif text not in self._pending:

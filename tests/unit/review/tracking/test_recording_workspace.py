@@ -278,6 +278,24 @@ async def test_a_name_that_is_not_text_is_reported_and_the_others_are_recorded(
     recorder.close()
 
 
+async def test_names_that_are_not_text_stop_no_record(project: Path, tmp_path: Path) -> None:
+    """An old archive has such names. Otherwise the run ends, and Newel can neither undo nor work in the project from then on."""
+    with (project / os.fsdecode(b"large\xff")).open("wb") as large:
+        large.truncate(1 << 30)
+    recorder = await opened(project, tmp_path / "home")
+    effect = await begin(recorder, TrackedRun("s"), None)
+    for folder in (os.fsdecode(b"\xff"), "new"):
+        (project / folder).mkdir()
+        (project / folder / "a").write_text("x")
+    assert "large<U+DCFF> is " in " ".join(recorder.project.left_out)
+    (notice,) = await end(effect)
+    assert notice == "Not recorded, as the name is not UTF-8: <U+DCFF>, <U+DCFF>/a."
+    assert recorder.project.ledger.paths() == ["new/a"]
+    await recorder.project.apply(await recorder.project.undo())
+    assert not (project / "new").exists()
+    recorder.close()
+
+
 async def test_after_the_undo_of_a_run_only_the_undo_can_be_undone(project: Path, tmp_path: Path) -> None:
     recorder = await opened(project, tmp_path / "home")
     run = TrackedRun("s", title="words")
