@@ -355,6 +355,14 @@ PASTE = """(box, text) => {
     clipboardData.setData("text/plain", text);
     box.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true }));
 }"""
+PASTE_CELLS = """(box) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", "1\\t2");
+    clipboardData.setData("text/html", "<table><tr><td>1<td>2</table>");
+    clipboardData.items.add(new File(["picture"], "image.png", { type: "image/png" }));
+    return box.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+}"""
+"""Cells of a spreadsheet, which come with a picture of them; returns whether the browser is left to insert the text."""
 LONG_TEXT = "8" * 50_001
 """A text that is attached when it is pasted: in the box, each key would take a while."""
 
@@ -373,6 +381,7 @@ def test_files_and_long_texts_can_be_pasted_or_dropped_onto_the_message(workbenc
             given,
         )
     page.get_by_role("button", name="Remove given.txt").wait_for()
+    assert message_box(page).evaluate(PASTE_CELLS)
     message_box(page).evaluate(PASTE, LONG_TEXT)
     page.get_by_role("button", name="Remove pasted.txt").wait_for()
     page.get_by_role("button", name="Send").click()

@@ -133,11 +133,12 @@ export class Composer {
     }
   }
 
-  /** Attach pasted files, and as a file a text that would make the box slow. */
+  /** Attach pasted files, and as a file a text that would make the box slow. A picture that comes with its formatted text, such as cells, is left out. */
   #paste(event) {
-    const { files } = event.clipboardData;
+    const { files, types } = event.clipboardData;
     const text = event.clipboardData.getData("text/plain");
-    if (files.length > 0) this.#files(event, files);
+    const isText = types.includes("text/html") && text.trim();
+    if (files.length > 0 && !isText) this.#files(event, files);
     else if (text.length > LONG_PASTE) this.#files(event, [new File([text], "pasted.txt", { type: "text/plain" })]);
   }
 
