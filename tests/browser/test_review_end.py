@@ -105,6 +105,10 @@ def test_the_lists_end_with_the_focus_on_save(workbench: Make) -> None:
     region.get_by_role("button", name="Reject all in c.md").click()
     expect(region.locator(".review-progress")).to_have_text("1 of 4 decided")
     region.locator("[aria-current]").focus()
+    for key, decided in (("r", 2), ("Control+z", 1)):  # a rejected hunk is not in this list any more
+        page.keyboard.press(key)
+        expect(region.locator(".review-progress")).to_have_text(f"{decided} of 4 decided")
+        expect(region.locator("[aria-current]")).to_be_focused()
     for decided in (2, 3, 4):
         page.keyboard.press("a")
         expect(region.locator(".review-progress")).to_have_text(f"{decided} of 4 decided")

@@ -4,6 +4,7 @@
 import { h, icon, isFocusLost, onceClicked, setText, setAttr } from "../dom.js";
 import { formatNumber, plain, pluralize, reveal, revealPath } from "../format.js";
 import { KEEP_FILE, describePendingDecision, describeSkipped, formatPlace, isSplittable, keepLabel } from "./hunk-format.js";
+import { stepOf } from "./editor-keys.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
 import { currentKey, firstHunk, nextHunk, pendingRows } from "./pending-list-rows.js";
@@ -26,6 +27,7 @@ export class PendingDiffView {
     this.held = new Map(); // path → function that releases it; the latest last
     this.notes = new Map(); // by row: a message, or {choose} to ask about the user's own lines
     this.folds = new Map(); // by path: {isFolded, isDone}, as the user left it
+    this.done = []; // decisions made here that a step back reopens, the latest last: {path, id}
     this.at = null;
     this.rows = [];
     this.window = new VirtualList({ draw: (row) => this.#row(row), dress: (el, row) => this.#dress(el, row), props: { role: "list", "aria-label": "Hunks to review" } });
@@ -287,8 +289,19 @@ export class PendingDiffView {
     if (hadFocus && next && !this.isUp) this.#go(next);
     const { isDone, problem } = await this.decisions.choose(path, [hunk], choiceOf(action, mine), { base: mine === "base" });
     if (isDone) this.announce({ accept: "Accepted", reject: "Rejected", reopen: "Undecided again" }[action]);
+    if (isDone && action !== "reopen" && !mine) this.done.push({ path, id: hunk.hunk_id });
     if (isDone && hadFocus && next && this.isUp) this.#go(next);
     if (problem) this.#refused(problem, key, path);
+  }
+
+  /** Reopen the hunk that was decided last here, unless it is saved or decided anew. */
+  async #stepBack() {
+    const { path, id } = this.done.pop();
+    const { hunks } = this.views.get(path) ?? (await this.api.file(path).catch(() => ({ hunks: [] })));
+    const hunk = hunks.find((each) => each.hunk_id === id && each.state !== "pending");
+    if (!hunk) return this.announce("Nothing to undo: the hunk is saved or undecided.");
+    await this.#decide(path, "reopen", { key: `hunk/${path}/${id}`, hunk });
+    this.#go(`hunk/${path}/${id}`);
   }
 
   async #split(path, hunk) {
@@ -350,6 +363,11 @@ export class PendingDiffView {
   }
 
   #key(event) {
+    if (stepOf(event) === "undo" && this.done.length > 0 && !event.target.matches("input, textarea")) {
+      event.preventDefault();
+      event.stopPropagation();
+      this.#stepBack();
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || event.target.matches("input, textarea")) return;
     const key = event.key.toLowerCase();
     const row = this.rows.find((each) => each.key === this.at && each.kind === "hunk");
