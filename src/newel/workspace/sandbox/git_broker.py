@@ -39,6 +39,7 @@ from newel.workspace.sandbox.git_client_main import PASSED
 from newel.workspace.sandbox.git_confined_main import CANNOT, REPLACED
 from newel.workspace.sandbox.git_confinement import confined_git
 from newel.workspace.sandbox.git_rules import ADDING, GitCall, GitRefused, find_instructions, judge_call
+from newel.workspace.sandbox.git_submodules import refuse_new_submodules
 from newel.workspace.sandbox.index_copy import IndexCopy
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 from newel.workspace.sandbox.repository import SandboxRepository
@@ -172,6 +173,7 @@ class GitBroker:
         repository: SandboxRepository,
         connection: socket.socket,
     ) -> tuple[int, bytes, bytes]:
+        refuse_new_submodules(repository.top, request.call.words)
         added = added_err = b""
         if request.call.adds_changes:
             adding = msgspec.structs.replace(request.call, words=["add", "--update"])
