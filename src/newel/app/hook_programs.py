@@ -34,4 +34,9 @@ def programs_of_hooks(settings: Settings, project: Path, folder: str) -> Sequenc
         read_hook_files(of_user, "user"),
         read_hook_files(trusted, "project"),
     )
-    return [program for each in sets for hook in each.hooks for program in programs_of(hook, project, folder)]
+    hooks = [hook for each in sets for hook in each.hooks]
+    here = [program for hook in hooks for program in programs_of(hook, project, "")]
+    there = [program for hook in hooks for program in programs_of(hook, project, folder)]
+    # The copy of a review does not exist yet when its policy is asked for.
+    expected = [os.path.join(folder, os.path.relpath(program, project)) for program in here]  # noqa: PTH118 — texts
+    return list(dict.fromkeys([*here, *there, *expected]))

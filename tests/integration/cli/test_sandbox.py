@@ -16,7 +16,7 @@ import pytest
 
 from newel.app.network_questions import MAX_QUESTIONS
 from tests.driver import Driver
-from tests.hook_scripts import group, hook, of_project
+from tests.hook_scripts import group, hook, of_project, users
 from tests.ordinary_user import run_as_user
 from tests.processes import pids_with
 from tests.requirements import require_program
@@ -578,14 +578,26 @@ def test_new_settings_of_other_programs_are_named(with_model: WithModel) -> None
 
 
 def test_review_works_on_a_copy_in_the_sandbox(with_model: WithModel) -> None:
-    newel = with_model(scenario("go", bash("pwd; echo made > made.txt; echo x > a.txt; touch ~/x"), DONE))
+    escape = "mv checks away; mkdir checks; echo 'touch ~/x' > checks/run.sh"
+    newel = with_model(
+        scenario(
+            "go",
+            bash(f"pwd; echo made > made.txt; echo x > a.txt; touch ~/x; {escape}"),
+            tool("write", file_path="checks/run.sh", content="touch ~/x"),
+            DONE,
+        )
+    )
     (newel.project / "a.txt").write_text("here\n")
+    (newel.project / "checks").mkdir()
+    (newel.project / "checks/run.sh").write_text("echo ran >> ~/ran\n")
+    users(newel, Stop=[group(hook("sh checks/run.sh"))])  # runs in the copy, outside of the sandbox
     result = newel("--sandbox", "workspace", "--approve", "review", "go")
     assert result.returncode == 0, result.stderr
     assert (newel.project / "a.txt").read_text() == "here\n"
     assert newel("keep", "--all", "--yes").returncode == 0
     assert (newel.project / "made.txt").read_text() == "made\n"
     assert not (newel.home / "x").exists()
+    assert (newel.home / "ran").read_text() == "ran\n"
 
 
 def test_only_allowed_servers_are_reached_and_never_this_machine(with_model: WithModel) -> None:

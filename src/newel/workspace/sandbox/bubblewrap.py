@@ -86,7 +86,8 @@ def _around(paths: Sequence[str], policy: SandboxPolicy) -> list[str]:
     """The folders around what is protected or hidden, which are mounted on themselves: what is mounted cannot be moved away, and with it
     what is mounted in it. The next sandbox would find a hidden file by another path.
     """
-    closed = [*paths, *(path for path in policy.readable if is_below(path, policy.writable))]
+    # Only what is in a folder that can be changed: the copy of a review is itself in a folder that is hidden.
+    closed = [path for path in (*paths, *policy.readable) if is_below(path, policy.writable)]
     found: list[str] = []
     for path in paths:
         folder = os.path.dirname(path)  # noqa: PTH120 — a text
