@@ -263,7 +263,7 @@ def find_policy(
     settings: Settings, folder: str, proxy: str | None, *, asks_git: bool = False
 ) -> SandboxPolicy:
     """The policy for the commands of a folder of this machine."""
-    from newel.app.hook_programs import programs_of_hooks
+    from newel.app.outside_programs import find_outside_programs
     from newel.app.skills import exposed_folders
     from newel.workspace.sandbox.policy import is_below
 
@@ -280,7 +280,7 @@ def find_policy(
         own=[os.path.realpath(path) for path in own],
         disk=LOCAL_DISK,
         asks_git=asks_git,
-        of_hooks=programs_of_hooks(settings, Path(project), folder),
+        outside=find_outside_programs(settings, Path(project), folder),
     )
     policy = policy_on(machine, settings, folder)
     return msgspec.structs.replace(policy, proxy=proxy)
@@ -289,7 +289,7 @@ def find_policy(
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """Where commands run: the real paths of the user's home folder and of the project, Newel's folder, the environment, and what commands
     see besides (``own``). ``asks_git``: git of this machine may be asked what it obeys, which takes as long as a short command.
-    ``of_hooks`` are the programs that hooks name.
+    ``outside`` are programs of the project that Newel starts outside of the sandbox.
     """
 
     home: str
@@ -299,7 +299,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     disk: SandboxDisk
     own: Sequence[str] = ()
     asks_git: bool = False
-    of_hooks: Sequence[str] = ()
+    outside: Sequence[str] = ()
 
 
 def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolicy:
@@ -365,7 +365,7 @@ def _settings_of_tools(machine: Machine, repository: SandboxRepository | None, f
     from newel.workspace.sandbox.submodules import find_submodule_settings
 
     disk = machine.disk
-    of_tools = [*(f"{folder}/{name}" for name in SETTINGS_OF_TOOLS), *machine.of_hooks]
+    of_tools = [*(f"{folder}/{name}" for name in SETTINGS_OF_TOOLS), *machine.outside]
     if repository is not None:
         of_tools += find_git_settings(repository, folder, machine.home, machine.environ, disk)
         of_tools += ask_for_hook_folders(repository, folder) if machine.asks_git else []

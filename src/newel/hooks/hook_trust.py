@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -108,7 +108,7 @@ def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = 
     what: list[Any] = [real_path(file)]
     for hook in hooks:
         what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])
-        what += [[name, _digest(script)] for name, script in _named(hook, project, folder)]
+        what += [[name, _digest(script)] for name, script in _named(texts_of(hook), project, folder)]
         what += [[">", path] for path in _places(hook, project, folder)]
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
 
@@ -117,22 +117,27 @@ def scripts_of(hook: Hook, project: Path) -> Iterator[Path]:
     """The files of the project that a hook names, such as its script: what is there now, and what is missing below the project's
     variable.
     """
-    yield from (script for _, script in _named(hook, project, ""))
+    yield from (script for _, script in _named(texts_of(hook), project, ""))
 
 
-def programs_of(hook: Hook, project: Path, folder: str) -> Iterator[str]:
-    """The real paths of what a hook that runs in ``folder`` may start: the files that it names, without those that hold data, and
-    installed packages, which an agent may have to replace.
+def texts_of(hook: Hook) -> list[str]:
+    """The texts of a hook that may name scripts: its command without the files that only the output goes to, and its arguments."""
+    return _texts(hook)[0]
+
+
+def programs_of(texts: Iterable[str], project: Path, folder: str) -> Iterator[str]:
+    """The real paths of what a command that runs in ``folder`` may start: the files of the project that its ``texts`` name, without those that
+    hold data, and installed packages, which an agent may have to replace.
     """
-    for name, file in _named(hook, project, folder):
+    for name, file in _named(texts, project, folder):
         if not _DATA.fullmatch(file.suffix) and BUILD_DIRS.isdisjoint(Path(name).parts):
             yield str(file)
 
 
-def _named(hook: Hook, project: Path, folder: str) -> Iterator[tuple[str, Path]]:
+def _named(texts: Iterable[str], project: Path, folder: str) -> Iterator[tuple[str, Path]]:
     """Each script with its path below the project or the folder, whichever a shell in the folder would open."""
     root, place = _folders(project, folder)
-    words = [word for text in _texts(hook)[0] for word in _words(text)]
+    words = [word for text in texts for word in _words(text)]
     for word in dict.fromkeys(word for word in words if len(word) <= _MAX_PATH):
         path = real_path(os.path.join(place, word.replace(_ROOT, root)))  # noqa: PTH118 — a text
         base = _base_of(path, place, root)

@@ -284,7 +284,7 @@ def test_settings_of_tools_are_protected_behind_links(with_model: WithModel) -> 
 @pytest.mark.parametrize("repository", ["own", "above"])
 def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, repository: str) -> None:
     """What is mounted on a file moves away with the folder that it is in, and leaves room for another file of its name."""
-    names = (".github/workflows/ci.yml", "config/live/main.toml", "cfg/rc", "checks/run.sh")
+    names = (".github/workflows/ci.yml", "config/live/main.toml", "cfg/rc", "checks/run.sh", "mcp/serve.py")
     commands = [
         f"mv {folder} away{at}; mkdir -p {folder}; mkdir -p $(dirname {name}); echo evil > {name}"
         for at, (folder, name) in enumerate((name.split("/")[0], name) for name in names)
@@ -308,8 +308,14 @@ def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, re
         (newel.project / name).write_text("mine\n")
     of_project(newel, Stop=[group(hook("sh checks/run.sh"))])  # a script that runs outside of the sandbox
     assert newel("hooks", "trust", "--yes").returncode == 0
+    server = {
+        "command": "python3",
+        "args": ["${workspaceFolder}/mcp/serve.py"],
+        "disabled": True,
+    }  # so does one of the user
+    (newel.home / ".newel/mcp_config.json").write_text(json.dumps({"mcpServers": {"mine": server}}))
     newel("--sandbox", "workspace", "go")
-    assert [(newel.project / name).read_text() for name in names] == ["mine\n"] * 4
+    assert [(newel.project / name).read_text() for name in names] == ["mine\n"] * 5
     assert (newel.project / "config/new").read_text() == "x\n"
     assert (newel.project / "lib/.git").exists() == (repository == "above")
 

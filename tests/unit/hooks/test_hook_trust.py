@@ -93,8 +93,7 @@ def test_programs_are_what_a_hook_may_start(tmp_path: Path, command: str, progra
     for name in ("checks/run.sh", "checks/run.py", "tool", "package.json", "node_modules/.bin/eslint"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    hook = Hook(event="Stop", command=command, file=tmp_path / "hooks.json", line=1, level="project")
-    assert list(programs_of(hook, tmp_path, "")) == [str(tmp_path / name) for name in programs]
+    assert list(programs_of([command], tmp_path, "")) == [str(tmp_path / name) for name in programs]
 
 
 def test_a_link_of_another_users_process_stops_no_start(tmp_path: Path) -> None:
