@@ -390,7 +390,7 @@ def test_no_link_of_the_project_widens_what_the_settings_open(
 
 
 @pytest.mark.parametrize(
-    "name", [".opencode/plugin/x.js", "opencode.json", ".pi/extensions/x.ts", ".zed/tasks.json", ".exrc"]
+    "name", [".opencode/plugin/x.js", "opencode.json", ".pi/extensions/x.ts", ".helix/languages.toml", ".exrc"]
 )
 def test_settings_of_other_agents_and_editors_are_protected(with_model: WithModel, name: str) -> None:
     newel = with_model(scenario("go", bash(f"echo evil >> {name}"), DONE))
