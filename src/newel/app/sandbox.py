@@ -362,7 +362,6 @@ def _settings_of_tools(machine: Machine, repository: SandboxRepository | None, f
     """The files of a folder that make programs outside of the sandbox run something, whether they exist or not."""
     from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS
     from newel.workspace.sandbox.repository import ask_for_hook_folders, find_git_settings
-    from newel.workspace.sandbox.submodules import find_submodule_settings
 
     disk = machine.disk
     of_tools = [*(f"{folder}/{name}" for name in SETTINGS_OF_TOOLS), *machine.outside]
@@ -370,6 +369,8 @@ def _settings_of_tools(machine: Machine, repository: SandboxRepository | None, f
         of_tools += find_git_settings(repository, folder, machine.home, machine.environ, disk)
         of_tools += ask_for_hook_folders(repository, folder) if machine.asks_git else []
         if disk is LOCAL_DISK:  # an index may have megabytes
+            from newel.workspace.sandbox.submodules import find_submodule_settings
+
             of_tools += find_submodule_settings(repository, folder, disk)
         of_tools = list(dict.fromkeys(of_tools))
     # Behind a link within the project, a tool obeys what it leads to.

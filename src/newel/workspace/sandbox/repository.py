@@ -13,7 +13,6 @@ import msgspec
 from newel.workspace.git import run_git
 from newel.workspace.git_settings import MAX_SETTINGS, find_named_files
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
-from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
 MAX_POINTER: Final = 4096
 """Bytes of a file that names a folder of git."""
@@ -72,8 +71,15 @@ def find_git_settings(
     programs = _in_folder(folder, repository, named.programs)
     return [
         *_in_folder(folder, repository, [*named.hooks, *settings, *named.included]),
-        *(path for path in programs if BUILD_DIRS.isdisjoint(path.split("/")) and not disk.is_folder(path)),
+        *(path for path in programs if not _is_installed(path) and not disk.is_folder(path)),
     ]
+
+
+def _is_installed(program: str) -> bool:
+    """Whether a program is in a folder of packages, which commands may have to replace."""
+    from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
+
+    return not BUILD_DIRS.isdisjoint(program.split("/"))
 
 
 def ask_for_hook_folders(repository: SandboxRepository, folder: str) -> list[str]:
