@@ -438,8 +438,13 @@ class GuardedWorkspace(DelegatingWorkspace[Workspace]):
         if judged.level in self._closed:
             raise WorkspaceError(self._places.refusal(path, judged, writes=writes))
         if writes and self._policy is not None and not self._policy.allows_writing(path):
+            why = (
+                ", because a program outside of it may obey or run this file"
+                if self._policy.protects(path)
+                else ""
+            )
             raise WorkspaceError(
-                f"{path} was not written: the sandbox does not allow it. Leave it to the user."
+                f"{path} was not written: the sandbox does not allow it{why}. Leave it to the user."
             )
         return path
 

@@ -390,7 +390,8 @@ def test_no_link_of_the_project_widens_what_the_settings_open(
 
 
 @pytest.mark.parametrize(
-    "name", [".opencode/plugin/x.js", "opencode.json", ".pi/extensions/x.ts", ".helix/languages.toml", ".exrc"]
+    "name",
+    [".opencode/plugin/x.js", "opencode.json", ".pi/extensions/x.ts", ".helix/languages.toml", ".exrc"],
 )
 def test_settings_of_other_agents_and_editors_are_protected(with_model: WithModel, name: str) -> None:
     newel = with_model(scenario("go", bash(f"echo evil >> {name}"), DONE))
@@ -604,6 +605,7 @@ def test_review_works_on_a_copy_in_the_sandbox(with_model: WithModel) -> None:
     assert (newel.project / "made.txt").read_text() == "made\n"
     assert not (newel.home / "x").exists()
     assert (newel.home / "ran").read_text() == "ran\n"
+    assert "a program outside of it may obey or run this file" in results(newel)[1]
 
 
 def test_only_allowed_servers_are_reached_and_never_this_machine(with_model: WithModel) -> None:

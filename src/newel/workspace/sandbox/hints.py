@@ -122,7 +122,11 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
         self._policy = policy
         self._take_refused = take_refused
         self._written = WRITTEN.replace("{home}", re.escape(policy.home))
-        writable = "the project only, without settings such as .git" if policy.writable else "nothing"
+        writable = (
+            "the project only, without settings such as .git and scripts that hooks run"
+            if policy.writable
+            else "nothing"
+        )
         self._git = ""
         if policy.writable and not policy.is_partial:
             top = policy.repository.common if policy.repository is not None else f"{policy.writable[0]}/.git"

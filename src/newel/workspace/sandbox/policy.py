@@ -47,7 +47,11 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def allows_writing(self, path: str) -> bool:
         """Whether tools may change a path."""
-        return is_below(path, self.writable) and not is_below(path, [*self.protected, *self.watched])
+        return is_below(path, self.writable) and not self.protects(path)
+
+    def protects(self, path: str) -> bool:
+        """Whether a path stays as it is because programs outside of the sandbox may obey or run it, or because a rule says so."""
+        return is_below(path, [*self.protected, *self.watched])
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:
