@@ -17,8 +17,20 @@ from newel.workspace.sandbox.git_rules import GitRefused
 _TREES: Final = frozenset({"checkout", "merge", "rebase", "reset", "restore", "stash", "switch"})
 """Subcommands that put the files of a commit into the index."""
 
+_ENDINGS: Final = (["--abort"], ["--continue"], ["--quit"], ["--skip"])
+"""Words of a merge, or a rebase, that begins none."""
+
 _COMMITS: Final = frozenset({"cherry-pick", "rebase", "revert"})
 """Those that apply the changes of commits, one after the other."""
+
+_PICKS: Final = (
+    r"-{1,2}|--(continue|abort|skip|quit)|-[exrnsmSX].*|--(mainline|strategy|strategy-option|empty|cleanup|gpg-sign)(=.*)?"
+    r"|--(no-)?(edit|commit|signoff|ff|allow-empty|allow-empty-message|keep-redundant-commits|rerere-autoupdate|gpg-sign|reference)"
+)
+"""Options of ``cherry-pick`` and ``revert``. They would take those of ``rev-list``, too."""
+
+_TAKES_FILES: Final = frozenset({"checkout", "reset", "restore"})
+"""Behind ``--`` these take files, and others commits."""
 
 _MANY: Final = 500
 """Words of a call that may each be a branch or a range."""
@@ -29,6 +41,8 @@ def refuse_new_submodules(top: str, words: Sequence[str]) -> None:
     subcommand = words[0]
     if subcommand not in _TREES | _COMMITS:
         return
+    if subcommand in {"cherry-pick", "revert"}:
+        _judge_picks(subcommand, words[1:])
     found = _resolve(top, subcommand, list(_names(subcommand, words[1:])))
     new: set[bytes] = set()
     if subcommand in _TREES:
@@ -42,19 +56,30 @@ def refuse_new_submodules(top: str, words: Sequence[str]) -> None:
         )
 
 
+def _judge_picks(subcommand: str, words: Sequence[str]) -> None:
+    """Raises ``GitRefused`` for an option that names commits by itself, such as ``--branches`` or ``--stdin``, or is not known."""
+    for word in words:
+        if word.startswith("-") and re.fullmatch(_PICKS, word, re.DOTALL) is None:
+            raise GitRefused(
+                f"`{subcommand} {word[:100]}` is not known here. Name the commits, and write options in full."
+            )
+
+
 def _names(subcommand: str, words: Sequence[str]) -> Iterator[str]:
     """What may be the name of a commit, in any place and as the value of any option."""
-    if subcommand in {"merge", "rebase"} and not {"--abort", "--continue", "--quit", "--skip"} & set(words):
+    if subcommand in {"merge", "rebase"} and list(words) not in _ENDINGS:
         yield "@{upstream}"
     if subcommand == "stash" and {"apply", "branch", "pop"} & set(words):
         yield "stash@{0}"
-    for word in words[: words.index("--")] if "--" in words else words:
+    for word in words[: words.index("--")] if "--" in words and subcommand in _TAKES_FILES else words:
         if word == "-":
             yield "@{-1}"
         elif word.startswith("--"):
             yield word.partition("=")[2]
         elif word.startswith("-"):
-            yield word[2:]
+            yield from (
+                word[at + 1 :] for at, letter in enumerate(word) if letter == "s"
+            )  # `restore -Ssmain`
         else:
             yield word
             if subcommand == "stash" and word.isdecimal():
@@ -63,15 +88,19 @@ def _names(subcommand: str, words: Sequence[str]) -> Iterator[str]:
 
 def _resolve(top: str, subcommand: str, names: Sequence[str]) -> list[str]:
     """The objects that names mean; of a range, what is not in it begins with ``^``. Raises ``GitRefused``."""
+    if any("\n" in name and (name.startswith(":/") or "^{/" in name) for name in names):
+        raise GitRefused("a commit is not found here by several lines of its message.")
     plain = [name for name in dict.fromkeys(names) if name and not set("\0\n") & set(name)]
-    ranges = [name for name in plain if re.search(r"\.\.|\^(@|!|-\d*)$", name) and not name.startswith("-")]
+    ranges = [
+        name for name in plain if re.search(r"^\^|\.\.|\^(@|!|-\d*)$", name) and not name.startswith("-")
+    ]
     if len(plain) > _MANY:
         raise GitRefused("it has too many words. Put `--` before the files.")
     found = _objects(top, plain)
     for name in ranges:
         found += (run_git(top, "rev-parse", "--revs-only", name) or b"").split()
     if subcommand in {"checkout", "switch"}:  # the name of a branch that only a remote has
-        remote = [f"refs/remotes/*/{name}" for name in plain]
+        remote = [f"refs/remotes/**/{name}" for name in plain]
         found += (run_git(top, "for-each-ref", "--format=%(objectname)", *remote) or b"").split()
     return list(dict.fromkeys(map(os.fsdecode, found)))
 

@@ -297,8 +297,8 @@ BRINGS: Final = (
         "merge evil",
         "merge -m Message",
     ),
-    *("reset --hard evil", "restore -sevil --staged sub", "rebase evil"),
-    *("cherry-pick main..removed", "revert removed"),
+    *("reset --hard evil", "restore -Ssevil sub", "rebase evil", "merge -- evil", "merge --abort --no-abort"),
+    *("cherry-pick main..removed", "cherry-pick ^main removed", "revert removed"),
 )
 """All but ``theirs`` name a commit with the submodule, or one that has removed it."""
 
@@ -319,6 +319,8 @@ async def test_no_call_brings_a_submodule(repository: Repository) -> None:
     done = await repository.run("\n".join(f"git {call} || echo refused" for call in BRINGS))
     assert done.stdout == "refused\n" * len(BRINGS), done.stderr
     assert done.stderr.count("it brings a submodule, 'sub'") == len(BRINGS)
+    done = await repository.run("git cherry-pick --branches; echo evil | git cherry-pick --stdin")
+    assert done.stderr.count("is not known here. Name the commits") == 2
     assert "160000" not in repository.git("ls-files", "--stage")
     repository.git("branch", "--unset-upstream")
     done = await repository.run("git switch -q plain && git merge -q removed && git reset -q --hard main")
