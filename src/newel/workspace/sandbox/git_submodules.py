@@ -99,7 +99,7 @@ def _resolve(top: str, subcommand: str, names: Sequence[str]) -> list[str]:
     found = _objects(top, plain)
     for name in ranges:
         found += (run_git(top, "rev-parse", "--revs-only", name) or b"").split()
-    if subcommand in {"checkout", "switch"}:  # the name of a branch that only a remote has
+    if plain and subcommand in {"checkout", "switch"}:  # the name of a branch that only a remote has
         remote = [f"refs/remotes/**/{name}" for name in plain]
         found += (run_git(top, "for-each-ref", "--format=%(objectname)", *remote) or b"").split()
     return list(dict.fromkeys(map(os.fsdecode, found)))
