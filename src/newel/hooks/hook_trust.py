@@ -126,8 +126,8 @@ def texts_of(hook: Hook) -> list[str]:
 
 
 def programs_of(texts: Iterable[str], project: Path, folder: str) -> Iterator[str]:
-    """The real paths of what a command that runs in ``folder`` may start: the files of the project that its ``texts`` name, without those that
-    hold data, and installed packages, which an agent may have to replace.
+    """The real paths of what a command that runs in ``folder`` may start: the files of the project that its ``texts`` name, without those
+    that hold data, and installed packages, which an agent may have to replace.
     """
     for name, file in _named(texts, project, folder):
         if not _DATA.fullmatch(file.suffix) and BUILD_DIRS.isdisjoint(Path(name).parts):
