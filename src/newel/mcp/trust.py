@@ -290,4 +290,10 @@ def fingerprint(server: ServerConfig) -> str:
         server.url,
         sorted(server.headers.items()),
     ]
-    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
+    try:
+        data = msgspec.json.encode(what)
+    except UnicodeEncodeError:  # a path of bytes that are no text
+        import json
+
+        data = json.dumps(what).encode()
+    return hashlib.sha256(data).hexdigest()

@@ -53,6 +53,14 @@ def test_any_change_asks_for_trust_again(tmp_path: Path, change: dict[str, Any])
     assert not trust.is_trusted(msgspec.structs.replace(SERVER, **change))
 
 
+def test_a_server_of_a_folder_whose_name_is_no_text_is_untrusted(tmp_path: Path) -> None:
+    """Newel starts there. The decision cannot be saved."""
+    trust, server = Trust(tmp_path), msgspec.structs.replace(SERVER, origin=Path("/\udcff/.mcp.json"))
+    assert not trust.is_trusted(server)
+    with pytest.raises(ConfigError, match="not valid Unicode"):
+        trust.decide(server, True)
+
+
 def test_a_disabled_server_stays_disabled(tmp_path: Path) -> None:
     Trust(tmp_path).set_enabled(SERVER, enabled=False)
     Trust(tmp_path).set_tool(SERVER, "t", enabled=False)
