@@ -315,7 +315,7 @@ async def build_agent(
         rules=shared.book,
         background=context.background,
         hooks=hooks.rows if hooks else tuple,
-        secrets=lambda: _secrets(settings),
+        secrets=lambda: known_secrets(settings),
     )
     _attend(agent, shared, prepares=prepares)
     if runs_subagents(offered):
@@ -454,7 +454,8 @@ def _compactor(in_use: ResolvedModel) -> Compactor:
     return compactor
 
 
-def _secrets(settings: Settings) -> list[str]:
+def known_secrets(settings: Settings) -> list[str]:
+    """What must not appear in exports and logs. Reads files; never raises."""
     from newel.app.secrets import configured_secrets
 
     secrets = configured_secrets(settings.home, settings.cwd, os.environ)

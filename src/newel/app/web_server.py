@@ -305,13 +305,9 @@ def _review_telemetry(
     signals = settings.otel.signals(os.environ)
     if not signals:
         return None
-    from newel.app.secrets import configured_secrets
     from newel.app.telemetry import review_telemetry
 
-    def secrets_now() -> list[str]:
-        return [*configured_secrets(settings.home, settings.cwd, os.environ), *factory.secrets]
-
-    return review_telemetry(settings, signals, secrets_now)
+    return review_telemetry(settings, signals, lambda: factory.secrets)
 
 
 def _say_stopped(ended_by: Signals | None, options: WebOptions) -> None:

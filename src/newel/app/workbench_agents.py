@@ -18,7 +18,7 @@ from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, Tool
 from newel.app.agent_context import AgentContext
-from newel.app.agent_factory import build_agent
+from newel.app.agent_factory import build_agent, known_secrets
 from newel.app.agent_hosts import AgentHosts, open_agent_hosts
 from newel.app.agent_models import AgentModels, open_models
 from newel.app.mcp_servers import sampler, tool_servers
@@ -200,8 +200,7 @@ class WorkbenchAgentFactory:
         """The model of the configured mode."""
         self.provider: Provider = CurrentModel(models.provider, lambda: self.in_use)
         self.model_problem = ""
-        endpoint = settings.endpoint
-        self.secrets: list[str] = [endpoint.api_key] if endpoint and endpoint.api_key else []
+        self.secrets: list[str] = known_secrets(settings)
         self.servers = servers
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral

@@ -369,11 +369,13 @@ def test_a_run_can_be_followed_from_another_process_until_it_ends(with_agent: Wi
 
 
 def test_the_log_of_a_run_can_be_read(with_agent: WithAgent) -> None:
-    newel = with_agent(after(1, True), scenario("Make", bash("echo sk-test-0123456789abcdef")))
-    newel("agent", "Make a file")
+    command = bash("echo sk-test-0123456789abcdef open sesame")
+    newel = with_agent(after(1, True), scenario("Make", command))
+    newel("agent", "Make a file", SHOP_TOKEN="open sesame")
     log = newel("agents", "log", run_id(newel)).stdout
     assert re.search(r"^\d{4}-\d\d-\d\dT[\d:.]+Z  evaluation: satisfied$", log, re.MULTILINE)
     assert "sk-test-0123456789abcdef" not in log
+    assert "sesame" not in log
 
 
 def test_an_unknown_run_is_reported(with_agent: WithAgent) -> None:
