@@ -44,7 +44,7 @@ def check_saved(home: Path, params: p.OpenSessionParams) -> Path:
     """The file of a session, which has to be of the folder that the client names. Raises ``JsonRpcError``."""
     path = _find(home, params.session_id)
     metadata = paths.read_metadata(path)
-    if metadata is not None and metadata.cwd not in {"", str(Path(params.cwd).resolve())}:
+    if metadata is not None and not metadata.is_of(str(Path(params.cwd).resolve())):
         raise JsonRpcError(
             INVALID_PARAMS,
             f"The session {params.session_id} belongs to {metadata.cwd}, not to {params.cwd}. Open it there.",

@@ -23,6 +23,7 @@ from newel.concurrency import background_tasks
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import make_private, read_regular, replace_file
 from newel.storage.temporary_folder import temporary_folder
+from newel.text.json import exact_json
 from newel.version import VERSION
 from newel.workspace.sandbox.proxy_socket import serve_proxy
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk
@@ -425,7 +426,7 @@ def _key_of(facts: Sequence[str], policy: SandboxPolicy) -> str:
     system = os.uname()
     facts = [
         *(VERSION, system.release, system.version, str(os.geteuid()), *facts),
-        msgspec.json.encode(policy).decode(),
+        exact_json(policy).decode(),
     ]
     return hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -95,7 +95,7 @@ async def find_stored_data(home: Path, project: str) -> StoredData:
         path
         for path, _ in session_files(home / "sessions", project)
         # Two projects may share a folder.
-        if (metadata := read_metadata(path)) is None or metadata.cwd in {"", project}
+        if (metadata := read_metadata(path)) is None or metadata.is_of(project)
     ]
     history = PromptHistory(home / "history")
     try:

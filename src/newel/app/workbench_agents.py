@@ -10,7 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -42,11 +42,18 @@ from newel.text.format import one_line
 from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
+from newel.workspace.glob import is_text
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
     from newel.context.file_completion import FileCompleter
     from newel.providers.listed_models import ListedModel, ModelDetails
+
+
+NOT_TEXT: Final = (
+    "The name of {folder} is not UTF-8, so the journal of a workbench or an agent on a contract cannot name it. Rename the folder, or "
+    "use a conversation in the terminal: `newel`."
+)
 
 
 @asynccontextmanager
@@ -56,6 +63,8 @@ async def open_agent_factory(
     """A factory with its model server and its tool servers. ``attended``: a user can answer questions, and can name a model
     if there is none, for which the factory has the reason. Raises ``ConfigError`` and ``ProviderError``.
     """
+    if not is_text(host.name):
+        raise ConfigError(NOT_TEXT.format(folder=host.name))
     enter(settings.approve, attended=attended)
     async with AsyncExitStack() as stack:
         missing = ""

@@ -22,6 +22,7 @@ import msgspec
 from newel.agent.messages import now
 from newel.hooks.hook import Hook
 from newel.storage.files import open_regular, real_path
+from newel.text.json import exact_json
 from newel.workspace.disk.state_file import load_state, update_state
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 
@@ -110,7 +111,7 @@ def fingerprint(file: Path, hooks: Sequence[Hook], project: Path, folder: str = 
         what.append([hook.event, hook.matcher, hook.command, hook.args, hook.timeout, hook.condition])
         what += [[name, _digest(script)] for name, script in _named(texts_of(hook), project, folder)]
         what += [[">", path] for path in _places(hook, project, folder)]
-    return hashlib.sha256(msgspec.json.encode(what)).hexdigest()
+    return hashlib.sha256(exact_json(what)).hexdigest()
 
 
 def scripts_of(hook: Hook, project: Path) -> Iterator[Path]:

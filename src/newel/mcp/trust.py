@@ -25,6 +25,7 @@ from newel.agent.errors import ConfigError
 from newel.agent.messages import now
 from newel.mcp.server_config import ServerConfig, server_key
 from newel.mcp.types import ToolInfo
+from newel.text.json import exact_json
 from newel.workspace.disk.state_file import load_state, update_state
 
 MAX_SCHEMA: Final = 32_000
@@ -290,10 +291,4 @@ def fingerprint(server: ServerConfig) -> str:
         server.url,
         sorted(server.headers.items()),
     ]
-    try:
-        data = msgspec.json.encode(what)
-    except UnicodeEncodeError:  # a path of bytes that are no text
-        import json
-
-        data = json.dumps(what).encode()
-    return hashlib.sha256(data).hexdigest()
+    return hashlib.sha256(exact_json(what)).hexdigest()

@@ -46,6 +46,10 @@ class SessionMetadata(Wire, frozen=True, omit_defaults=False, tag_field="type", 
         parent = self.config.get("parent")
         return parent if isinstance(parent, str) else ""
 
+    def is_of(self, cwd: str) -> bool:
+        """Whether the session is of a project, as far as is known. A file has the name of its folder as text, which need not be one."""
+        return self.cwd in {"", cwd} or self.cwd == _as_text(cwd)
+
 
 class MessageLine(Wire, frozen=True, tag_field="type", tag="message"):
     """``typed`` is how the user wrote the message, unless that is its text: ``/template`` and ``@files`` become something else."""
@@ -191,8 +195,11 @@ def _complete(message: dict[str, Any], *, number: int, timestamp: str) -> dict[s
 def _without_halves(value: Any) -> bytes:
     import json
 
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+    return _as_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+def _as_text(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 _SECRET = ("key", "token", "secret", "passw", "credential", "auth")

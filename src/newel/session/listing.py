@@ -60,7 +60,7 @@ def _matches(entry: SessionEntry, query: str) -> bool:
 def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionEntry]:
     for path, state in session_files(directory, cwd):
         metadata = read_metadata(path)
-        if metadata is None or metadata.parent or (cwd is not None and metadata.cwd not in {"", cwd}):
+        if metadata is None or metadata.parent or not (cwd is None or metadata.is_of(cwd)):
             continue
         with contextlib.suppress(OSError, SessionError), path.open("rb", buffering=0) as stream:
             count, name, branches = _scan(stream)

@@ -74,7 +74,7 @@ def find_latest(directory: Path, cwd: str) -> Path | None:
     """The latest session of a project that is not a subagent's."""
     for path, _ in session_files(directory, cwd):
         metadata = read_metadata(path)
-        if metadata is not None and metadata.cwd in {"", cwd} and not metadata.parent:
+        if metadata is not None and metadata.is_of(cwd) and not metadata.parent:
             return path
     return None
 

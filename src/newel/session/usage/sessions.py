@@ -142,7 +142,7 @@ class _SessionCounter:
             self._project = line.cwd or self._project
             model = line.config.get("model")
             self._model = model if isinstance(model, str) else ""
-            return not line.cwd or self._tally.query.project in {None, line.cwd}
+            return (project := self._tally.query.project) is None or self._metadata.is_of(project)
         message = line.message
         if line.type != "message" or message is None:
             return True
