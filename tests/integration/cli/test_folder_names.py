@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 
 from tests.requirements import require_program
@@ -13,6 +14,18 @@ require_program("bwrap", "bubblewrap")
 
 HOOKS = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}
 SERVERS = {"mcpServers": {"notes": {"command": "true"}}}
+
+
+def test_commands_run_where_git_ignores_a_file_whose_name_is_not_utf_8(
+    with_model: Callable[..., Newel],
+) -> None:
+    """What is ignored is not recorded, and is named to other processes."""
+    newel = with_model(scenario("Make", bash("echo x > made"), {"content": "Done."}))
+    subprocess.run(["git", "init", "--quiet", newel.project], check=True)
+    (newel.project / ".gitignore").write_bytes(b"na\xefve\n")
+    (newel.project / os.fsdecode(b"na\xefve")).touch()
+    assert newel("Make a file").returncode == 0
+    assert (newel.project / "made").read_text() == "x\n"
 
 
 def test_an_agent_works_where_the_name_of_the_folder_is_not_utf_8(with_model: Callable[..., Newel]) -> None:

@@ -30,6 +30,7 @@ from newel.review.store.schema import LedgerError
 from newel.review.tracking.effects import TrackedOperation
 from newel.storage.file_lock import lock
 from newel.storage.files import open_regular, read_regular, remove_unless_locked, replace_file
+from newel.text.json import to_json
 from newel.workspace.snapshots.index import UNKNOWN, SavedTree, load
 from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.tree import FileSnapshot
@@ -273,7 +274,7 @@ class EffectLog:
         if self._folder is None:
             return
         with contextlib.suppress(OSError):  # no reason to record nothing
-            replace_file(self._folder / _LEFT_OUT, msgspec.json.encode(messages))
+            replace_file(self._folder / _LEFT_OUT, to_json(messages))
 
     def load_left_out(self) -> list[str]:
         if self._folder is not None:
