@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import ConfigError, NewelError
 from newel.agent.messages import Wire, new_id
 from newel.contracts.run_log import RunLog, log_file
 from newel.contracts.runner import FindReasonToStop, no_reason_to_stop, run_contract
@@ -19,6 +19,7 @@ from newel.runs.event_hub import EventHub, JournalWriter
 from newel.runs.models import Contract
 from newel.runs.run_events import ContractState, Notice
 from newel.text.json import to_json
+from newel.workspace.glob import is_text
 
 CONTRACT = "contract"
 
@@ -48,8 +49,12 @@ async def prepare(
     approve: ApprovalMode | None = None,
 ) -> ContractParams:
     """The parameters for an agent of that name: a session, a log and, if the contract wants one, a worktree. Raises
-    ``WorktreeError``.
+    ``WorktreeError``, and ``ConfigError`` for a ``home`` whose name is not UTF-8.
     """
+    if not is_text(str(home)):
+        raise ConfigError(
+            f"The name of {home} is not UTF-8, so the journal of an agent on a contract cannot name the log in it. Set NEWEL_HOME to another folder."
+        )
     folder, notice = project, ""
     if contract.worktree:
         worktree = await factory.create_worktree(name)

@@ -7,12 +7,14 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from newel.agent.errors import ConfigError
 from newel.agent.events import ErrorEvent, MessageEnd, ToolExecutionStart, TurnStart
 from newel.agent.messages import (
     AssistantMessage,
@@ -21,7 +23,9 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from newel.contracts.contract_job import prepare
 from newel.contracts.run_log import RunLog, inert, log_file
+from newel.runs.chat_session import AgentFactory
 from newel.runs.models import Contract
 from newel.runs.run_events import ContractState, Evaluation
 from tests.unit.contracts.parts import Work, calls, verdict
@@ -69,6 +73,14 @@ def test_two_runs_of_the_same_name_have_separate_logs(tmp_path: Path) -> None:
     assert log_file(tmp_path, "../../Agent 1\x1b[2J") != first
     assert first.parent == tmp_path
     assert first.name.endswith("Z_Agent-1-2J.log")
+
+
+@pytest.mark.anyio
+async def test_a_log_that_the_journal_cannot_name_is_refused(work: Work) -> None:
+    """Otherwise it is written beside the home of a user whose name is not UTF-8, where nobody looks for it."""
+    factory = cast("AgentFactory", work)
+    with pytest.raises(ConfigError, match="Set NEWEL_HOME"):
+        await prepare(Contract(text="x"), factory, project="/p", home=Path("/jos\udce9"), name="agent")
 
 
 def test_no_key_reaches_the_log(path: Path) -> None:
