@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
-import msgspec
 
 from newel.session.coding_agent import CodingAgent
 from newel.session.totals import SessionTotals
 from newel.text.format import one_line
+from newel.text.json import exact_json
 from newel.version import VERSION
 from newel.workspace.process.own_programs import own_environ
 
@@ -80,7 +80,7 @@ async def _run(program: Sequence[str], facts: dict[str, Any]) -> str:
     def run() -> bytes:
         return subprocess.run(
             program,
-            input=msgspec.json.encode(facts),
+            input=exact_json(facts),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=own_environ(),
