@@ -227,7 +227,11 @@ def _add_json(options: argparse.Namespace) -> int:
 
 def _add_entry(name: str, entry: dict[str, Any], *, for_project: bool) -> int:
     path = _file(for_project)
-    server = parse_entry(name, msgspec.json.encode(entry), path, "project" if for_project else "user")
+    try:
+        written = msgspec.json.encode(entry)
+    except UnicodeEncodeError:
+        raise UsageError("A word of the server's command is not valid Unicode.") from None
+    server = parse_entry(name, written, path, "project" if for_project else "user")
 
     def add(servers: dict[str, Any]) -> None:
         if name in servers:

@@ -180,7 +180,10 @@ def _changed(file: Path, before: bytes, changes: Mapping[Name, object]) -> bytes
         raise ConfigError(f"{file}, line {error.line}: {error}. Correct it: newel config edit") from error
     for path, value in changes.items():
         text = without_value(text, path) if value is None else with_value(text, path, value)
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{file} was not changed: the value is not valid Unicode.") from error
 
 
 def _invalid(file: Path, path: Name, error: ConfigError) -> ConfigError:

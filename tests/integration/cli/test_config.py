@@ -71,6 +71,7 @@ def test_a_new_file_is_private(newel: Newel) -> None:
         ("permissions.allow", '["bash("]', "permissions"),
         ("aprove", "ask", "There is no setting aprove. Did you mean `approve`?"),
         ("limits", "1", "limits is a table"),
+        ("terminal.theme", "d\udcff", "is not valid Unicode"),
     ],
 )
 def test_a_bad_value_leaves_the_file_as_it_is(newel: Newel, name: str, value: str, words: str) -> None:

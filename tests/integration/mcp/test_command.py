@@ -99,6 +99,7 @@ def test_a_broken_file_is_not_overwritten(mcp: Mcp) -> None:
         ("add", "x", "--env", "novalue", "--", "c"),
         ("add", "x", "--header", "A: b", "--", "c"),
         ("add", "x", "http://h/", "more"),
+        ("add", "x", "--", "c\udcff"),
     ],
 )
 def test_invalid_arguments_are_refused(mcp: Mcp, words: tuple[str, ...]) -> None:
