@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from newel.agent.agent import ProviderTransport
+from newel.agent.errors import ConfigError
 from newel.agent.events import MessageEnd
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage, UserMessage, new_id
 from newel.agent.ports import Limits, Model, ModelRequest, Provider, RunConfig
@@ -61,6 +62,7 @@ class Work:
         self.awaited: type[Any] | None = None
         self.reached = anyio.Event()
         """Set when an event of the kind that is awaited has come."""
+        self.is_priced = True
 
     def sit(self, provider: Provider, earlier: Sequence[RunEvent] = ()) -> CodingAgent:
         """An agent whose session contains earlier messages."""
@@ -79,6 +81,7 @@ class Work:
                 system_prompt="Be good.",
                 tools=coding_tools(workspace),
                 limits=Limits(max_turns=2),
+                check_cost=self.check_cost,
             ),
             workspace=workspace,
             session=session,
@@ -88,6 +91,10 @@ class Work:
             journal=self.keep,
         )
         return self.agent
+
+    async def check_cost(self, _: Model) -> None:
+        if not self.is_priced:
+            raise ConfigError("The price is unknown.")
 
     async def keep(self, event: RunEvent) -> None:
         if is_lasting(event):

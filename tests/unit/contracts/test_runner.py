@@ -139,6 +139,14 @@ async def test_each_limit_stops_the_run_with_its_reason(work: Work, contract: Co
     assert words in state.reason
 
 
+async def test_a_limit_of_cost_is_refused_where_the_price_is_unknown(work: Work) -> None:
+    """The limit would never be reached. Without one, the model may be used."""
+    work.is_priced = False
+    state = await work(Contract(text="x", max_cost=0.5), [calls("true"), YES])
+    assert (state.state, state.reason) == ("failed", "The price is unknown.")
+    assert (await work(Contract(text="x"), [calls("true"), YES])).state == "completed"
+
+
 @pytest.mark.parametrize("contract", [Contract(text="x", max_cost=0.5), Contract(text="x", max_tokens=900)])
 async def test_a_server_that_reports_no_usage_is_not_used_without_limit(
     work: Work, contract: Contract
