@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.storage.file_lock import lock
+from newel.storage.folder_removal import remove_folder
 
 PREFIX: Final = "newel-run-"
 
@@ -23,7 +23,7 @@ def temporary_folder() -> Generator[str]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(Path(folder))
         os.close(descriptor)
 
 
@@ -54,7 +54,7 @@ def _remove_unless_locked(folder: Path) -> None:
     try:
         if os.fstat(descriptor).st_uid == os.geteuid():
             lock(descriptor, wait=False)
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
     finally:
         os.close(descriptor)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from newel.storage.temporary_folder import PREFIX, sweep_temporary_folders, temporary_folder
+from tests.unit.storage.test_folder_removal import make_deep
 
 OWNER = """
 import sys
@@ -53,6 +54,22 @@ def test_the_next_start_removes_those_of_killed_processes_only() -> None:
         assert Path(own).exists()
     assert not used.exists()
     assert not Path(own).exists()
+
+
+def test_folders_in_one_another_end_neither_a_process_nor_its_start(temporary: Path) -> None:
+    """A command in a partial sandbox can make them there, more than functions may call each other."""
+    limit = sys.getrecursionlimit()
+    left = temporary / f"{PREFIX}left"
+    left.mkdir()
+    make_deep(left, depth=250)
+    try:
+        with temporary_folder() as own:
+            make_deep(Path(own), depth=250)
+            sys.setrecursionlimit(240)
+            sweep_temporary_folders()
+    finally:
+        sys.setrecursionlimit(limit)
+    assert list(temporary.iterdir()) == []
 
 
 def test_no_link_is_followed_and_nothing_else_is_touched(temporary: Path) -> None:
