@@ -71,12 +71,20 @@ def read_reply(event: str, *, exit_code: int, stdout: str, stderr: str, is_cut: 
         return msgspec.structs.replace(read, decision="deny", reason=reason)
     if problem:
         return HookReply(problem=problem)
+    if exit_code != 0:
+        return _failed(_from_output(output or _Output()), exit_code, stderr)
     if output is not None:
         return _from_output(output)
-    if exit_code != 0:
-        first = next((line.strip() for line in stderr.splitlines() if line.strip()), "")
-        return HookReply(problem=f"exit code {exit_code}{first and f': {first[:300]}'}")
     return HookReply(context=bounded(text) if event in TAKES_TEXT else "")
+
+
+def _failed(reply: HookReply, exit_code: int, stderr: str) -> HookReply:
+    """What counts of the reply of a hook that broke off: what it forbids, not what it allows."""
+    first = next((line.strip() for line in stderr.splitlines() if line.strip()), "")
+    problem = f"exit code {exit_code}{first and f': {first[:300]}'}"
+    if reply.decision == "allow":
+        reply = msgspec.structs.replace(reply, decision="", reason="")
+    return msgspec.structs.replace(reply, arguments=None, problem=problem)
 
 
 def _parse(text: str, *, is_cut: bool) -> tuple[_Output | None, str]:
