@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.bench import Workbench, answers, expect_end_of_run, message_box, open_agent, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.scenarios import answering, scenarios
+from tests.browser.scenarios import WAIT, answering, scenarios
 from tests.support import bash
 
 Make = Callable[..., Workbench]
@@ -160,9 +160,10 @@ def test_a_background_tab_shows_that_it_has_news(workbench: Make) -> None:
 
 
 def test_a_restart_keeps_what_is_unread_and_what_is_not(workbench: Make) -> None:
-    slowly = {"token_delay_ms": 100, "response": {"content": "Here it is now."}}
-    bench = workbench(scenarios(answering("soon", slowly, slowly)))
+    waits, told = bash(f"{WAIT}; rm go"), {"content": "Here it is now."}
+    bench = workbench(scenarios(answering("soon", waits, told, waits, told)))
     page = bench.page()
+    go = bench.newel.project / "go"
     for words in ("hello", "hello again"):
         open_chat(page)
         say(page, words)
@@ -172,6 +173,7 @@ def test_a_restart_keeps_what_is_unread_and_what_is_not(workbench: Make) -> None
     say(page, "soon")
     hello, soon = page.get_by_role("tab", name="hello", exact=True), page.get_by_role("tab", name="soon")
     hello.click()
+    go.touch()
     expect(soon).to_contain_text("unread")
     expect(soon).not_to_contain_text("Running")
     for _ in range(2):
@@ -182,8 +184,12 @@ def test_a_restart_keeps_what_is_unread_and_what_is_not(workbench: Make) -> None
         expect(soon).to_contain_text("unread")
         expect(page.get_by_role("tab", name="hello again")).not_to_contain_text("unread")
     soon.click()
+    expect(answers(page).last).to_have_text(
+        "Here it is now."
+    )  # before that, the message box is that of the other tab
     say(page, "soon again")
     hello.click()
+    go.touch()
     expect(soon).to_contain_text("unread")
 
 
