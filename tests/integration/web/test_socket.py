@@ -203,6 +203,7 @@ async def test_two_pages_see_the_same_events(tmp_path: Path) -> None:
         tab = await one.open_chat()
         await two.until("tabs")
         await two.ask("watch", tab=tab)
+        await two.until("snapshot", tab=tab)  # one that is made later has the first events in it
         await one.ask("send", tab=tab, messageId="m1", text="Hello")
         for each in (one, two):
             await each.event("agent_end")
