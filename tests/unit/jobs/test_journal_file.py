@@ -54,7 +54,9 @@ async def test_a_journal_that_cannot_be_written_any_more_is_closed_without_a_tra
     path = tmp_path / FILE
     with (
         database(path) as other,
-        contextlib.closing(sqlite3.connect(path, 0, isolation_level=None, check_same_thread=False)) as own,
+        contextlib.closing(
+            sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        ) as own,
     ):
         other.execute("BEGIN IMMEDIATE")
         writer = Writer(own, str(path), threading.Lock())
