@@ -134,15 +134,11 @@ async def add_server_tools(
     own_tools = tuple(agent.state.tools)
     reported: set[str] = set()
     send, notices = anyio.create_memory_object_stream[str](math.inf)
-
     joined: list[Tool] = []
 
     def join() -> None:
-        # What others have set since, such as the program whose agent it is, stays.
-        kept = [tool for tool in agent.state.tools if all(tool is not each for each in joined)]
         served = manager.tools(elicit)
-        joined[:] = served if offered is None else offered.of(served)
-        agent.set_tools([*kept, *joined])
+        _replace_tools(agent, joined, served if offered is None else offered.of(served))
         for notice in manager.notices():
             if notice not in reported:
                 reported.add(notice)
@@ -172,6 +168,13 @@ async def add_server_tools(
                 offered.check(tool.spec.name for tool in (*own_tools, *manager.tools(elicit)))
             async with background_tasks(emit_notices):
                 yield
+
+
+def _replace_tools(agent: CodingAgent, joined: list[Tool], tools: Sequence[Tool]) -> None:
+    """Replace the tools that have ``joined`` an agent. What others have set since, such as the program whose agent it is, stays."""
+    kept = [tool for tool in agent.state.tools if all(tool is not each for each in joined)]
+    joined[:] = tools
+    agent.set_tools([*kept, *joined])
 
 
 async def _wait_for(manager: McpManager) -> None:

@@ -12,6 +12,32 @@ from newel.web.security import parse_public_url
 
 
 def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int = 8101) -> int:
+    parser = _parser(name, port)
+    options = parser.parse_args(arguments)
+    if options.exit_with_stdin:
+        from newel.app.parent_pipe import exit_with_stdin
+
+        exit_with_stdin()
+    if options.join:
+        from newel.app.running_server import join_workbench as run
+    else:
+        from newel.app.web_server import run_workbench as run
+    return run(
+        WebOptions(
+            flags=flags_of(options),
+            cwd=folder(parser, options.cwd),
+            bind=options.bind,
+            port=options.port,
+            public_url=parse_public_url(options.public_url) if options.public_url else "",
+            token=os.environ.get(TOKEN_VARIABLE),
+            new_token=options.new_token,
+            open_browser=options.open,
+            ephemeral=options.ephemeral,
+        )
+    )
+
+
+def _parser(name: str, port: int) -> Parser:
     parser = Parser(
         prog=name,
         description="Start the workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
@@ -52,25 +78,4 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         help="if the folder is served already, print that server's address and wait for its end",
     )
     add_model_options(parser)
-    options = parser.parse_args(arguments)
-    if options.exit_with_stdin:
-        from newel.app.parent_pipe import exit_with_stdin
-
-        exit_with_stdin()
-    if options.join:
-        from newel.app.running_server import join_workbench as run
-    else:
-        from newel.app.web_server import run_workbench as run
-    return run(
-        WebOptions(
-            flags=flags_of(options),
-            cwd=folder(parser, options.cwd),
-            bind=options.bind,
-            port=options.port,
-            public_url=parse_public_url(options.public_url) if options.public_url else "",
-            token=os.environ.get(TOKEN_VARIABLE),
-            new_token=options.new_token,
-            open_browser=options.open,
-            ephemeral=options.ephemeral,
-        )
-    )
+    return parser
