@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.agent.errors import ConfigError
 from newel.app.agent_place import AgentPlace, open_agent_place
 from newel.app.extensions import extensions_of
 from newel.app.project_notices import project_notices, warn_of_project
@@ -81,12 +80,7 @@ async def serve_workbench(
     from newel.web.access_token import choose_token
     from newel.web.security import ServerAccess
     from newel.web.server import listen, serve
-    from newel.workspace.glob import is_text
 
-    if not is_text(str(settings.cwd)):  # the page's messages and the list of tabs name it
-        raise ConfigError(
-            f"{str(settings.cwd)!a} cannot be opened: its name is not UTF-8 text. Rename the folder."
-        )
     warn_of_project(settings)
     extensions_of(settings)  # one that is left out is named now, not in the middle of a conversation
     async with AsyncExitStack() as stack:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 NOT_TEXT: Final = (
-    "The name of {folder} is not UTF-8, so the journal of a workbench or an agent on a contract cannot name it. Rename the folder, or "
+    "The name of {folder!a} is not UTF-8, so the journal of a workbench or an agent on a contract cannot name it. Rename the folder, or "
     "use a conversation in the terminal: `newel`."
 )
 
